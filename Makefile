@@ -1,0 +1,75 @@
+# make run | test | test-all | lint | bench | clean. Everything lives in .venv and build.
+VENV ?= .venv
+PY := $(VENV)/bin/python
+BIN := $(CURDIR)/$(VENV)/bin
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+CMAKE := $(BIN)/cmake
+CONFIGURE := $(CMAKE) -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja \
+	-DPython_EXECUTABLE=$(abspath $(PY))
+CTEST := $(BIN)/ctest --output-on-failure -j $(JOBS)
+ENV_STAMP := $(VENV)/.env-ready
+INSTALL_STAMP := $(VENV)/.torchtpu-installed
+SANITIZED := build/asan build/tsan
+
+.PHONY: build run test test-c test-sanitized test-tsan test-python test-all lint format bench \
+	docs clean
+
+build: build/release $(INSTALL_STAMP)
+	$(CMAKE) --build build/release -j $(JOBS)
+
+$(ENV_STAMP): scripts/requirements.txt scripts/setup_env.sh scripts/check_env.py
+	scripts/setup_env.sh $(VENV)
+	@touch $@
+
+# Registers the package and its entry point; the module itself is built in place.
+$(INSTALL_STAMP): pyproject.toml | $(ENV_STAMP)
+	$(PY) -m pip install -q --no-build-isolation --no-deps -e . \
+		-C wheel.cmake=false -C editable.mode=inplace
+	@touch $@
+
+build/release: | $(ENV_STAMP)
+	$(CONFIGURE) -B $@ -DTT_BUILD_GLUE=ON -DTT_INPLACE=ON || { rm -rf $@; exit 1; }
+
+build/asan: | $(ENV_STAMP)
+	$(CONFIGURE) -B $@ -DTT_SANITIZE=address,undefined -DTT_BUILD_BENCH=OFF || { rm -rf $@; exit 1; }
+
+build/tsan: | $(ENV_STAMP)
+	$(CONFIGURE) -B $@ -DTT_SANITIZE=thread -DTT_BUILD_BENCH=OFF || { rm -rf $@; exit 1; }
+
+run: build
+	$(PY) examples/train_gpt.py --device tpu
+
+test: test-c test-sanitized test-python
+
+test-c: build
+	cd build/release && $(CTEST)
+
+test-sanitized: build/asan
+	$(CMAKE) --build build/asan -j $(JOBS)
+	cd build/asan && $(CTEST)
+
+test-tsan: build/tsan
+	$(CMAKE) --build build/tsan -j $(JOBS)
+	cd build/tsan && $(CTEST)
+
+test-python: build
+	$(PY) -m pytest -m "not slow"
+
+test-all: test-c test-sanitized test-tsan build
+	$(PY) -m pytest
+
+lint: build
+	scripts/lint.sh $(BIN) build/release $(JOBS)
+
+format: | $(ENV_STAMP)
+	git ls-files -co --exclude-standard '*.c' '*.h' '*.cpp' | xargs $(BIN)/clang-format -i
+	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+bench: build
+	@for b in build/release/bench_*; do [ -x $$b ] && $$b || true; done
+
+docs: build
+	$(PY) -m torch_tpu ops --markdown > docs/ops.md
+
+clean:
+	rm -rf build torch_tpu/_C*.so torch_tpu/_build_info.py

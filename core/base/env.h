@@ -1,0 +1,32 @@
+/* The one registry of environment variables. Read once, at first use; thread-safe. An empty
+ * variable counts as unset; of one longer than 4,095 bytes the beginning is used. */
+#ifndef TT_ENV_H
+#define TT_ENV_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* name (without TORCH_TPU_), default, one sentence */
+#define TT_ENV_VARS(X)                                                                             \
+  X(PLUGIN, "", "A PJRT plugin: a path, or `cpu`, `tpu`, `cuda`. Unset: a TPU if there is one, else cpu.") \
+  X(EAGER_MODE, "strict", "`debug`, `strict`, or `fused`: how eager operators are launched.")      \
+  X(LOG, "", "Topics to log on stderr, comma-separated: compile, launch, plugin, host, all.")      \
+  X(HOST_FALLBACK, "warn", "`warn`, `silent`, or `error`: what an operator without a device path does.") \
+  X(COMPILE_THREADS, "0", "Threads that compile programs; 0 means one per core.")                  \
+  X(CPU_DEVICES, "1", "Number of virtual devices of the CPU plugin.")                              \
+  X(VERIFY, "0", "1 verifies every program before it is compiled; always on in debug builds.")
+
+typedef enum tt_env_var {
+#define X(name, value, doc) TT_ENV_##name,
+  TT_ENV_VARS(X)
+#undef X
+      TT_ENV_COUNT
+} tt_env_var;
+
+const char *tt_env(tt_env_var var);      /* the value or the default; static storage */
+int64_t tt_env_int(tt_env_var var);      /* 0 if it is not a number */
+const char *tt_env_name(tt_env_var var); /* "TORCH_TPU_PLUGIN" */
+const char *tt_env_default(tt_env_var var);
+const char *tt_env_doc(tt_env_var var);
+
+#endif

@@ -1,0 +1,55 @@
+#include "base/intern.h"
+
+#include "base/hash.h"
+#include "base/mem.h"
+
+#include <string.h>
+
+#define TT_INTERN_FIRST 16 /* entries; a power of two, as all later capacities */
+
+void tt_intern_deinit(tt_intern *table) {
+  for (size_t i = 0; i < table->capacity; i++) tt_free((void *)table->entries[i].key);
+  tt_free(table->entries);
+  *table = (tt_intern)TT_INTERN_INIT;
+}
+
+void *tt_intern_find(const tt_intern *table, const void *key, size_t size) {
+  if (!table->capacity) return NULL;
+  uint64_t hash = tt_hash_bytes(key, size, 0);
+  size_t mask = table->capacity - 1;
+  for (size_t i = (size_t)hash & mask; table->entries[i].key; i = (i + 1) & mask) {
+    const tt_intern_entry *entry = &table->entries[i];
+    if (entry->hash == hash && entry->size == size && (!size || !memcmp(entry->key, key, size)))
+      return entry->value;
+  }
+  return NULL;
+}
+
+static void intern_place(tt_intern_entry *entries, size_t capacity, tt_intern_entry entry) {
+  size_t mask = capacity - 1, i = (size_t)entry.hash & mask;
+  while (entries[i].key) i = (i + 1) & mask;
+  entries[i] = entry;
+}
+
+static tt_status intern_grow(tt_intern *table) {
+  size_t capacity = table->capacity ? table->capacity * 2 : TT_INTERN_FIRST;
+  tt_intern_entry *entries = tt_calloc(capacity, sizeof *entries);
+  if (!entries) return tt_out_of_memory();
+  for (size_t i = 0; i < table->capacity; i++)
+    if (table->entries[i].key) intern_place(entries, capacity, table->entries[i]);
+  tt_free(table->entries);
+  table->entries = entries;
+  table->capacity = capacity;
+  return TT_SUCCESS;
+}
+
+tt_status tt_intern_add(tt_intern *table, const void *key, size_t size, void *value) {
+  if (table->count + 1 > table->capacity / 8 * 5) TT_TRY(intern_grow(table));
+  void *copy = tt_malloc(size);
+  if (!copy) return tt_out_of_memory();
+  if (size) memcpy(copy, key, size);
+  tt_intern_entry entry = {tt_hash_bytes(key, size, 0), size, copy, value};
+  intern_place(table->entries, table->capacity, entry);
+  table->count++;
+  return TT_SUCCESS;
+}

@@ -1,0 +1,29 @@
+/* A table from byte strings to pointers: the one hash table of the core. Thread-compatible. */
+#ifndef TT_INTERN_H
+#define TT_INTERN_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct tt_intern_entry {
+  uint64_t hash;
+  size_t size;
+  const void *key; /* owned by the table */
+  void *value;     /* owned by the caller */
+} tt_intern_entry;
+
+typedef struct tt_intern {
+  tt_intern_entry *entries;
+  size_t count, capacity;
+} tt_intern;
+
+#define TT_INTERN_INIT {0}
+void tt_intern_deinit(tt_intern *table); /* frees the keys; values are the caller's */
+/* NULL if absent. */
+void *tt_intern_find(const tt_intern *table, const void *key, size_t size);
+/* Copies the key; the key must be absent. */
+tt_status tt_intern_add(tt_intern *table, const void *key, size_t size, void *value);
+
+#endif

@@ -1,0 +1,26 @@
+/* The compile pool: threads that run jobs in the order they were submitted. */
+#ifndef TT_POOL_H
+#define TT_POOL_H
+
+#include "base/status.h"
+
+#define TT_POOL_LIMIT 65536 /* jobs that may wait at a time */
+
+typedef struct tt_pool tt_pool;
+
+/* A job. Called exactly once for each accepted submission; with `cancelled` set when the pool is
+ * destroyed before its turn came. */
+typedef void (*tt_job)(void *user, bool cancelled);
+
+/* Starts `threads` threads (0: one per core this process may use; at most 256).
+ * INVALID_ARGUMENT, RESOURCE_EXHAUSTED. */
+tt_status tt_pool_create(int threads, tt_pool **out);
+/* Waits for the jobs that run, cancels those that wait (on the calling thread), and ends the
+ * threads. Nothing may be submitted by others any more; a job that still runs may submit, and what
+ * it submits is cancelled. Not to be called from a job. NULL is allowed. */
+void tt_pool_destroy(tt_pool *pool);
+/* Thread-safe. RESOURCE_EXHAUSTED when too many jobs wait; then `fn` is not called. */
+tt_status tt_pool_submit(tt_pool *pool, tt_job fn, void *user);
+int tt_pool_threads(const tt_pool *pool);
+
+#endif

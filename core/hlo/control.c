@@ -1,0 +1,97 @@
+#include "hlo/internal.h"
+
+#include <string.h>
+
+bool tt_rule_sort(const tt_instr *in, tt_type *out, tt_why *why) {
+  const tt_type *first = tt_operand_type(in, 0);
+  const tt_attr *dim = tt_attr_find(in, "dimension");
+  int n = in->operand_count;
+  if (!dim || dim->value < 0 || dim->value >= first->rank || in->result_count != n)
+    return tt_hlo_bad(why, "there is no dimension %lld in %s", dim ? (long long)dim->value : -1LL,
+                      tt_hlo_show(why, first));
+  tt_type *types = tt_malloc(2 * (size_t)n * sizeof *types), verdict = {.dtype = TT_BOOL};
+  if (!types) return tt_hlo_bad(why, "out of memory");
+  bool ok = true;
+  for (int i = 0; i < n; i++) {
+    const tt_type *x = tt_operand_type(in, i);
+    if (ok && !tt_type_same_dims(x, first))
+      ok = tt_hlo_bad(why, "operand %d is %s, operand 0 is %s", i, tt_hlo_show(why, x),
+                      tt_hlo_show(why, first));
+    types[2 * i] = types[2 * i + 1] = (tt_type){.dtype = x->dtype};
+    out[i] = *x;
+  }
+  ok = ok && tt_region_is(in, 0, 2 * n, types, 1, &verdict, why);
+  tt_free(types);
+  return ok;
+}
+
+bool tt_rule_while(const tt_instr *in, tt_type *out, tt_why *why) {
+  int n = in->operand_count;
+  tt_type verdict = {.dtype = TT_BOOL};
+  if (in->result_count != n) return tt_hlo_bad(why, "%d operands, %d results", n, in->result_count);
+  for (int i = 0; i < n; i++) out[i] = *tt_operand_type(in, i);
+  return tt_region_is(in, 0, n, out, 1, &verdict, why) && tt_region_is(in, 1, n, out, n, out, why);
+}
+
+bool tt_rule_custom_call(const tt_instr *in, tt_type *out, tt_why *why) {
+  (void)out;
+  if (!tt_attr_find(in, "call_target_name")) return tt_hlo_bad(why, "no call_target_name");
+  return true;
+}
+
+void tt_hlo_sort(tt_hlo *h, int n, tt_node *const *xs, int dim, bool stable, tt_body before,
+                 void *user, tt_node **results) {
+  bool usable = tt_hlo_usable(h, xs, n, "sort");
+  tt_type *types = tt_hlo_alloc(h, 2 * (size_t)n, sizeof *types);
+  for (int i = 0; usable && types && i < n; i++)
+    types[2 * i] = types[2 * i + 1] = (tt_type){.dtype = xs[i]->type.dtype};
+  tt_block *region =
+      usable && types ? tt_hlo_region(h, false, 2 * n, types, 1, before, user) : NULL;
+  if (!region) {
+    tt_hlo_poison_all(h, results, n);
+    return;
+  }
+  tt_attr attrs[] = {tt_attr_i64("dimension", dim), tt_attr_bool("is_stable", stable)};
+  tt_instr draft = {.op = TT_OPCODE_sort, .operands = xs, .operand_count = n, .attrs = attrs,
+                    .attr_count = 2, .regions = &region, .region_count = 1, .result_count = n};
+  tt_hlo_emit_all(h, &draft, types, results);
+}
+
+void tt_hlo_while(tt_hlo *h, int n, tt_node *const *inits, tt_body cond, tt_body body, void *user,
+                  tt_node **results) {
+  bool usable = tt_hlo_usable(h, inits, n, "while");
+  tt_type *types = tt_hlo_alloc(h, (size_t)n, sizeof *types);
+  for (int i = 0; usable && types && i < n; i++) types[i] = inits[i]->type;
+  tt_block *regions[2] = {NULL, NULL};
+  if (usable && types) {
+    regions[0] = tt_hlo_region(h, true, n, types, 1, cond, user);
+    regions[1] = tt_hlo_region(h, true, n, types, n, body, user);
+  }
+  if (!regions[0] || !regions[1]) {
+    tt_hlo_poison_all(h, results, n);
+    return;
+  }
+  tt_instr draft = {.op = TT_OPCODE_while, .operands = inits, .operand_count = n,
+                    .regions = regions, .region_count = 2, .result_count = n};
+  tt_hlo_emit_all(h, &draft, types, results);
+}
+
+void tt_hlo_custom_call(tt_hlo *h, const char *target, const char *config, int n,
+                        tt_node *const *xs, int results_count, const tt_type *types,
+                        tt_node **results) {
+  char *name = tt_arena_printf(&h->arena, "\"%s\"", target);
+  char *dict = tt_arena_printf(&h->arena, "{%s}", config ? config : "");
+  tt_type *copy = tt_hlo_alloc(h, (size_t)results_count, sizeof *copy);
+  if (!name || !dict) tt_hlo_fail_memory(h);
+  if (h->error) {
+    tt_hlo_poison_all(h, results, results_count);
+    return;
+  }
+  if (results_count) memcpy(copy, types, (size_t)results_count * sizeof *copy);
+  tt_attr attrs[] = {tt_attr_text("call_target_name", name), tt_attr_i32("api_version", 4),
+                     tt_attr_text("backend_config", dict),
+                     tt_attr_bool("has_side_effect", results_count == 0)};
+  tt_instr draft = {.op = TT_OPCODE_custom_call, .operands = xs, .operand_count = n,
+                    .attrs = attrs, .attr_count = 4, .result_count = results_count};
+  tt_hlo_emit_all(h, &draft, copy, results);
+}

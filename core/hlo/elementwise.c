@@ -1,0 +1,239 @@
+#include "hlo/internal.h"
+
+/* -- Rules -- */
+
+bool tt_rule_unary(const tt_instr *in, tt_type *out, tt_why *why) {
+  (void)why;
+  *out = *tt_operand_type(in, 0);
+  return true;
+}
+
+bool tt_rule_abs(const tt_instr *in, tt_type *out, tt_why *why) {
+  (void)why;
+  *out = *tt_operand_type(in, 0);
+  out->dtype = tt_dtype_real(out->dtype);
+  return true;
+}
+
+bool tt_rule_binary(const tt_instr *in, tt_type *out, tt_why *why) {
+  const tt_type *a = tt_operand_type(in, 0), *b = tt_operand_type(in, 1);
+  if (!tt_type_equal(a, b))
+    return tt_hlo_bad(why, "operands of different types: %s and %s", tt_hlo_show(why, a),
+                      tt_hlo_show(why, b));
+  *out = *a;
+  return true;
+}
+
+bool tt_rule_compare(const tt_instr *in, tt_type *out, tt_why *why) {
+  if (!tt_rule_binary(in, out, why)) return false;
+  out->dtype = TT_BOOL;
+  return true;
+}
+
+bool tt_rule_select(const tt_instr *in, tt_type *out, tt_why *why) {
+  const tt_type *pred = tt_operand_type(in, 0), *a = tt_operand_type(in, 1),
+                *b = tt_operand_type(in, 2);
+  if (!tt_type_equal(a, b))
+    return tt_hlo_bad(why, "operands of different types: %s and %s", tt_hlo_show(why, a),
+                      tt_hlo_show(why, b));
+  if (pred->rank && !tt_type_same_dims(pred, a))
+    return tt_hlo_bad(why, "the predicate is %s, the values are %s", tt_hlo_show(why, pred),
+                      tt_hlo_show(why, a));
+  *out = *a;
+  return true;
+}
+
+bool tt_rule_clamp(const tt_instr *in, tt_type *out, tt_why *why) {
+  const tt_type *x = tt_operand_type(in, 1);
+  for (int i = 0; i < 3; i += 2) {
+    const tt_type *bound = tt_operand_type(in, i);
+    if (bound->dtype != x->dtype || (bound->rank && !tt_type_same_dims(bound, x)))
+      return tt_hlo_bad(why, "a bound is %s, the values are %s", tt_hlo_show(why, bound),
+                        tt_hlo_show(why, x));
+  }
+  *out = *x;
+  return true;
+}
+
+bool tt_rule_is_finite(const tt_instr *in, tt_type *out, tt_why *why) {
+  (void)why;
+  *out = *tt_operand_type(in, 0);
+  out->dtype = TT_BOOL;
+  return true;
+}
+
+bool tt_rule_convert(const tt_instr *in, tt_type *out, tt_why *why) {
+  (void)why;
+  tt_dtype dtype = out->dtype;
+  *out = *tt_operand_type(in, 0);
+  out->dtype = dtype;
+  return true;
+}
+
+bool tt_rule_bitcast_convert(const tt_instr *in, tt_type *out, tt_why *why) {
+  const tt_type *x = tt_operand_type(in, 0);
+  tt_dtype dtype = out->dtype;
+  int64_t from = tt_dtype_bytes(x->dtype), to = tt_dtype_bytes(dtype);
+  if (!tt_is_integer(dtype) && !tt_is_float(dtype))
+    return tt_hlo_bad(why, "bits cannot become %s", tt_dtype_name(dtype));
+  *out = *x;
+  out->dtype = dtype;
+  if (from > to) {
+    if (x->rank == TT_MAX_RANK) return tt_hlo_bad(why, "no room for one more dimension");
+    out->dims[out->rank++] = from / to;
+  } else if (from < to) {
+    if (!x->rank || x->dims[x->rank - 1] != to / from)
+      return tt_hlo_bad(why, "the last dimension of %s must be %lld to become %s",
+                        tt_hlo_show(why, x), (long long)(to / from), tt_dtype_name(dtype));
+    out->dims[--out->rank] = 0;
+  }
+  return true;
+}
+
+bool tt_rule_complex(const tt_instr *in, tt_type *out, tt_why *why) {
+  if (!tt_rule_binary(in, out, why)) return false;
+  if (out->dtype != TT_F32 && out->dtype != TT_F64)
+    return tt_hlo_bad(why, "the parts are %s, expected f32 or f64", tt_dtype_name(out->dtype));
+  out->dtype = tt_dtype_complex(out->dtype);
+  return true;
+}
+
+bool tt_rule_real(const tt_instr *in, tt_type *out, tt_why *why) {
+  return tt_rule_abs(in, out, why);
+}
+
+bool tt_rule_imag(const tt_instr *in, tt_type *out, tt_why *why) {
+  return tt_rule_abs(in, out, why);
+}
+
+bool tt_rule_reduce_precision(const tt_instr *in, tt_type *out, tt_why *why) {
+  const tt_attr *exponent = tt_attr_find(in, "exponent_bits");
+  const tt_attr *mantissa = tt_attr_find(in, "mantissa_bits");
+  if (!exponent || exponent->value < 1 || !mantissa || mantissa->value < 0)
+    return tt_hlo_bad(why, "needs at least 1 exponent bit and 0 mantissa bits");
+  return tt_rule_unary(in, out, why);
+}
+
+bool tt_rule_optimization_barrier(const tt_instr *in, tt_type *out, tt_why *why) {
+  return tt_rule_unary(in, out, why);
+}
+
+/* -- Builders -- */
+
+/* Broadcasts a rank-0 operand to the dims of `like`. */
+static tt_node *spread(tt_hlo *h, tt_node *x, const tt_node *like) {
+  if (x->type.rank || !like->type.rank) return x;
+  return tt_hlo_broadcast(h, x, NULL, like->type.rank, like->type.dims);
+}
+
+tt_node *tt_hlo_unary(tt_hlo *h, tt_hlo_op op, tt_node *x) {
+  TT_NEED(h, tt_hlo_info((int)op)->name, x);
+  if (tt_dtype_kind(x->type.dtype) == TT_KIND_UNSIGNED) {
+    if (op == TT_HLO_abs) return x;
+    if (op == TT_HLO_sign) return tt_hlo_minimum(h, x, tt_hlo_const_i(h, x->type.dtype, 1));
+  }
+  return tt_hlo_emit1(
+      h, &(tt_instr){.op = (int)op, .operands = (tt_node *[]){x}, .operand_count = 1}, x->type);
+}
+
+tt_node *tt_hlo_binary(tt_hlo *h, tt_hlo_op op, tt_node *a, tt_node *b) {
+  TT_NEED(h, tt_hlo_info((int)op)->name, a, b);
+  a = spread(h, a, b);
+  b = spread(h, b, a);
+  return tt_hlo_emit1(
+      h, &(tt_instr){.op = (int)op, .operands = (tt_node *[]){a, b}, .operand_count = 2}, a->type);
+}
+
+static tt_node *compare(tt_hlo *h, tt_cmp direction, tt_node *a, tt_node *b, bool total) {
+  static const char *const names[] = {
+      [TT_EQ] = "#stablehlo<comparison_direction EQ>", [TT_NE] = "#stablehlo<comparison_direction NE>",
+      [TT_LT] = "#stablehlo<comparison_direction LT>", [TT_LE] = "#stablehlo<comparison_direction LE>",
+      [TT_GT] = "#stablehlo<comparison_direction GT>", [TT_GE] = "#stablehlo<comparison_direction GE>"};
+  TT_NEED(h, "compare", a, b);
+  a = spread(h, a, b);
+  b = spread(h, b, a);
+  tt_attr attrs[] = {
+      tt_attr_text("comparison_direction", names[direction]),
+      tt_attr_text("compare_type", "#stablehlo<comparison_type TOTALORDER>"),
+  };
+  bool ordered = total && tt_is_float(a->type.dtype);
+  return tt_hlo_emit1(h, TT_DRAFT(compare, attrs, ordered ? 2 : 1, a, b), a->type);
+}
+
+tt_node *tt_hlo_compare(tt_hlo *h, tt_cmp direction, tt_node *a, tt_node *b) {
+  return compare(h, direction, a, b, false);
+}
+
+tt_node *tt_hlo_compare_total(tt_hlo *h, tt_cmp direction, tt_node *a, tt_node *b) {
+  return compare(h, direction, a, b, true);
+}
+
+tt_node *tt_hlo_select(tt_hlo *h, tt_node *pred, tt_node *on_true, tt_node *on_false) {
+  TT_NEED(h, "select", pred, on_true, on_false);
+  const tt_node *like = on_true->type.rank ? on_true : on_false->type.rank ? on_false : pred;
+  on_true = spread(h, on_true, like);
+  on_false = spread(h, on_false, like);
+  return tt_hlo_emit1(h, TT_DRAFT(select, NULL, 0, pred, on_true, on_false), on_true->type);
+}
+
+tt_node *tt_hlo_clamp(tt_hlo *h, tt_node *low, tt_node *x, tt_node *high) {
+  TT_NEED(h, "clamp", low, x, high);
+  x = spread(h, x, low->type.rank ? low : high);
+  return tt_hlo_emit1(h, TT_DRAFT(clamp, NULL, 0, low, x, high), x->type);
+}
+
+tt_node *tt_hlo_is_finite(tt_hlo *h, tt_node *x) {
+  TT_NEED(h, "is_finite", x);
+  return tt_hlo_emit1(h, TT_DRAFT(is_finite, NULL, 0, x), x->type);
+}
+
+tt_node *tt_hlo_convert(tt_hlo *h, tt_node *x, tt_dtype dtype) {
+  TT_NEED(h, "convert", x);
+  if (x->type.dtype == dtype) return x;
+  if (dtype == TT_BOOL)
+    return tt_hlo_compare(h, TT_NE, x, tt_hlo_const(h, x->type.dtype, 0));
+  if (tt_is_complex(x->type.dtype) && !tt_is_complex(dtype))
+    return tt_hlo_convert(h, tt_hlo_real(h, x), dtype);
+  tt_type type = x->type;
+  type.dtype = dtype;
+  return tt_hlo_emit1(h, TT_DRAFT(convert, NULL, 0, x), type);
+}
+
+tt_node *tt_hlo_bitcast(tt_hlo *h, tt_node *x, tt_dtype dtype) {
+  TT_NEED(h, "bitcast_convert", x);
+  if (x->type.dtype == dtype) return x;
+  tt_type type = x->type;
+  type.dtype = dtype;
+  return tt_hlo_emit1(h, TT_DRAFT(bitcast_convert, NULL, 0, x), type);
+}
+
+tt_node *tt_hlo_complex(tt_hlo *h, tt_node *re, tt_node *im) {
+  TT_NEED(h, "complex", re, im);
+  re = spread(h, re, im);
+  im = spread(h, im, re);
+  return tt_hlo_emit1(h, TT_DRAFT(complex, NULL, 0, re, im), re->type);
+}
+
+tt_node *tt_hlo_real(tt_hlo *h, tt_node *x) {
+  TT_NEED(h, "real", x);
+  if (!tt_is_complex(x->type.dtype)) return x;
+  return tt_hlo_emit1(h, TT_DRAFT(real, NULL, 0, x), x->type);
+}
+
+tt_node *tt_hlo_imag(tt_hlo *h, tt_node *x) {
+  TT_NEED(h, "imag", x);
+  if (!tt_is_complex(x->type.dtype)) return tt_hlo_zeros(h, &x->type);
+  return tt_hlo_emit1(h, TT_DRAFT(imag, NULL, 0, x), x->type);
+}
+
+tt_node *tt_hlo_reduce_precision(tt_hlo *h, tt_node *x, int exponent_bits, int mantissa_bits) {
+  TT_NEED(h, "reduce_precision", x);
+  tt_attr attrs[] = {tt_attr_i32("exponent_bits", exponent_bits),
+                     tt_attr_i32("mantissa_bits", mantissa_bits)};
+  return tt_hlo_emit1(h, TT_DRAFT(reduce_precision, attrs, 2, x), x->type);
+}
+
+tt_node *tt_hlo_optimization_barrier(tt_hlo *h, tt_node *x) {
+  TT_NEED(h, "optimization_barrier", x);
+  return tt_hlo_emit1(h, TT_DRAFT(optimization_barrier, NULL, 0, x), x->type);
+}

@@ -1,0 +1,171 @@
+/* Scaled dot-product attention and its gradients. Leading dims are batch dims; the last two are
+ * positions and features. Logits and probabilities are kept in f32 (f64 for f64 inputs). */
+#include "ops/nn.h"
+
+#include <math.h>
+
+typedef struct attention {
+  tt_node *q, *k, *v, *bias; /* bias NULL if there is none */
+  int rank, last;
+  tt_dtype dtype; /* of logits */
+  tt_node *scale;
+  double dropout;
+  bool causal;
+} attention;
+
+/* a [.., i, x] times b [.., j, x] or b [.., x, j], by `transposed_b`; a [.., x, i] likewise */
+static tt_node *matmul(tt_lower *cx, tt_node *a, tt_node *b, bool transposed_a, bool transposed_b,
+                       tt_dtype result) {
+  int batch[TT_MAX_RANK], n = a->type.rank - 2;
+  for (int d = 0; d < n; d++) batch[d] = d;
+  int contract_a = transposed_a ? n : n + 1, contract_b = transposed_b ? n + 1 : n;
+  return tt_hlo_dot_general(cx->h, a, b, batch, batch, n, &contract_a, &contract_b, 1, result);
+}
+
+/* query, key, value, attn_bias? at `first`; dropout_p, is_causal, scale? at their positions */
+static attention attention_of(tt_lower *cx, int first, int dropout, int causal, int scale) {
+  attention a = {.q = tt_in(cx, first), .k = tt_in(cx, first + 1), .v = tt_in(cx, first + 2)};
+  a.rank = a.q->type.rank;
+  a.last = a.rank - 1;
+  if (a.rank < 2 || a.k->type.rank != a.rank || a.v->type.rank != a.rank) {
+    tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT,
+                "scaled_dot_product_attention: query, key and value need the same rank, at least 2");
+    return a;
+  }
+  a.bias = tt_has(cx, first + 3) ? tt_in(cx, first + 3) : NULL;
+  a.dtype = tt_compute_dtype(a.q->type.dtype);
+  double size = (double)a.q->type.dims[a.last];
+  a.scale = tt_has(cx, scale) ? tt_num(cx, scale, a.dtype)
+                              : tt_hlo_const(cx->h, a.dtype, 1 / sqrt(size > 0 ? size : 1));
+  a.dropout = tt_float(cx, dropout);
+  a.causal = tt_bool(cx, causal);
+  return a;
+}
+
+/* q k^T * scale + bias, -inf where masked: [.., l, s] */
+static tt_node *logits(tt_lower *cx, const attention *a) {
+  tt_hlo *h = cx->h;
+  tt_node *x = tt_hlo_multiply(h, matmul(cx, a->q, a->k, false, true, a->dtype), a->scale);
+  const tt_type *type = &x->type;
+  tt_node *lowest = tt_hlo_lowest(h, a->dtype);
+  lowest = tt_hlo_broadcast_to(h, lowest, type->rank, type->dims);
+  if (a->bias) {
+    tt_node *bias = tt_hlo_broadcast_to(h, a->bias, type->rank, type->dims);
+    x = bias->type.dtype == TT_BOOL ? tt_hlo_select(h, bias, x, lowest)
+                                    : tt_hlo_add(h, x, tt_cast(cx, bias, a->dtype));
+  }
+  if (a->causal) {
+    tt_type ids = *type;
+    ids.dtype = TT_I32;
+    tt_node *past = tt_hlo_compare(h, TT_GE, tt_hlo_iota(h, &ids, a->last - 1),
+                                   tt_hlo_iota(h, &ids, a->last));
+    x = tt_hlo_select(h, past, x, lowest);
+  }
+  return x;
+}
+
+static tt_node *across(tt_lower *cx, tt_node *row, const attention *a, const tt_type *type) {
+  return tt_unreduce(cx, row, &a->last, 1, type);
+}
+
+/* What dropout multiplies each probability by: 0, or 1 / (1 - p). NULL without dropout. */
+static tt_node *dropout_factor(tt_lower *cx, const attention *a, const tt_type *type) {
+  if (a->dropout <= 0) return NULL;
+  tt_hlo *h = cx->h;
+  tt_node *words = tt_philox(cx, tt_type_numel(type));
+  words = tt_hlo_reshape(h, words, type->rank, type->dims);
+  double p = a->dropout < 1 ? a->dropout : 1;
+  int64_t limit = p < 1 ? (int64_t)(p * 4294967296.0) : UINT32_MAX;
+  tt_node *keep = tt_hlo_compare(h, TT_GE, words, tt_hlo_const_i(h, TT_U32, limit));
+  if (p >= 1) return tt_hlo_zeros(h, type);
+  tt_node *factor = tt_hlo_broadcast_to(h, tt_hlo_const(h, type->dtype, 1 / (1 - p)), type->rank,
+                                        type->dims);
+  return tt_where_or_zero(cx, keep, factor);
+}
+
+typedef struct row_sum {
+  tt_node *e;       /* exp(x - max) */
+  tt_node *divisor; /* the sum of e along a row, 1 where that is 0 */
+  tt_node *lse;     /* log of the sum of exp(x) */
+} row_sum;
+
+/* A row that is masked everywhere has exponentials 0, and so its output will be 0. */
+static row_sum row_sums(tt_lower *cx, const attention *a, tt_node *x) {
+  tt_hlo *h = cx->h;
+  tt_node *max = tt_hlo_reduce(h, TT_MAX, x, &a->last, 1);
+  tt_node *empty = tt_hlo_compare(h, TT_EQ, max, tt_hlo_lowest(h, a->dtype));
+  tt_node *shift = tt_hlo_select(h, empty, tt_hlo_zeros(h, &max->type), max);
+  tt_node *e = tt_hlo_exponential(h, tt_hlo_subtract(h, x, across(cx, shift, a, &x->type)));
+  tt_node *sum = tt_hlo_reduce(h, TT_SUM, e, &a->last, 1);
+  tt_node *divisor = tt_hlo_select(h, empty, tt_hlo_full(h, &sum->type, 1), sum);
+  return (row_sum){e, divisor, tt_hlo_add(h, shift, tt_hlo_log(h, sum))};
+}
+
+/* The row's `param` makes the generator advance by 1024 words for each element of the output, which
+ * is enough for one word for each probability unless keys outnumber features by more than that.
+ * query, key, value, attn_bias?, dropout_p, is_causal, return_debug_mask, scale?
+ * -> output, logsumexp, none, none, max_q, max_k, seed, offset, none */
+void tt_lower_attention(tt_lower *cx) {
+  tt_hlo *h = cx->h;
+  attention a = attention_of(cx, 0, 4, 5, 7);
+  if (tt_hlo_failed(h)) return;
+  tt_node *x = logits(cx, &a);
+  row_sum r = row_sums(cx, &a, x);
+  tt_node *factor = dropout_factor(cx, &a, &x->type);
+  tt_node *p = tt_hlo_divide(h, r.e, across(cx, r.divisor, &a, &x->type));
+  if (factor) p = tt_hlo_multiply(h, p, factor);
+  tt_node *y = matmul(cx, tt_cast(cx, p, a.v->type.dtype), a.v, false, false, a.dtype);
+  tt_node *zero = tt_hlo_const_i(h, TT_I64, 0);
+  tt_out_as(cx, 0, tt_cast(cx, y, a.q->type.dtype));
+  tt_out_as(cx, 1, r.lse);
+  tt_out_as(cx, 6, a.dropout > 0 ? cx->seed : zero);
+  tt_out_as(cx, 7, a.dropout > 0 ? cx->offset : zero);
+}
+
+/* Sums what `type` was broadcast over. */
+static tt_node *unbroadcast(tt_lower *cx, tt_node *x, const tt_type *type) {
+  int dims[TT_MAX_RANK], count = 0, lead = x->type.rank - type->rank;
+  for (int d = 0; d < x->type.rank; d++) {
+    bool spread = d < lead || (type->dims[d - lead] == 1 && x->type.dims[d] != 1);
+    if (spread) dims[count++] = d;
+  }
+  return tt_hlo_reshape(cx->h, tt_sum(cx, x, dims, count), type->rank, type->dims);
+}
+
+static void out_if(tt_lower *cx, int k, tt_node *x, tt_node *like) {
+  if (tt_flag(cx, 5, k)) tt_out_as(cx, k, tt_cast(cx, x, like->type.dtype));
+}
+
+/* grad_out, query, key, value, attn_bias, grad_input_mask[4], out, logsumexp, cum_seq_q,
+ * cum_seq_k, max_q, max_k, dropout_p, is_causal, philox_seed, philox_offset, scale? */
+void tt_lower_attention_backward(tt_lower *cx) {
+  tt_hlo *h = cx->h;
+  attention a = attention_of(cx, 1, 12, 13, 16);
+  if (tt_hlo_failed(h)) return;
+  tt_dtype half = a.q->type.dtype;
+  tt_node *grad = tt_in(cx, 0), *out = tt_cast(cx, tt_in(cx, 6), a.dtype);
+  tt_node *x = logits(cx, &a), *lse = tt_in(cx, 7);
+  if (lse->type.dtype != a.dtype) lse = row_sums(cx, &a, x).lse; /* was saved with less precision */
+  tt_node *empty = tt_hlo_compare(h, TT_EQ, lse, tt_hlo_lowest(h, a.dtype));
+  lse = tt_where_or_zero(cx, tt_hlo_not(h, empty), lse);
+  tt_node *p = tt_hlo_exponential(h, tt_hlo_subtract(h, x, across(cx, lse, &a, &x->type)));
+  if (a.dropout > 0) {
+    cx->seed = tt_in(cx, 14);
+    cx->offset = tt_in(cx, 15);
+  }
+  tt_node *factor = dropout_factor(cx, &a, &p->type);
+  tt_node *kept = factor ? tt_hlo_multiply(h, p, factor) : p;
+  out_if(cx, 2, matmul(cx, tt_cast(cx, kept, half), grad, true, false, a.dtype), a.v);
+  tt_node *dp = matmul(cx, grad, a.v, false, true, a.dtype);
+  if (factor) dp = tt_hlo_multiply(h, dp, factor);
+  tt_node *dot = tt_hlo_multiply(h, tt_cast(cx, grad, a.dtype), out);
+  dot = tt_sum(cx, dot, &a.last, 1);
+  tt_node *ds = tt_hlo_subtract(h, dp, across(cx, dot, &a, &dp->type));
+  ds = tt_hlo_multiply(h, p, ds);
+  if (a.bias && tt_flag(cx, 5, 3)) {
+    tt_out_as(cx, 3, tt_cast(cx, unbroadcast(cx, ds, &a.bias->type), a.bias->type.dtype));
+  }
+  ds = tt_cast(cx, tt_hlo_multiply(h, ds, a.scale), half);
+  out_if(cx, 0, matmul(cx, ds, a.k, false, false, a.dtype), a.q);
+  out_if(cx, 1, matmul(cx, ds, a.q, true, false, a.dtype), a.k);
+}

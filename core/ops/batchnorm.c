@@ -1,0 +1,200 @@
+/* Batch normalization, and the pieces that synchronized batch normalization is made of. Statistics
+ * are per channel: over every dim but dim 1. */
+#include "ops/nn.h"
+
+typedef struct channel {
+  tt_node *x; /* in the dtype that PyTorch computes in */
+  int dims[TT_MAX_RANK], count;
+  double n; /* elements per channel */
+} channel;
+
+static channel channel_of(tt_lower *cx, tt_node *input) {
+  channel c = {.x = tt_cast(cx, input, tt_compute_dtype(input->type.dtype)), .n = 1};
+  if (input->type.rank < 2) {
+    tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT, "batch_norm: the input needs at least 2 dims, got %d",
+                input->type.rank);
+  }
+  for (int d = 0; d < input->type.rank; d++) {
+    if (d == 1) continue;
+    c.dims[c.count++] = d;
+    c.n *= (double)input->type.dims[d];
+  }
+  return c;
+}
+
+static tt_node *total(tt_lower *cx, const channel *c, tt_node *x) {
+  return tt_sum(cx, x, c->dims, c->count);
+}
+
+static tt_node *spread(tt_lower *cx, const channel *c, tt_node *v) {
+  return tt_along(cx, tt_cast(cx, v, c->x->type.dtype), 1, &c->x->type);
+}
+
+static tt_node *over_n(tt_lower *cx, tt_node *x, double n) {
+  return tt_hlo_divide(cx->h, x, tt_like(cx, x, n));
+}
+
+/* The mean, and the sum of squared distances from it. */
+static void moments(tt_lower *cx, const channel *c, tt_node **mean, tt_node **squares) {
+  *mean = over_n(cx, total(cx, c, c->x), c->n);
+  tt_node *centered = tt_hlo_subtract(cx->h, c->x, spread(cx, c, *mean));
+  *squares = total(cx, c, tt_square(cx, centered));
+}
+
+/* rsqrt(variance + eps), eps being number argument `eps_arg` */
+static tt_node *inverse_std(tt_lower *cx, tt_node *variance, int eps_arg) {
+  tt_node *shifted = tt_hlo_add(cx->h, variance, tt_num(cx, eps_arg, variance->type.dtype));
+  return tt_hlo_rsqrt(cx->h, shifted);
+}
+
+/* (x - mean) * invstd * weight? + bias? */
+static tt_node *affine(tt_lower *cx, const channel *c, tt_node *mean, tt_node *invstd, int weight,
+                       int bias) {
+  tt_hlo *h = cx->h;
+  tt_node *y = tt_hlo_subtract(h, c->x, spread(cx, c, mean));
+  y = tt_hlo_multiply(h, y, spread(cx, c, invstd));
+  if (tt_has(cx, weight)) y = tt_hlo_multiply(h, y, spread(cx, c, tt_in(cx, weight)));
+  if (tt_has(cx, bias)) y = tt_hlo_add(h, y, spread(cx, c, tt_in(cx, bias)));
+  return y;
+}
+
+static void out_like(tt_lower *cx, int k, tt_node *y, tt_node *input) {
+  tt_out_as(cx, k, tt_cast(cx, y, input->type.dtype));
+}
+
+/* (1 - momentum) * running + momentum * now */
+static tt_node *blend(tt_lower *cx, tt_node *running, tt_node *now, int momentum) {
+  tt_node *m = tt_num(cx, momentum, now->type.dtype);
+  tt_node *kept = tt_hlo_multiply(cx->h, tt_cast(cx, running, now->type.dtype),
+                                  tt_hlo_subtract(cx->h, tt_like(cx, m, 1), m));
+  return tt_cast(cx, tt_hlo_add(cx->h, kept, tt_hlo_multiply(cx->h, now, m)), running->type.dtype);
+}
+
+/* The rows' `param`: NO_STATS lacks the two running statistics; EVAL lacks `training`, which is
+ * false; FUNCTIONAL has the new running statistics as results 3 and 4. */
+enum { PLAIN, NO_STATS, EVAL, FUNCTIONAL };
+
+/* input, weight?, bias?, running_mean, running_var, training, momentum, eps */
+void tt_lower_batch_norm(tt_lower *cx) {
+  bool functional = cx->row->param == FUNCTIONAL, eval = cx->row->param == EVAL;
+  bool stats = cx->row->param != NO_STATS;
+  int training = stats ? 5 : 3, momentum = eval ? 5 : training + 1;
+  tt_node *input = tt_in(cx, 0), *mean, *invstd;
+  channel c = channel_of(cx, input);
+  if (!eval && tt_bool(cx, training)) {
+    tt_node *squares;
+    moments(cx, &c, &mean, &squares);
+    invstd = inverse_std(cx, over_n(cx, squares, c.n), momentum + 1);
+    if (functional) {
+      tt_out_as(cx, 3, blend(cx, tt_in(cx, 3), mean, momentum));
+      tt_out_as(cx, 4, blend(cx, tt_in(cx, 4), over_n(cx, squares, c.n - 1), momentum));
+    }
+  } else {
+    if (!stats || !tt_has(cx, 3) || !tt_has(cx, 4)) {
+      tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT,
+                  "batch_norm: running_mean and running_var are needed in evaluation mode");
+      return;
+    }
+    mean = tt_cast(cx, tt_in(cx, 3), c.x->type.dtype);
+    invstd = inverse_std(cx, tt_cast(cx, tt_in(cx, 4), c.x->type.dtype), momentum + 1);
+    if (functional) {
+      tt_out_as(cx, 3, tt_in(cx, 3));
+      tt_out_as(cx, 4, tt_in(cx, 4));
+    }
+  }
+  out_like(cx, 0, affine(cx, &c, mean, invstd, 1, 2), input);
+  tt_out_as(cx, 1, mean);
+  tt_out_as(cx, 2, invstd);
+}
+
+/* dx = weight * invstd * (dy - mean(dy) - (x - mean) * invstd^2 * mean(dy * (x - mean))) */
+static tt_node *train_grad(tt_lower *cx, const channel *c, tt_node *grad, tt_node *centered,
+                           tt_node *invstd, tt_node *mean_dy, tt_node *mean_dy_xmu) {
+  tt_hlo *h = cx->h;
+  tt_node *slope = tt_hlo_multiply(h, mean_dy_xmu, tt_square(cx, invstd));
+  tt_node *dx = tt_hlo_subtract(h, grad, spread(cx, c, mean_dy));
+  return tt_hlo_subtract(h, dx, tt_hlo_multiply(h, centered, spread(cx, c, slope)));
+}
+
+/* grad_out, input, weight?, running_mean?, running_var?, save_mean?, save_invstd?, train, eps,
+ * output_mask[3] */
+void tt_lower_batch_norm_backward(tt_lower *cx) {
+  tt_hlo *h = cx->h;
+  bool train = tt_bool(cx, 7);
+  tt_node *input = tt_in(cx, 1);
+  channel c = channel_of(cx, input);
+  tt_dtype dtype = c.x->type.dtype;
+  tt_node *grad = tt_cast(cx, tt_in(cx, 0), dtype);
+  tt_node *mean = tt_cast(cx, tt_in(cx, train ? 5 : 3), dtype);
+  tt_node *invstd = tt_cast(cx, tt_in(cx, train ? 6 : 4), dtype);
+  if (!train) invstd = inverse_std(cx, invstd, 8);
+  tt_node *centered = tt_hlo_subtract(h, c.x, spread(cx, &c, mean));
+  tt_node *sum_dy = total(cx, &c, grad);
+  tt_node *sum_dy_xmu = total(cx, &c, tt_hlo_multiply(h, grad, centered));
+  if (tt_flag(cx, 9, 0)) {
+    tt_node *dx = grad, *scale = invstd;
+    if (train) {
+      dx = train_grad(cx, &c, grad, centered, invstd, over_n(cx, sum_dy, c.n),
+                      over_n(cx, sum_dy_xmu, c.n));
+    }
+    if (tt_has(cx, 2)) scale = tt_hlo_multiply(h, scale, tt_cast(cx, tt_in(cx, 2), dtype));
+    out_like(cx, 0, tt_hlo_multiply(h, dx, spread(cx, &c, scale)), input);
+  }
+  tt_node *parameter = tt_has(cx, 2) ? tt_in(cx, 2) : input;
+  if (tt_flag(cx, 9, 1)) out_like(cx, 1, tt_hlo_multiply(h, sum_dy_xmu, invstd), parameter);
+  if (tt_flag(cx, 9, 2)) out_like(cx, 2, sum_dy, parameter);
+}
+
+/* input, eps -> mean, invstd, in the dtype that PyTorch accumulates in */
+void tt_lower_batch_norm_stats(tt_lower *cx) {
+  channel c = channel_of(cx, tt_in(cx, 0));
+  tt_node *mean, *squares;
+  moments(cx, &c, &mean, &squares);
+  tt_out_as(cx, 0, mean);
+  tt_out_as(cx, 1, inverse_std(cx, over_n(cx, squares, c.n), 1));
+}
+
+/* input, weight?, bias?, mean, invstd, eps */
+void tt_lower_batch_norm_elemt(tt_lower *cx) {
+  channel c = channel_of(cx, tt_in(cx, 0));
+  out_like(cx, 0, affine(cx, &c, tt_in(cx, 3), tt_in(cx, 4), 1, 2), tt_in(cx, 0));
+}
+
+/* grad_out, input, mean, invstd, weight?, input_g, weight_g, bias_g
+ * -> sum_dy, sum_dy_xmu, grad_weight, grad_bias */
+void tt_lower_batch_norm_backward_reduce(tt_lower *cx) {
+  channel c = channel_of(cx, tt_in(cx, 1));
+  tt_dtype dtype = c.x->type.dtype;
+  tt_node *grad = tt_cast(cx, tt_in(cx, 0), dtype);
+  tt_node *centered = tt_hlo_subtract(cx->h, c.x, spread(cx, &c, tt_in(cx, 2)));
+  tt_node *sum_dy = total(cx, &c, grad);
+  tt_node *sum_dy_xmu = total(cx, &c, tt_hlo_multiply(cx->h, grad, centered));
+  tt_node *parameter = tt_has(cx, 4) ? tt_in(cx, 4) : sum_dy;
+  if (tt_bool(cx, 5)) {
+    tt_out_as(cx, 0, sum_dy);
+    tt_out_as(cx, 1, sum_dy_xmu);
+  }
+  if (tt_bool(cx, 6)) {
+    tt_node *invstd = tt_cast(cx, tt_in(cx, 3), dtype);
+    out_like(cx, 2, tt_hlo_multiply(cx->h, sum_dy_xmu, invstd), parameter);
+  }
+  if (tt_bool(cx, 7)) out_like(cx, 3, sum_dy, parameter);
+}
+
+/* grad_out, input, mean, invstd, weight?, sum_dy, sum_dy_xmu, count */
+void tt_lower_batch_norm_backward_elemt(tt_lower *cx) {
+  static const int all[] = {0};
+  tt_hlo *h = cx->h;
+  tt_node *input = tt_in(cx, 1);
+  channel c = channel_of(cx, input);
+  tt_dtype dtype = c.x->type.dtype;
+  tt_node *n = tt_sum(cx, tt_cast(cx, tt_in(cx, 7), dtype), all, 1);
+  tt_node *invstd = tt_cast(cx, tt_in(cx, 3), dtype), *scale = invstd;
+  tt_node *centered = tt_hlo_subtract(h, c.x, spread(cx, &c, tt_in(cx, 2)));
+  tt_node *mean_dy = tt_hlo_divide(h, tt_cast(cx, tt_in(cx, 5), dtype), n);
+  tt_node *mean_dy_xmu = tt_hlo_divide(h, tt_cast(cx, tt_in(cx, 6), dtype), n);
+  tt_node *dx = train_grad(cx, &c, tt_cast(cx, tt_in(cx, 0), dtype), centered, invstd, mean_dy,
+                           mean_dy_xmu);
+  if (tt_has(cx, 4)) scale = tt_hlo_multiply(h, scale, tt_cast(cx, tt_in(cx, 4), dtype));
+  out_like(cx, 0, tt_hlo_multiply(h, dx, spread(cx, &c, scale)), input);
+}

@@ -1,0 +1,75 @@
+/* Small steps that the lowerings of several families share. */
+#include "ops/ops.h"
+
+tt_dtype tt_compute_dtype(tt_dtype dtype) {
+  return tt_is_float(dtype) && dtype != TT_F64 ? TT_F32 : dtype;
+}
+
+tt_node *tt_cast(tt_lower *cx, tt_node *x, tt_dtype dtype) {
+  return tt_hlo_convert(cx->h, x, dtype);
+}
+
+tt_node *tt_in_as(tt_lower *cx, int i, tt_dtype dtype) {
+  bool tensor = i >= 0 && i < cx->arg_count && cx->args[i].kind == TT_ARG_TENSOR;
+  return tensor ? tt_cast(cx, tt_in(cx, i), dtype) : tt_num(cx, i, dtype);
+}
+
+tt_dtype tt_float_common(tt_lower *cx) {
+  if (tt_is_float(cx->common) || tt_is_complex(cx->common)) return cx->common;
+  tt_dtype promised = cx->promised && cx->promised_count > 0 ? cx->promised[0].dtype : TT_F32;
+  return tt_is_float(promised) || tt_is_complex(promised) ? promised : TT_F32;
+}
+
+void tt_out_in(tt_lower *cx, int k, tt_node *x, tt_dtype dtype) {
+  tt_out_as(cx, k, tt_cast(cx, x, dtype));
+}
+
+/* false when the dims do not fit together. */
+static bool widen(tt_type *type, const tt_type *with) {
+  tt_type wide = {.dtype = type->dtype, .rank = type->rank > with->rank ? type->rank : with->rank};
+  for (int i = 0; i < wide.rank; i++) {
+    int ia = i - (wide.rank - type->rank), ib = i - (wide.rank - with->rank);
+    int64_t a = ia < 0 ? 1 : type->dims[ia], b = ib < 0 ? 1 : with->dims[ib];
+    if (a != b && a != 1 && b != 1) return false;
+    wide.dims[i] = a == 1 ? b : a;
+  }
+  *type = wide;
+  return true;
+}
+
+void tt_broadcast_all(tt_lower *cx, tt_node **xs, int n) {
+  tt_type wide = {.dtype = TT_F32};
+  for (int i = 0; i < n; i++) {
+    if (widen(&wide, &xs[i]->type)) continue;
+    tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT,
+                "%s: the sizes of the operands cannot be broadcast together",
+                cx->row ? cx->row->name : "operator");
+    return;
+  }
+  for (int i = 0; i < n; i++) xs[i] = tt_hlo_broadcast_to(cx->h, xs[i], wide.rank, wide.dims);
+}
+
+void tt_broadcast_pair(tt_lower *cx, tt_node **a, tt_node **b, tt_dtype dtype) {
+  tt_node *pair[2] = {tt_cast(cx, *a, dtype), tt_cast(cx, *b, dtype)};
+  tt_broadcast_all(cx, pair, 2);
+  *a = pair[0];
+  *b = pair[1];
+}
+
+tt_node *tt_reduce_keep(tt_lower *cx, tt_reducer reducer, tt_node *x, const int *dims, int count,
+                        bool keepdim) {
+  tt_type kept = x->type;
+  for (int i = 0; i < count; i++) kept.dims[dims[i]] = 1;
+  tt_node *y = tt_hlo_reduce(cx->h, reducer, x, dims, count);
+  return keepdim ? tt_hlo_reshape(cx->h, y, kept.rank, kept.dims) : y;
+}
+
+tt_node *tt_like(tt_lower *cx, tt_node *x, double value) {
+  if (tt_is_complex(x->type.dtype)) return tt_hlo_const_c(cx->h, x->type.dtype, value, 0.0);
+  return tt_hlo_const(cx->h, x->type.dtype, value);
+}
+
+tt_node *tt_flatten(tt_lower *cx, tt_node *x) {
+  int64_t count = tt_type_numel(&x->type);
+  return tt_hlo_reshape(cx->h, x, 1, &count);
+}

@@ -1,0 +1,190 @@
+/* Max pooling with the flat positions of the maxima, and its gradient.
+ *
+ * Dims are pooled one after the other, carrying the position along; -1 marks padding. The first
+ * of equal maxima wins, and a NaN wins over everything, the last NaN over the others. */
+#include "ops/pool.h"
+
+#define UNROLL 16 /* windows up to this size are unrolled into slices */
+
+typedef struct winner {
+  tt_node *value, *index; /* index I32 (I64 for a huge plane), of value's shape */
+} winner;
+
+static tt_node *is_nan(tt_lower *cx, tt_node *x) { return tt_hlo_compare(cx->h, TT_NE, x, x); }
+
+/* Flat row-major positions in the spatial dims first[0..spatial-1] of a tensor of `shape`. */
+static tt_node *positions(tt_lower *cx, const tt_type *shape, const int *at, int spatial) {
+  tt_type type = *shape;
+  int64_t area = 1;
+  for (int d = 0; d < spatial; d++) area *= type.dims[at[d]];
+  type.dtype = area > INT32_MAX ? TT_I64 : TT_I32;
+  tt_node *position = tt_hlo_iota(cx->h, &type, at[spatial - 1]);
+  int64_t step = type.dims[at[spatial - 1]];
+  for (int d = spatial - 2; d >= 0; d--) {
+    tt_node *part = tt_hlo_iota(cx->h, &type, at[d]);
+    part = tt_hlo_multiply(cx->h, part, tt_hlo_const_i(cx->h, type.dtype, step));
+    position = tt_hlo_add(cx->h, position, part);
+    step *= type.dims[at[d]];
+  }
+  return position;
+}
+
+/* One dim, by comparing shifted slices in order. */
+static winner pool_slices(tt_lower *cx, winner w, const tt_pool *p, int d) {
+  tt_hlo *h = cx->h;
+  int dim = p->lead + d;
+  tt_node *none = tt_hlo_const_i(h, w.index->type.dtype, -1);
+  w.value = tt_pool_pad(cx, w.value, p, d, tt_hlo_lowest(h, w.value->type.dtype));
+  w.index = tt_pool_pad(cx, w.index, p, d, none);
+  winner best = {0};
+  for (int64_t j = 0; j < p->kernel[d]; j++) {
+    int64_t start = j * p->dilation[d], stop = start + (p->out[d] - 1) * p->stride[d] + 1;
+    winner next = {tt_hlo_slice_dim(h, w.value, dim, start, stop, p->stride[d]),
+                   tt_hlo_slice_dim(h, w.index, dim, start, stop, p->stride[d])};
+    if (j == 0) {
+      best = next;
+      continue;
+    }
+    tt_node *take = tt_hlo_compare(h, TT_GT, next.value, best.value);
+    if (tt_is_float(w.value->type.dtype)) take = tt_hlo_or(h, take, is_nan(cx, next.value));
+    if (p->padding[d] > 0) take = tt_hlo_or(h, take, tt_hlo_compare(h, TT_EQ, best.index, none));
+    best.value = tt_hlo_select(h, take, next.value, best.value);
+    best.index = tt_hlo_select(h, take, next.index, best.index);
+  }
+  return best;
+}
+
+/* Whether (v, i) wins over (b, bi), in whatever order a reduction meets them. */
+static void keep_winner(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
+  (void)user;
+  tt_node *b = args[0], *bi = args[1], *v = args[2], *i = args[3];
+  tt_node *zero = tt_hlo_const_i(h, i->type.dtype, 0);
+  tt_node *larger = tt_hlo_compare(h, TT_GT, v, b);
+  tt_node *tied = tt_hlo_and(h, tt_hlo_compare(h, TT_EQ, v, b), tt_hlo_compare(h, TT_LT, i, bi));
+  tt_node *take = tt_hlo_or(h, larger, tied);
+  if (tt_is_float(v->type.dtype)) {
+    tt_node *v_nan = tt_hlo_compare(h, TT_NE, v, v), *b_nan = tt_hlo_compare(h, TT_NE, b, b);
+    tt_node *later = tt_hlo_or(h, tt_hlo_not(h, b_nan), tt_hlo_compare(h, TT_GT, i, bi));
+    take = tt_hlo_or(h, take, tt_hlo_and(h, v_nan, later));
+  }
+  take = tt_hlo_or(h, take, tt_hlo_compare(h, TT_LT, bi, zero));
+  take = tt_hlo_and(h, take, tt_hlo_compare(h, TT_GE, i, zero));
+  results[0] = tt_hlo_select(h, take, v, b);
+  results[1] = tt_hlo_select(h, take, i, bi);
+}
+
+/* One dim, by spreading the windows of any map out and reducing them. */
+static winner pool_map(tt_lower *cx, winner w, int dim, const tt_map *map) {
+  tt_hlo *h = cx->h;
+  tt_node *used, *inits[] = {tt_hlo_lowest(h, w.value->type.dtype),
+                             tt_hlo_const_i(h, w.index->type.dtype, -1)};
+  tt_node *value = tt_map_spread(cx, w.value, dim, map, &used);
+  tt_node *index = tt_map_spread(cx, w.index, dim, map, &used);
+  if (tt_hlo_failed(h)) return w;
+  used = tt_hlo_broadcast(h, used, (const int[]){dim, dim + 1}, index->type.rank, index->type.dims);
+  tt_node *none = tt_hlo_broadcast_to(h, inits[1], index->type.rank, index->type.dims);
+  index = tt_hlo_select(h, used, index, none);
+  tt_node *xs[] = {value, index}, *results[2];
+  tt_hlo_reduce_n(h, 2, xs, inits, &dim, 1, keep_winner, NULL, results);
+  return (winner){results[0], results[1]};
+}
+
+static winner start(tt_lower *cx, tt_node *input, int spatial) {
+  int at[TT_MAX_POOL], lead = input->type.rank - spatial;
+  for (int d = 0; d < spatial; d++) at[d] = lead + d;
+  return (winner){input, positions(cx, &input->type, at, spatial)};
+}
+
+static void out_winner(tt_lower *cx, winner w) {
+  tt_out_as(cx, 0, w.value);
+  tt_out_as(cx, 1, tt_cast(cx, w.index, TT_I64));
+}
+
+/* self, kernel_size, stride, padding, dilation, ceil_mode; param: spatial dims */
+void tt_lower_max_pool(tt_lower *cx) {
+  tt_pool p;
+  tt_node *input = tt_in(cx, 0);
+  if (!tt_pool_read(cx, input, cx->row->param, 1, 4, 5, &p)) return;
+  winner w = start(cx, input, p.spatial);
+  for (int d = p.spatial - 1; d >= 0; d--) {
+    if (p.kernel[d] <= UNROLL) {
+      w = pool_slices(cx, w, &p, d);
+      continue;
+    }
+    tt_map map = tt_map_windows(cx, p.in[d], p.out[d], p.kernel[d], p.stride[d], p.padding[d],
+                                p.dilation[d]);
+    w = pool_map(cx, w, p.lead + d, &map);
+  }
+  out_winner(cx, w);
+}
+
+/* self, output_size; param: spatial dims */
+void tt_lower_adaptive_max_pool(tt_lower *cx) {
+  int spatial = cx->row->param;
+  int64_t out[TT_MAX_POOL];
+  tt_node *input = tt_in(cx, 0);
+  tt_spatial_list(cx, 1, spatial, 1, out);
+  winner w = start(cx, input, spatial);
+  for (int d = spatial - 1; d >= 0; d--) {
+    int dim = input->type.rank - spatial + d;
+    tt_map map = tt_map_adaptive(cx, input->type.dims[dim], out[d], false);
+    w = pool_map(cx, w, dim, &map);
+  }
+  out_winner(cx, w);
+}
+
+/* Each input element gathers from the windows that contain it those whose maximum it was. */
+static void out_gathered(tt_lower *cx, tt_node *input, int spatial, const tt_map *maps,
+                         int indices) {
+  tt_hlo *h = cx->h;
+  int lead = input->type.rank - spatial, at[TT_MAX_POOL], taps[TT_MAX_POOL];
+  int64_t area = 1;
+  for (int d = 0; d < spatial; d++) area *= input->type.dims[lead + d];
+  tt_dtype index_dtype = area > INT32_MAX ? TT_I64 : TT_I32;
+  tt_node *g = tt_in(cx, 0), *index = tt_cast(cx, tt_in(cx, indices), index_dtype);
+  g = tt_cast(cx, g, tt_compute_dtype(g->type.dtype));
+  for (int d = spatial - 1; d >= 0; d--) {
+    tt_node *used;
+    g = tt_map_spread(cx, g, lead + d, &maps[d], &used);
+    index = tt_map_spread(cx, index, lead + d, &maps[d], &used);
+    if (tt_hlo_failed(h)) return;
+    const int dims[] = {lead + d, lead + d + 1};
+    used = tt_hlo_broadcast(h, used, dims, index->type.rank, index->type.dims);
+    tt_node *none = tt_hlo_broadcast_to(h, tt_hlo_const_i(h, index_dtype, -1), index->type.rank,
+                                        index->type.dims);
+    index = tt_hlo_select(h, used, index, none);
+    taps[d] = lead + 2 * d;
+    at[d] = lead + 2 * d + 1;
+  }
+  tt_node *hit = tt_hlo_compare(h, TT_EQ, index, positions(cx, &index->type, at, spatial));
+  g = tt_sum(cx, tt_where_or_zero(cx, hit, g), taps, spatial);
+  tt_out_as(cx, 0, tt_cast(cx, g, input->type.dtype));
+}
+
+/* grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices;
+ * param: spatial dims */
+void tt_lower_max_pool_backward(tt_lower *cx) {
+  tt_pool p;
+  tt_map maps[TT_MAX_POOL];
+  tt_node *input = tt_in(cx, 1);
+  if (!tt_pool_read(cx, input, cx->row->param, 2, 5, 6, &p)) return;
+  for (int d = 0; d < p.spatial; d++) {
+    maps[d] = tt_map_windows(cx, p.in[d], p.out[d], p.kernel[d], p.stride[d], p.padding[d],
+                             p.dilation[d]);
+    tt_map_transpose(&maps[d]);
+  }
+  out_gathered(cx, input, p.spatial, maps, 7);
+}
+
+/* grad_output, self, indices; param: spatial dims */
+void tt_lower_adaptive_max_pool_backward(tt_lower *cx) {
+  int spatial = cx->row->param;
+  tt_map maps[TT_MAX_POOL];
+  tt_node *grad = tt_in(cx, 0), *input = tt_in(cx, 1);
+  for (int d = 0; d < spatial; d++) {
+    int dim = input->type.rank - spatial + d;
+    maps[d] = tt_map_adaptive(cx, input->type.dims[dim], grad->type.dims[dim], false);
+    tt_map_transpose(&maps[d]);
+  }
+  out_gathered(cx, input, spatial, maps, 2);
+}

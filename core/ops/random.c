@@ -1,0 +1,312 @@
+/* Random operators. Row's `param`: Philox words that one element may take, so that the generator's
+ * offset moves by (numel / 4 + 1) * param blocks, whatever the dtype and the mode:
+ *
+ *   uniform, bernoulli, integers    F32 one word, F64 and ranges beyond 2^32 two
+ *   normal                          as uniform, but an even number; complex twice as many
+ *   permutations                    two words an element
+ *   rejection samplers (sample.c)   a fixed number of rounds each
+ *
+ * Element i of a call takes word i of each draw; a draw of n words follows the one before it. */
+#include "ops/random.h"
+
+static tt_node *unit_like(tt_lower *cx, const tt_type *type, tt_dtype compute) {
+  int64_t n = tt_type_numel(type);
+  tt_stream stream = tt_stream_open(cx, n * tt_words_of(compute));
+  return tt_hlo_reshape(cx->h, tt_draw_unit(cx, &stream, n, compute), type->rank, type->dims);
+}
+
+static tt_node *open_like(tt_lower *cx, const tt_type *type, tt_dtype compute) {
+  int64_t n = tt_type_numel(type);
+  tt_stream stream = tt_stream_open(cx, n * tt_words_of(compute));
+  return tt_hlo_reshape(cx->h, tt_draw_open(cx, &stream, n, compute), type->rank, type->dims);
+}
+
+/* States x, or an empty result where PyTorch promised none and the operand is empty. */
+static bool nothing_to_draw(tt_lower *cx, const tt_type *type) {
+  if (tt_type_numel(type) != 0) return false;
+  tt_out(cx, 0, tt_hlo_zeros(cx->h, type));
+  return true;
+}
+
+static void finish(tt_lower *cx, tt_node *x, const tt_type *type) {
+  tt_out_as(cx, 0, tt_cast(cx, x, type->dtype));
+}
+
+/* -- Uniform -- */
+
+/* A float of few digits would round up to 1; so the surplus bits are cut off first. */
+static tt_node *cut_to_digits(tt_lower *cx, tt_node *unit, tt_dtype dtype) {
+  if (dtype != TT_F16 && dtype != TT_BF16) return unit;
+  double steps = dtype == TT_F16 ? 2048.0 : 256.0;
+  unit = tt_hlo_floor(cx->h, tt_hlo_multiply(cx->h, unit, tt_like(cx, unit, steps)));
+  return tt_hlo_multiply(cx->h, unit, tt_like(cx, unit, 1.0 / steps));
+}
+
+static tt_node *uniform_of(tt_lower *cx, const tt_type *type) {
+  return cut_to_digits(cx, unit_like(cx, type, tt_draw_dtype(type->dtype)), type->dtype);
+}
+
+void tt_lower_uniform(tt_lower *cx) {
+  tt_hlo *h = cx->h;
+  tt_type type = tt_drawn_type(cx);
+  if (nothing_to_draw(cx, &type)) return;
+  tt_node *x = uniform_of(cx, &type);
+  tt_node *from = tt_num(cx, 1, x->type.dtype), *to = tt_num(cx, 2, x->type.dtype);
+  x = tt_hlo_multiply(h, x, tt_hlo_subtract(h, to, from));
+  finish(cx, tt_hlo_add(h, x, from), &type);
+}
+
+void tt_lower_rand(tt_lower *cx) {
+  tt_type type = tt_drawn_type(cx);
+  if (!nothing_to_draw(cx, &type)) finish(cx, uniform_of(cx, &type), &type);
+}
+
+/* -- Normal -- */
+
+/* A complex normal number has half the variance in each part. */
+static tt_node *standard_normal(tt_lower *cx, const tt_type *type) {
+  tt_hlo *h = cx->h;
+  tt_dtype compute = tt_draw_dtype(type->dtype);
+  bool is_complex = tt_is_complex(type->dtype);
+  int64_t n = tt_type_numel(type), numbers = is_complex ? 2 * n : n;
+  tt_stream stream = tt_stream_open(cx, (numbers + 1) / 2 * 2 * tt_words_of(compute));
+  tt_node *x = tt_draw_normal(cx, &stream, numbers, compute);
+  if (is_complex) {
+    x = tt_hlo_multiply(h, x, tt_like(cx, x, 0.7071067811865476));
+    x = tt_hlo_complex(h, tt_hlo_slice_dim(h, x, 0, 0, n, 1), tt_hlo_slice_dim(h, x, 0, n, 2 * n, 1));
+  }
+  return tt_hlo_reshape(h, x, type->rank, type->dims);
+}
+
+static tt_node *normal_of(tt_lower *cx, const tt_type *type, int mean_arg, int std_arg) {
+  tt_hlo *h = cx->h;
+  tt_node *x = standard_normal(cx, type);
+  tt_node *mean = tt_spread(cx, mean_arg, x->type.dtype, type);
+  tt_node *std = tt_spread(cx, std_arg, x->type.dtype, type);
+  if (!tt_is_complex(x->type.dtype))
+    tt_check(cx, tt_hlo_compare(h, TT_LT, std, tt_like(cx, std, 0.0)), TT_INVALID_ARGUMENT,
+             "normal expects all elements of std >= 0.0");
+  return tt_hlo_add(h, tt_hlo_multiply(h, x, std), mean);
+}
+
+void tt_lower_normal(tt_lower *cx) {
+  tt_type type = tt_drawn_type(cx);
+  if (!nothing_to_draw(cx, &type)) finish(cx, normal_of(cx, &type, 1, 2), &type);
+}
+
+/* Mean and std are arguments 0 and 1, each a tensor or a number. */
+void tt_lower_normal_by(tt_lower *cx) {
+  tt_type type = *tt_promised(cx, 0);
+  if (!nothing_to_draw(cx, &type)) finish(cx, normal_of(cx, &type, 0, 1), &type);
+}
+
+void tt_lower_randn(tt_lower *cx) {
+  tt_type type = tt_drawn_type(cx);
+  if (!nothing_to_draw(cx, &type)) finish(cx, standard_normal(cx, &type), &type);
+}
+
+void tt_lower_log_normal(tt_lower *cx) {
+  tt_type type = tt_drawn_type(cx);
+  if (nothing_to_draw(cx, &type)) return;
+  finish(cx, tt_hlo_exponential(cx->h, normal_of(cx, &type, 1, 2)), &type);
+}
+
+/* -- Others by inversion -- */
+
+void tt_lower_exponential(tt_lower *cx) {
+  tt_type type = tt_drawn_type(cx);
+  if (nothing_to_draw(cx, &type)) return;
+  tt_node *x = tt_hlo_log(cx->h, open_like(cx, &type, tt_draw_dtype(type.dtype)));
+  tt_node *rate = tt_num(cx, 1, x->type.dtype);
+  finish(cx, tt_hlo_negate(cx->h, tt_hlo_divide(cx->h, x, rate)), &type);
+}
+
+void tt_lower_geometric(tt_lower *cx) {
+  tt_hlo *h = cx->h;
+  tt_type type = tt_drawn_type(cx);
+  if (nothing_to_draw(cx, &type)) return;
+  tt_node *x = tt_hlo_log(h, open_like(cx, &type, tt_draw_dtype(type.dtype)));
+  tt_node *p = tt_num(cx, 1, x->type.dtype);
+  x = tt_hlo_ceil(h, tt_hlo_divide(h, x, tt_hlo_log_plus_one(h, tt_hlo_negate(h, p))));
+  finish(cx, tt_hlo_maximum(h, x, tt_like(cx, x, 1.0)), &type);
+}
+
+void tt_lower_cauchy(tt_lower *cx) {
+  tt_hlo *h = cx->h;
+  tt_type type = tt_drawn_type(cx);
+  if (nothing_to_draw(cx, &type)) return;
+  tt_node *x = open_like(cx, &type, tt_draw_dtype(type.dtype));
+  tt_node *median = tt_num(cx, 1, x->type.dtype), *sigma = tt_num(cx, 2, x->type.dtype);
+  x = tt_hlo_multiply(h, tt_hlo_subtract(h, x, tt_like(cx, x, 0.5)),
+                      tt_like(cx, x, 3.141592653589793));
+  finish(cx, tt_hlo_add(h, tt_hlo_multiply(h, tt_hlo_tan(h, x), sigma), median), &type);
+}
+
+/* -- Bernoulli and dropout -- */
+
+static tt_node *happens(tt_lower *cx, const tt_type *type, tt_node *p) {
+  tt_hlo *h = cx->h;
+  tt_node *low = tt_hlo_compare(h, TT_GE, p, tt_like(cx, p, 0.0));
+  tt_node *high = tt_hlo_compare(h, TT_LE, p, tt_like(cx, p, 1.0));
+  tt_check(cx, tt_hlo_not(h, tt_hlo_and(h, low, high)), TT_INVALID_ARGUMENT,
+           "%s: expected probabilities between 0 and 1", cx->row->name);
+  return tt_hlo_compare(h, TT_LT, unit_like(cx, type, p->type.dtype), p);
+}
+
+/* The tensor itself holds the probabilities. */
+void tt_lower_bernoulli(tt_lower *cx) {
+  tt_type type = tt_drawn_type(cx);
+  if (nothing_to_draw(cx, &type)) return;
+  tt_node *p = tt_cast(cx, tt_in(cx, 0), tt_draw_dtype(type.dtype));
+  finish(cx, happens(cx, &type, p), &type);
+}
+
+/* Argument 1, a number or a tensor, holds them. */
+void tt_lower_bernoulli_by(tt_lower *cx) {
+  tt_type type = tt_drawn_type(cx);
+  if (nothing_to_draw(cx, &type)) return;
+  tt_dtype given = tt_in(cx, 1)->type.dtype;
+  bool wide = cx->args[1].kind == TT_ARG_TENSOR && given == TT_F64;
+  finish(cx, happens(cx, &type, tt_spread(cx, 1, wide ? TT_F64 : TT_F32, &type)), &type);
+}
+
+static bool training(tt_lower *cx, int arg) { return !tt_has(cx, arg) || tt_bool(cx, arg); }
+
+/* input, p, train -> output, mask */
+void tt_lower_dropout(tt_lower *cx) {
+  tt_hlo *h = cx->h;
+  tt_node *x = tt_in(cx, 0);
+  tt_type mask_type = x->type;
+  mask_type.dtype = TT_BOOL;
+  if (tt_type_numel(&x->type) == 0 || !training(cx, 2)) {
+    tt_out_as(cx, 0, x);
+    tt_out_as(cx, 1, tt_hlo_full(h, &mask_type, 1.0));
+    return;
+  }
+  tt_dtype compute = tt_compute_dtype(x->type.dtype);
+  tt_node *keep = tt_hlo_subtract(h, tt_hlo_const(h, TT_F64, 1.0), tt_num(cx, 1, TT_F64));
+  tt_node *zero = tt_hlo_const(h, TT_F64, 0.0);
+  tt_node *scale = tt_hlo_select(h, tt_hlo_compare(h, TT_EQ, keep, zero), zero,
+                                 tt_hlo_divide(h, tt_hlo_const(h, TT_F64, 1.0), keep));
+  tt_node *p = tt_hlo_broadcast_to(h, tt_hlo_convert(h, keep, TT_F32), x->type.rank, x->type.dims);
+  tt_node *mask = happens(cx, &mask_type, p);
+  tt_node *y = tt_hlo_multiply(h, tt_cast(cx, x, compute), tt_hlo_convert(h, mask, compute));
+  y = tt_hlo_multiply(h, y, tt_hlo_convert(h, scale, compute));
+  tt_out_as(cx, 0, tt_cast(cx, y, x->type.dtype));
+  tt_out_as(cx, 1, mask);
+}
+
+/* grad_output, mask, scale */
+void tt_lower_dropout_backward(tt_lower *cx) {
+  tt_hlo *h = cx->h;
+  tt_node *grad = tt_in(cx, 0);
+  tt_dtype compute = tt_compute_dtype(grad->type.dtype);
+  tt_node *x = tt_cast(cx, grad, compute), *mask = tt_cast(cx, tt_in(cx, 1), compute);
+  x = tt_hlo_multiply(h, tt_hlo_multiply(h, x, mask), tt_num(cx, 2, compute));
+  tt_out_as(cx, 0, tt_cast(cx, x, grad->type.dtype));
+}
+
+/* self, noise, lower, upper, training -> output, noise */
+void tt_lower_rrelu(tt_lower *cx) {
+  tt_hlo *h = cx->h;
+  tt_node *x = tt_in(cx, 0), *noise = tt_in(cx, 1);
+  tt_type type = x->type;
+  tt_dtype compute = tt_compute_dtype(type.dtype);
+  tt_node *wide = tt_cast(cx, x, compute), *zero = tt_like(cx, wide, 0.0);
+  tt_node *lower = tt_num(cx, 2, compute), *upper = tt_num(cx, 3, compute);
+  tt_node *negative = tt_hlo_compare(h, TT_LE, wide, zero), *slope;
+  if (tt_type_numel(&type) > 0 && tt_bool(cx, 4)) {
+    slope = tt_hlo_multiply(h, unit_like(cx, &type, compute), tt_hlo_subtract(h, upper, lower));
+    slope = tt_hlo_select(h, negative, tt_hlo_add(h, slope, lower), tt_hlo_full(h, &slope->type, 1.0));
+    slope = tt_cast(cx, tt_cast(cx, slope, type.dtype), compute);
+    noise = tt_cast(cx, slope, type.dtype);
+  } else {
+    slope = tt_hlo_multiply(h, tt_hlo_add(h, lower, upper), tt_like(cx, lower, 0.5));
+    slope = tt_hlo_broadcast_to(h, slope, type.rank, type.dims);
+  }
+  tt_node *y = tt_hlo_select(h, negative, tt_hlo_multiply(h, wide, slope), wide);
+  tt_out_as(cx, 0, tt_cast(cx, y, type.dtype));
+  tt_out_as(cx, 1, noise);
+}
+
+/* -- Integers -- */
+
+/* `range` values from `from` on; a range of 0 means all 64 bits. */
+static void integers(tt_lower *cx, const tt_type *type, int64_t from, uint64_t range) {
+  tt_hlo *h = cx->h;
+  int64_t n = tt_type_numel(type);
+  if (nothing_to_draw(cx, type)) return;
+  bool narrow = range != 0 && range <= UINT64_C(1) << 32;
+  tt_stream stream = tt_stream_open(cx, narrow ? n : 2 * n);
+  tt_node *x = tt_hlo_convert(h, tt_draw_words(cx, &stream, n), TT_U64);
+  tt_node *word = tt_hlo_const_i(h, TT_U64, 32), *span = tt_hlo_const_i(h, TT_U64, (int64_t)range);
+  if (narrow) {
+    x = tt_hlo_shift_right_logical(h, tt_hlo_multiply(h, x, span), word);
+  } else {
+    tt_node *low = tt_hlo_convert(h, tt_draw_words(cx, &stream, n), TT_U64);
+    x = tt_hlo_or(h, tt_hlo_shift_left(h, x, word), low);
+    if (range != 0) x = tt_hlo_remainder(h, x, span);
+  }
+  x = tt_hlo_convert(h, x, TT_I64);
+  if (from != 0) x = tt_hlo_add(h, x, tt_hlo_const_i(h, TT_I64, from));
+  finish(cx, tt_hlo_reshape(h, x, type->rank, type->dims), type);
+}
+
+/* The greatest whole number up to which the dtype has them all. */
+static uint64_t greatest(tt_dtype dtype) {
+  int bits = (int)tt_dtype_bytes(dtype) * 8;
+  switch (dtype) {
+  case TT_BOOL:
+    return 1;
+  case TT_F16:
+    return UINT64_C(1) << 11;
+  case TT_BF16:
+    return UINT64_C(1) << 8;
+  case TT_F32:
+    return UINT64_C(1) << 24;
+  case TT_F64:
+    return UINT64_C(1) << 53;
+  default:
+    if (tt_dtype_kind(dtype) == TT_KIND_SIGNED) bits--;
+    return bits >= 64 ? UINT64_MAX : (UINT64_C(1) << bits) - 1;
+  }
+}
+
+void tt_lower_random(tt_lower *cx) {
+  tt_type type = tt_drawn_type(cx);
+  integers(cx, &type, 0, greatest(type.dtype) + 1);
+}
+
+static void between(tt_lower *cx, int from_arg, int to_arg) {
+  tt_type type = tt_drawn_type(cx);
+  int64_t from = from_arg >= 0 ? tt_int(cx, from_arg) : 0;
+  uint64_t end = tt_has(cx, to_arg) ? (uint64_t)tt_int(cx, to_arg) : greatest(type.dtype) + 1;
+  if (from == INT64_MIN && !tt_has(cx, to_arg)) end = (uint64_t)from;
+  integers(cx, &type, from, end - (uint64_t)from);
+}
+
+void tt_lower_random_from(tt_lower *cx) { between(cx, 1, 2); }
+void tt_lower_random_to(tt_lower *cx) { between(cx, -1, 1); }
+void tt_lower_randint(tt_lower *cx) { between(cx, -1, 0); }
+void tt_lower_randint_low(tt_lower *cx) { between(cx, 0, 1); }
+
+static void smaller_key(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
+  (void)user;
+  results[0] = tt_hlo_compare(h, TT_LT, args[0], args[1]);
+}
+
+/* The order of random 64-bit keys; equal ones keep theirs. */
+void tt_lower_randperm(tt_lower *cx) {
+  tt_hlo *h = cx->h;
+  tt_type type = *tt_promised(cx, 0), index = type;
+  if (nothing_to_draw(cx, &type)) return;
+  int64_t n = tt_type_numel(&type);
+  index.dtype = n <= INT32_MAX ? TT_I32 : TT_I64;
+  tt_stream stream = tt_stream_open(cx, 2 * n);
+  tt_node *high = tt_hlo_convert(h, tt_draw_words(cx, &stream, n), TT_U64);
+  tt_node *low = tt_hlo_convert(h, tt_draw_words(cx, &stream, n), TT_U64);
+  tt_node *key = tt_hlo_or(h, tt_hlo_shift_left(h, high, tt_hlo_const_i(h, TT_U64, 32)), low);
+  tt_node *xs[2] = {key, tt_hlo_iota(h, &index, 0)}, *sorted[2];
+  tt_hlo_sort(h, 2, xs, 0, true, smaller_key, NULL, sorted);
+  finish(cx, sorted[1], &type);
+}

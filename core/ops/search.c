@@ -1,0 +1,116 @@
+/* Searching in sorted sequences, and histograms. */
+#include "ops/index.h"
+
+#include <string.h>
+
+/* Whether an element of the sequence comes before the value. */
+static tt_node *is_before(tt_hlo *h, tt_node *element, tt_node *value, bool right) {
+  return tt_hlo_not(h, tt_hlo_compare(h, right ? TT_GT : TT_GE, element, value));
+}
+
+/* Short sequences: counts the elements that come before. */
+static tt_node *count_before(tt_lower *cx, tt_node *sequence, tt_node *values, bool right) {
+  tt_hlo *h = cx->h;
+  tt_type type = values->type;
+  int rank = type.rank, last = sequence->type.rank - 1, map[TT_MAX_RANK], own[TT_MAX_RANK];
+  type.dims[type.rank++] = sequence->type.dims[last];
+  for (int i = 0; i < rank; i++) map[i] = i;
+  for (int i = 0; i < last; i++) own[i] = i;
+  own[last] = rank;
+  tt_node *elements = tt_hlo_broadcast(h, sequence, own, type.rank, type.dims);
+  tt_node *each = tt_hlo_broadcast(h, values, map, type.rank, type.dims);
+  tt_node *before = tt_hlo_convert(h, is_before(h, elements, each, right), TT_I64);
+  return tt_hlo_reduce(h, TT_SUM, before, &rank, 1);
+}
+
+static tt_node *probe(tt_lower *cx, tt_node *sequence, tt_node *at) {
+  int last = sequence->type.rank - 1;
+  return last == 0 ? tt_hlo_take(cx->h, sequence, at, 0)
+                   : tt_hlo_take_along(cx->h, sequence, at, last);
+}
+
+enum { SHORT = 32 };
+
+tt_node *tt_search(tt_lower *cx, tt_node *sequence, tt_node *values, bool right) {
+  tt_hlo *h = cx->h;
+  tt_type index = values->type;
+  index.dtype = TT_I64;
+  int64_t n = sequence->type.rank > 0 ? sequence->type.dims[sequence->type.rank - 1] : 0, bit = 1;
+  if (n == 0 || tt_type_numel(&index) == 0) return tt_hlo_zeros(h, &index);
+  if (n <= SHORT && index.rank < TT_MAX_RANK) return count_before(cx, sequence, values, right);
+  tt_node *found = tt_hlo_zeros(h, &index), *size = tt_hlo_const_i(h, TT_I64, n);
+  while (bit <= n / 2) bit <<= 1;
+  for (; bit > 0; bit >>= 1) {
+    tt_node *next = tt_hlo_add(h, found, tt_hlo_const_i(h, TT_I64, bit));
+    tt_node *at = tt_hlo_subtract(h, tt_hlo_minimum(h, next, size), tt_hlo_const_i(h, TT_I64, 1));
+    tt_node *go = is_before(h, probe(cx, sequence, at), values, right);
+    go = tt_hlo_and(h, go, tt_hlo_compare(h, TT_LE, next, size));
+    found = tt_hlo_select(h, go, next, found);
+  }
+  return found;
+}
+
+static tt_dtype search_dtype(const tt_lower *cx) {
+  return cx->common == TT_BOOL ? TT_U8 : cx->common;
+}
+
+static void state_search(tt_lower *cx, tt_node *sequence, tt_node *values, bool right) {
+  tt_dtype dtype = search_dtype(cx);
+  tt_out_as(cx, 0, tt_search(cx, tt_cast(cx, sequence, dtype), tt_cast(cx, values, dtype), right));
+}
+
+/* self, boundaries, out_int32, right */
+void tt_lower_bucketize(tt_lower *cx) {
+  state_search(cx, tt_in(cx, 1), tt_in(cx, 0), tt_bool(cx, 3));
+}
+
+/* sorted_sequence, self, out_int32, right, side, sorter */
+void tt_lower_searchsorted(tt_lower *cx) {
+  tt_node *sequence = tt_in(cx, 0);
+  bool right = tt_bool(cx, 3) || strcmp(tt_str(cx, 4), "right") == 0;
+  if (tt_has(cx, 5))
+    sequence = tt_hlo_take_along(cx->h, sequence, tt_in(cx, 5), sequence->type.rank - 1);
+  state_search(cx, sequence, tt_in(cx, 1), right);
+}
+
+/* -- Histogram -- */
+
+/* Both bounds zero or equal: the bounds are the least and the greatest element. */
+static void histogram_bounds(tt_lower *cx, tt_node *x, tt_node **low, tt_node **high) {
+  tt_hlo *h = cx->h;
+  int dim = 0;
+  *low = tt_num(cx, 2, x->type.dtype);
+  *high = tt_num(cx, 3, x->type.dtype);
+  if (x->type.dims[0] > 0) {
+    tt_node *given = tt_hlo_compare(h, TT_NE, *low, *high);
+    *low = tt_hlo_select(h, given, *low, tt_hlo_reduce(h, TT_MIN, x, &dim, 1));
+    *high = tt_hlo_select(h, given, *high, tt_hlo_reduce(h, TT_MAX, x, &dim, 1));
+  }
+  tt_node *flat = tt_hlo_compare(h, TT_EQ, *low, *high), *one = tt_like(cx, x, 1.0);
+  *low = tt_hlo_select(h, flat, tt_hlo_subtract(h, *low, one), *low);
+  *high = tt_hlo_select(h, flat, tt_hlo_add(h, *high, one), *high);
+}
+
+/* self, bins, min, max */
+void tt_lower_histc(tt_lower *cx) {
+  tt_hlo *h = cx->h;
+  tt_node *x = tt_flatten(cx, tt_in(cx, 0)), *low, *high;
+  int64_t bins = tt_int(cx, 1), n = x->type.dims[0];
+  x = tt_cast(cx, x, tt_compute_dtype(x->type.dtype));
+  tt_type counts = {.dtype = x->type.dtype, .rank = 1, .dims = {bins}};
+  if (n == 0) {
+    tt_out_as(cx, 0, tt_hlo_zeros(h, &counts));
+    return;
+  }
+  histogram_bounds(cx, x, &low, &high);
+  tt_node *inside = tt_hlo_and(h, tt_hlo_compare(h, TT_GE, x, low), tt_hlo_compare(h, TT_LE, x, high));
+  tt_node *at = tt_hlo_multiply(h, tt_hlo_subtract(h, x, low), tt_like(cx, x, (double)bins));
+  at = tt_hlo_convert(h, tt_hlo_divide(h, at, tt_hlo_subtract(h, high, low)), TT_I64);
+  at = tt_hlo_minimum(h, at, tt_hlo_const_i(h, TT_I64, bins - 1));
+  at = tt_hlo_select(h, inside, at, tt_hlo_full(h, &at->type, -1.0));
+  tt_scatter dims = {.inserted_dims = (int[]){0}, .inserted_count = 1, .scatter_map = (int[]){0},
+                     .scatter_count = 1, .index_vector_dim = 1};
+  at = tt_hlo_reshape(h, at, 2, (int64_t[]){n, 1});
+  tt_out_as(cx, 0, tt_hlo_scatter(h, tt_hlo_zeros(h, &counts), at, tt_hlo_full(h, &x->type, 1.0),
+                                  &dims, TT_ADD));
+}

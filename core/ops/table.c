@@ -1,0 +1,50 @@
+/* The table: every family's rows, in one array, found by name. */
+#include "ops/ops.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#define ROW(name, cls, fn, param, statics, doc) void fn(tt_lower *cx);
+#define EACH(name, base, doc)
+#include "ops/rows.def"
+#undef ROW
+#undef EACH
+
+void tt_lower_foreach(tt_lower *cx);
+
+static const tt_op_row rows[] = {
+#define ROW(name, cls, fn, param, statics, doc) {name, cls, fn, param, NULL, statics, doc},
+#define EACH(name, base, doc) {name, TT_FOREACH, tt_lower_foreach, 0, base, "", doc},
+#include "ops/rows.def"
+#undef ROW
+#undef EACH
+};
+
+static tt_intern by_name = TT_INTERN_INIT;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void index_rows(void) {
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    if (tt_intern_find(&by_name, rows[i].name, strlen(rows[i].name))) continue;
+    tt_status status =
+        tt_intern_add(&by_name, rows[i].name, strlen(rows[i].name), (void *)(uintptr_t)&rows[i]);
+    tt_status_release(status);
+  }
+}
+
+const tt_op_row *tt_op_rows(int *count) {
+  *count = (int)(sizeof rows / sizeof *rows);
+  return rows;
+}
+
+const tt_op_row *tt_op_find(const char *name) {
+  pthread_once(&once, index_rows);
+  return tt_intern_find(&by_name, name, strlen(name));
+}
+
+const char *tt_op_class_name(tt_op_class cls) {
+  static const char *const names[] = {"pointwise", "reduce", "matmul", "conv",   "view",  "create",
+                                      "index",     "norm",   "loss",   "random", "pool",  "sort",
+                                      "linalg",    "optim",  "foreach", "collective"};
+  return (size_t)cls < sizeof names / sizeof *names ? names[cls] : "unknown";
+}

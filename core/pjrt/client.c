@@ -1,0 +1,120 @@
+#include "pjrt/internal.h"
+
+#include <string.h>
+
+#define TT_MAX_CPU_DEVICES 1024
+
+/* Asks for a client with the first `count` of the options. */
+static tt_status client_try(const PJRT_Api *api, const PJRT_NamedValue *options, size_t count,
+                            PJRT_Client **out) {
+  TT_ARGS(Client_Create, args, .create_options = count ? options : NULL, .num_options = count);
+  TT_TRY(TT_CALL(api, Client_Create, &args));
+  *out = args.client;
+  return TT_SUCCESS;
+}
+
+static PJRT_NamedValue client_option(const char *name, int type) {
+  return (PJRT_NamedValue){.struct_size = PJRT_NamedValue_STRUCT_SIZE,
+                           .name = name,
+                           .name_size = strlen(name),
+                           .type = type,
+                           .value_size = 1};
+}
+
+/* Only the CPU plugin knows these options, and a plugin is known to be that only when its client
+ * exists. Plugins reject unknown options before anything else happens, so: fewer, then none.
+ * `*sent` tells how many were accepted. */
+static tt_status client_negotiate(const PJRT_Api *api, int cpu_devices, size_t *sent,
+                                  PJRT_Client **out) {
+  PJRT_NamedValue options[2] = {client_option("cpu_device_count", PJRT_NamedValue_kInt64),
+                                client_option("asynchronous", PJRT_NamedValue_kBool)};
+  options[0].value.int64_value = cpu_devices;
+  options[1].value.bool_value = false; /* waiting is done by threads of ours */
+  for (*sent = 2;; --*sent) {
+    tt_status status = client_try(api, options, *sent, out);
+    if (tt_status_code(status) != TT_INVALID_ARGUMENT || *sent == 0) return status;
+    tt_status_release(status);
+  }
+}
+
+static tt_status client_names(tt_client *client) {
+  TT_ARGS(Client_PlatformName, name, .client = client->raw);
+  TT_ARGS(Client_PlatformVersion, version, .client = client->raw);
+  TT_TRY(TT_CALL(client->api, Client_PlatformName, &name));
+  TT_TRY(TT_CALL(client->api, Client_PlatformVersion, &version));
+  client->platform = tt_strndup(name.platform_name, name.platform_name_size);
+  client->platform_version =
+      tt_strndup(version.platform_version, version.platform_version_size);
+  return client->platform && client->platform_version ? TT_SUCCESS : tt_out_of_memory();
+}
+
+static tt_status client_devices(tt_client *client) {
+  TT_ARGS(Client_AddressableDevices, args, .client = client->raw);
+  TT_TRY(TT_CALL(client->api, Client_AddressableDevices, &args));
+  size_t count = args.num_addressable_devices;
+  if (count == 0 || count > INT32_MAX)
+    return tt_error(TT_UNAVAILABLE, "the PJRT plugin found no device (platform '%s')",
+                    client->platform);
+  client->devices = tt_calloc(count, sizeof *client->devices);
+  if (!client->devices) return tt_out_of_memory();
+  client->device_count = (int)count;
+  for (size_t i = 0; i < count; i++) {
+    client->devices[i].client = client;
+    client->devices[i].raw = args.addressable_devices[i];
+    TT_TRY(tt_device_init(&client->devices[i]));
+  }
+  return TT_SUCCESS;
+}
+
+tt_status tt_client_create(tt_plugin *plugin, const tt_client_options *options, tt_client **out) {
+  *out = NULL;
+  int cpu_devices = options && options->cpu_devices ? options->cpu_devices : 1;
+  if (cpu_devices < 0 || cpu_devices > TT_MAX_CPU_DEVICES)
+    return tt_error(TT_INVALID_ARGUMENT, "%d CPU devices were asked for; %s must be 1 to %d",
+                    cpu_devices, tt_env_name(TT_ENV_CPU_DEVICES), TT_MAX_CPU_DEVICES);
+  tt_client *client = tt_calloc(1, sizeof *client);
+  if (!client) return tt_out_of_memory();
+  client->api = plugin->api;
+  size_t sent = 0;
+  tt_status status = client_negotiate(client->api, cpu_devices, &sent, &client->raw);
+  if (!status) status = client_names(client);
+  if (!status) {
+    client->host_memory =
+        !strcmp(client->platform, "cpu") && TT_HAS(client->api, Buffer_UnsafePointer);
+    client->runs_inline = client->host_memory && sent == 2;
+    status = client_devices(client);
+  }
+  if (status) {
+    tt_client_destroy(client);
+    return status;
+  }
+  tt_log(TT_LOG_PLUGIN, "platform %s, %d devices, %s", client->platform, client->device_count,
+         client->platform_version);
+  *out = client;
+  return TT_SUCCESS;
+}
+
+void tt_client_destroy(tt_client *client) {
+  if (!client) return;
+  for (int i = 0; i < client->device_count; i++) tt_device_deinit(&client->devices[i]);
+  tt_free(client->devices);
+  tt_free(client->platform);
+  tt_free(client->platform_version);
+  if (client->raw) {
+    TT_ARGS(Client_Destroy, args, .client = client->raw);
+    TT_DESTROY(client->api, Client_Destroy, &args);
+  }
+  tt_free(client);
+}
+
+const char *tt_client_platform(const tt_client *client) { return client->platform; }
+const char *tt_client_platform_version(const tt_client *client) {
+  return client->platform_version;
+}
+bool tt_client_host_memory(const tt_client *client) { return client->host_memory; }
+bool tt_client_inline(const tt_client *client) { return client->runs_inline; }
+int tt_client_device_count(const tt_client *client) { return client->device_count; }
+
+tt_device *tt_client_device(const tt_client *client, int index) {
+  return index >= 0 && index < client->device_count ? &client->devices[index] : NULL;
+}

@@ -1,0 +1,154 @@
+#include "run/launch.h"
+
+#include "run/run.h"
+
+#include <string.h>
+
+tt_launch *tt_launch_create(int inputs, int outputs, int words) {
+  size_t size = sizeof(tt_launch) + sizeof(tt_value *) * (size_t)(inputs + outputs) +
+                sizeof(uint32_t) * (size_t)words;
+  tt_launch *launch = tt_malloc(size);
+  if (!launch) return NULL;
+  memset(launch, 0, size);
+  launch->inputs = (tt_value **)(launch + 1);
+  launch->outputs = launch->inputs + inputs;
+  launch->words = (uint32_t *)(launch->outputs + outputs);
+  launch->input_count = inputs;
+  launch->output_count = outputs;
+  launch->word_count = words;
+  return launch;
+}
+
+void tt_launch_destroy(tt_launch *launch) {
+  if (!launch) return;
+  for (int i = 0; i < launch->input_count; i++) tt_value_release(launch->inputs[i]);
+  for (int i = 0; i < launch->output_count; i++) tt_value_release(launch->outputs[i]);
+  tt_free(launch);
+}
+
+/* -- Packed numbers: the same few come again and again -- */
+
+enum { CACHE_SLOTS = 1024, CACHE_WORDS = 8 };
+
+typedef struct cached_words {
+  int count;
+  uint32_t words[CACHE_WORDS];
+  tt_buffer *buffer;
+} cached_words;
+
+struct tt_word_cache {
+  tt_device *device;
+  cached_words slots[CACHE_SLOTS];
+};
+
+tt_status tt_word_cache_create(tt_device *device, tt_word_cache **out) {
+  tt_word_cache *cache = tt_calloc(1, sizeof *cache);
+  if (!cache) return tt_out_of_memory();
+  cache->device = device;
+  *out = cache;
+  return TT_SUCCESS;
+}
+
+/* *owned is true when the caller destroys the buffer. */
+static tt_status upload(tt_word_cache *cache, const uint32_t *words, int count, tt_buffer **out, bool *owned) {
+  int64_t n = count;
+  tt_type type = tt_type_make(TT_U32, 1, &n);
+  *owned = count > CACHE_WORDS;
+  if (*owned) return tt_buffer_from_host(cache->device, &type, words, NULL, NULL, out);
+  size_t size = sizeof *words * (size_t)count;
+  cached_words *slot = &cache->slots[tt_hash_bytes(words, size, 0) % CACHE_SLOTS];
+  if (slot->count != count || memcmp(slot->words, words, size) != 0) {
+    tt_buffer_destroy(tt_runtime_client(), slot->buffer);
+    slot->buffer = NULL;
+    slot->count = 0;
+    TT_TRY(tt_buffer_from_host(cache->device, &type, words, NULL, NULL, &slot->buffer));
+    slot->count = count;
+    memcpy(slot->words, words, size);
+  }
+  *out = slot->buffer;
+  return TT_SUCCESS;
+}
+
+/* -- Running -- */
+
+enum { LOCAL = 64 };
+
+typedef struct scratch {
+  tt_buffer **buffers; /* arguments, then outputs */
+  int64_t *keep;
+  tt_buffer *local_buffers[LOCAL];
+  int64_t local_keep[LOCAL];
+} scratch;
+
+static tt_status scratch_init(scratch *s, int buffers, int keep) {
+  s->buffers = buffers <= LOCAL ? s->local_buffers : tt_malloc(sizeof *s->buffers * (size_t)buffers);
+  s->keep = keep <= LOCAL ? s->local_keep : tt_malloc(sizeof *s->keep * (size_t)keep);
+  return s->buffers && s->keep ? TT_SUCCESS : tt_out_of_memory();
+}
+
+static void scratch_deinit(scratch *s) {
+  if (s->buffers != s->local_buffers) tt_free(s->buffers);
+  if (s->keep != s->local_keep) tt_free(s->keep);
+}
+
+static tt_status failed_input(const tt_launch *launch) {
+  for (int i = 0; i < launch->input_count; i++)
+    if (tt_value_get_state(launch->inputs[i]) == TT_VALUE_FAILED)
+      return tt_status_clone(launch->inputs[i]->error);
+  return TT_SUCCESS;
+}
+
+/* Debug: the program's check flags follow its results. */
+static tt_status read_checks(const tt_program *program, tt_buffer *const *flags) {
+  tt_type type = tt_type_make(TT_BOOL, 0, NULL);
+  tt_status status = TT_SUCCESS;
+  for (int i = 0; i < program->check_count; i++) {
+    bool violated = false;
+    if (!status) status = tt_buffer_to_host(tt_runtime_client(), flags[i], &type, &violated, 1);
+    if (!status && violated) status = tt_error(program->check_codes[i], "%s", program->check_texts[i]);
+    tt_buffer_destroy(tt_runtime_client(), flags[i]);
+  }
+  return status;
+}
+
+static tt_status execute(tt_launch *launch, tt_device *device, tt_word_cache *cache, scratch *s, tt_event **done) {
+  const tt_program *program = launch->program;
+  int count = launch->input_count, keep_count = 0;
+  for (int i = 0; i < count; i++) s->buffers[i] = launch->inputs[i]->buffer;
+  bool owned = false;
+  if (launch->word_count) TT_TRY(upload(cache, launch->words, launch->word_count, &s->buffers[count], &owned));
+  int arguments = count + (launch->word_count ? 1 : 0);
+  for (int i = 0; i < program->donor_count; i++)
+    if (!tt_value_unique(launch->inputs[program->donors[i]])) s->keep[keep_count++] = program->donors[i];
+  tt_buffer **outputs = s->buffers + arguments;
+  tt_status status = tt_execute(program->executable, device, s->buffers, arguments, s->keep, keep_count, outputs, done);
+  if (owned) tt_buffer_destroy(tt_runtime_client(), s->buffers[count]);
+  if (status) return status;
+  tt_count_add(TT_COUNT_LAUNCHES, 1);
+  status = read_checks(program, outputs + launch->output_count);
+  for (int i = 0; i < launch->output_count; i++)
+    if (!status) tt_value_fulfil(launch->outputs[i], outputs[i]);
+    else tt_buffer_destroy(tt_runtime_client(), outputs[i]);
+  return status;
+}
+
+tt_status tt_launch_run(tt_launch *launch, tt_device *device, tt_word_cache *cache, tt_event **done) {
+  scratch s;
+  tt_program *program = launch->program;
+  tt_status status = failed_input(launch);
+  bool reported = status != TT_SUCCESS;
+  if (!status) {
+    status = scratch_init(&s, launch->input_count + 1 + launch->output_count + program->check_count, program->donor_count);
+    if (!status) status = tt_program_await(program);
+    if (!status) status = execute(launch, device, cache, &s, done);
+    scratch_deinit(&s);
+    const char *site = tt_site_text(launch->site);
+    if (status) status = tt_annotate(status, *site ? "%s, called at %s" : "%s%s", launch->name, site);
+  }
+  if (!status) return TT_SUCCESS;
+  for (int i = 0; i < launch->output_count; i++)
+    tt_value_fail(launch->outputs[i], tt_status_clone(status));
+  if (!reported || launch->failure) return status;
+  tt_status_release(status);
+  return TT_SUCCESS;
+}

@@ -1,0 +1,34 @@
+/* A program: one compiled executable, shared by all calls that lower to the same text. */
+#ifndef TT_PROGRAM_H
+#define TT_PROGRAM_H
+
+#include "pjrt/pjrt.h"
+
+#include <stdatomic.h>
+
+#include "ops/ops.h"
+
+typedef enum tt_program_state { TT_PROGRAM_COMPILING, TT_PROGRAM_READY, TT_PROGRAM_FAILED } tt_program_state;
+
+typedef struct tt_program {
+  atomic_int state; /* tt_program_state */
+  tt_text text;     /* StableHLO */
+  tt_executable *executable;
+  tt_status error;
+  const char *name; /* of the first call that asked for it; borrowed, lives for ever */
+  int result_count; /* without check flags */
+  int donor_count;  /* parameters that may be donated, ascending */
+  int64_t *donors;
+  int check_count;  /* rank-0 bool results after the others; true means violated */
+  char **check_texts;
+  tt_code *check_codes;
+} tt_program;
+
+/* Takes the fields of `program` (text, donors, checks); *out is an equal program that exists
+ * already, or a new one whose compilation has been started. Thread-safe. */
+tt_status tt_program_intern(tt_program *program, tt_program **out);
+void tt_program_deinit(tt_program *program);
+/* Waits for the compiler. The error is a clone. */
+tt_status tt_program_await(tt_program *program);
+
+#endif

@@ -1,0 +1,56 @@
+/* The run room's public header, and so the core's: what the glue calls. */
+#ifndef TT_RUN_H
+#define TT_RUN_H
+
+#include "ops/ops.h"
+#include "pjrt/pjrt.h"
+#include "run/call.h"
+#include "run/stream.h"
+#include "run/storage.h"
+#include "run/view.h"
+
+/* -- The process's runtime (runtime.c). All functions are thread-safe. -- */
+/* Opens the plugin and its devices; later calls return the first one's result. `path` NULL or ""
+ * means TORCH_TPU_PLUGIN. */
+tt_status tt_runtime_init(const char *path);
+bool tt_runtime_ready(void);
+tt_client *tt_runtime_client(void);      /* NULL before init */
+tt_plugin *tt_runtime_plugin(void);
+int tt_runtime_device_count(void);       /* 0 before init */
+tt_stream *tt_runtime_stream(int index); /* NULL when out of range */
+/* Waits for all streams; joins their errors. */
+tt_status tt_runtime_sync(void);
+
+tt_mode tt_runtime_mode(void);
+tt_status tt_runtime_set_mode(tt_mode mode); /* UNIMPLEMENTED for a mode that does not exist yet */
+
+/* -- Call sites: small numbers for Python lines -- */
+/* Text is copied; 0 means unknown. At most 65,536 sites are kept. */
+uint32_t tt_site_add(const char *file, int line, const char *function);
+const char *tt_site_text(uint32_t site); /* "file.py:12 in f", or "" */
+
+/* -- Counters (metrics.c) -- */
+#define TT_COUNTERS(X)                                                                             \
+  X(OPS_ROW, "operators run by a table row")                                                       \
+  X(OPS_DECOMPOSED, "operators run by a decomposition")                                            \
+  X(OPS_HOST, "operators run on the host")                                                         \
+  X(CALLS_NEW, "calls specialised")                                                                \
+  X(PROGRAMS, "programs compiled")                                                                 \
+  X(PROGRAM_HITS, "programs found in memory")                                                      \
+  X(COMPILE_NS, "nanoseconds spent compiling, summed over threads")                                \
+  X(LAUNCHES, "programs launched")                                                                 \
+  X(SYNCS, "synchronisations")                                                                     \
+  X(READS, "values read by the host")                                                              \
+  X(WRITES, "values written by the host")
+typedef enum tt_counter {
+#define X(name, doc) TT_COUNT_##name,
+  TT_COUNTERS(X)
+#undef X
+      TT_COUNT_LIMIT
+} tt_counter;
+void tt_count_add(tt_counter counter, int64_t amount);
+int64_t tt_count_get(tt_counter counter);
+const char *tt_count_name(tt_counter counter); /* "programs" */
+void tt_count_reset(void);
+
+#endif

@@ -1,0 +1,97 @@
+#include "run/run.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_DEVICES = 127, MAX_SITES = 65536 }; /* DeviceIndex is an int8 */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static tt_plugin *plugin;
+static tt_client *client;
+static tt_stream *streams[MAX_DEVICES];
+static atomic_int device_count;
+static atomic_int mode = TT_MODE_STRICT;
+
+static tt_status open_locked(const char *path) {
+  if (!path || !*path) path = tt_env(TT_ENV_PLUGIN);
+  if (!*path)
+    return tt_error(TT_NOT_FOUND, "no PJRT plugin is named: set TORCH_TPU_PLUGIN to a plugin's path, or "
+                                  "install lammps-jax-pjrt-cpu (pip install --no-deps)");
+  if (!plugin) TT_TRY(tt_plugin_open(path, &plugin));
+  tt_client_options options = {.cpu_devices = (int)tt_env_int(TT_ENV_CPU_DEVICES)};
+  if (!client) TT_TRY(tt_client_create(plugin, &options, &client));
+  int count = tt_client_device_count(client);
+  if (count > MAX_DEVICES) count = MAX_DEVICES;
+  if (count < 1) return tt_error(TT_UNAVAILABLE, "the plugin %s has no device", path);
+  for (int i = 0; i < count; i++)
+    if (!streams[i]) TT_TRY(tt_stream_create(tt_client_device(client, i), i, &streams[i]));
+  atomic_store_explicit(&device_count, count, memory_order_release);
+  return TT_SUCCESS;
+}
+
+tt_status tt_runtime_init(const char *path) {
+  if (tt_runtime_ready()) return TT_SUCCESS;
+  pthread_mutex_lock(&lock);
+  tt_status status = tt_runtime_ready() ? TT_SUCCESS : open_locked(path);
+  pthread_mutex_unlock(&lock);
+  return status;
+}
+
+bool tt_runtime_ready(void) { return tt_runtime_device_count() > 0; }
+tt_client *tt_runtime_client(void) { return client; }
+tt_plugin *tt_runtime_plugin(void) { return plugin; }
+
+int tt_runtime_device_count(void) {
+  return atomic_load_explicit(&device_count, memory_order_acquire);
+}
+
+tt_stream *tt_runtime_stream(int index) {
+  return index >= 0 && index < tt_runtime_device_count() ? streams[index] : NULL;
+}
+
+tt_status tt_runtime_sync(void) {
+  tt_status status = TT_SUCCESS;
+  for (int i = 0; i < tt_runtime_device_count(); i++)
+    status = tt_join(status, tt_stream_sync(streams[i]));
+  return status;
+}
+
+tt_mode tt_runtime_mode(void) {
+  return (tt_mode)atomic_load_explicit(&mode, memory_order_relaxed);
+}
+
+tt_status tt_runtime_set_mode(tt_mode value) {
+  if (value != TT_MODE_DEBUG && value != TT_MODE_STRICT)
+    return tt_error(TT_UNIMPLEMENTED, "this build has no fused eager mode; use EagerMode.STRICT");
+  atomic_store(&mode, value);
+  return TT_SUCCESS;
+}
+
+/* -- Call sites -- */
+
+static pthread_mutex_t site_lock = PTHREAD_MUTEX_INITIALIZER;
+static char *sites[MAX_SITES];
+static atomic_uint site_count = 1; /* 0 is the unknown site */
+
+uint32_t tt_site_add(const char *file, int line, const char *function) {
+  uint32_t id = 0;
+  char text[512];
+  snprintf(text, sizeof text, "%s:%d in %s", file, line, function);
+  pthread_mutex_lock(&site_lock);
+  uint32_t next = atomic_load(&site_count);
+  char *copy = next < MAX_SITES ? tt_strndup(text, strlen(text)) : NULL;
+  if (copy) {
+    sites[next] = copy;
+    atomic_store_explicit(&site_count, next + 1, memory_order_release);
+    id = next;
+  }
+  pthread_mutex_unlock(&site_lock);
+  return id;
+}
+
+const char *tt_site_text(uint32_t site) {
+  if (site == 0 || site >= atomic_load_explicit(&site_count, memory_order_acquire)) return "";
+  return sites[site];
+}

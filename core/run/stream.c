@@ -1,0 +1,331 @@
+#include "run/stream.h"
+
+#include "run/launch.h"
+#include "run/run.h"
+#include "run/value.h"
+
+#include <pthread.h>
+#include <string.h>
+
+enum { QUEUE = 1024, SPINS = 4000 };
+
+struct tt_stream {
+  tt_device *device;
+  int index;
+  pthread_mutex_t record_lock; /* guards storages and the queue's head */
+  tt_launch *queue[QUEUE];
+  _Atomic uint64_t head, tail; /* launches recorded, launches ended */
+  pthread_mutex_t sleep_lock;
+  pthread_cond_t work, progress;
+  atomic_bool launcher_sleeps;
+  atomic_int waiters;
+  tt_status error;       /* first since the last synchronisation; guarded by sleep_lock */
+  tt_event *last;        /* end of the last asynchronous launch; guarded by event_lock */
+  pthread_mutex_t event_lock;
+  tt_word_cache *words;  /* used by the launch thread alone */
+  _Atomic int64_t allocated, peak, total, allocations, frees;
+};
+
+static void cpu_relax(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+/* -- The launch thread -- */
+
+static void finish(tt_stream *stream, tt_launch *launch, tt_status status) {
+  if (status && launch->failure) {
+    *launch->failure = status;
+    status = TT_SUCCESS;
+  }
+  tt_launch_destroy(launch);
+  if (status) {
+    pthread_mutex_lock(&stream->sleep_lock);
+    if (!stream->error) stream->error = status;
+    else tt_status_release(status);
+    pthread_mutex_unlock(&stream->sleep_lock);
+  }
+  atomic_fetch_add(&stream->tail, 1);
+  if (atomic_load(&stream->waiters) == 0) return;
+  pthread_mutex_lock(&stream->sleep_lock);
+  pthread_cond_broadcast(&stream->progress);
+  pthread_mutex_unlock(&stream->sleep_lock);
+}
+
+static void await_work(tt_stream *stream, uint64_t tail) {
+  for (int i = 0; i < SPINS; i++) {
+    if (atomic_load_explicit(&stream->head, memory_order_acquire) != tail) return;
+    cpu_relax();
+  }
+  pthread_mutex_lock(&stream->sleep_lock);
+  atomic_store(&stream->launcher_sleeps, true);
+  while (atomic_load(&stream->head) == tail) pthread_cond_wait(&stream->work, &stream->sleep_lock);
+  atomic_store(&stream->launcher_sleeps, false);
+  pthread_mutex_unlock(&stream->sleep_lock);
+}
+
+static void *launch_loop(void *user) {
+  tt_stream *stream = user;
+  bool inline_execution = tt_client_inline(tt_runtime_client());
+  for (uint64_t tail = 0;; tail++) {
+    await_work(stream, tail);
+    tt_launch *launch = stream->queue[tail % QUEUE];
+    tt_event *done = NULL;
+    tt_status status = tt_launch_run(launch, stream->device, stream->words, inline_execution ? NULL : &done);
+    if (done) {
+      pthread_mutex_lock(&stream->event_lock);
+      tt_event_destroy(tt_runtime_client(), stream->last);
+      stream->last = done;
+      pthread_mutex_unlock(&stream->event_lock);
+    }
+    finish(stream, launch, status);
+  }
+  return NULL;
+}
+
+tt_status tt_stream_create(tt_device *device, int index, tt_stream **out) {
+  tt_stream *stream = tt_calloc(1, sizeof *stream);
+  if (!stream) return tt_out_of_memory();
+  stream->device = device;
+  stream->index = index;
+  pthread_mutex_init(&stream->record_lock, NULL);
+  pthread_mutex_init(&stream->sleep_lock, NULL);
+  pthread_mutex_init(&stream->event_lock, NULL);
+  pthread_cond_init(&stream->work, NULL);
+  pthread_cond_init(&stream->progress, NULL);
+  tt_status status = tt_word_cache_create(device, &stream->words);
+  pthread_t thread;
+  if (!status && pthread_create(&thread, NULL, launch_loop, stream) != 0)
+    status = tt_error(TT_RESOURCE_EXHAUSTED, "cannot start the launch thread of device %d", index);
+  if (status) {
+    tt_free(stream->words);
+    tt_free(stream);
+    return status;
+  }
+  pthread_detach(thread);
+  *out = stream;
+  return TT_SUCCESS;
+}
+
+/* -- Waiting -- */
+
+bool tt_stream_passed(tt_stream *stream, uint64_t ticket) {
+  return atomic_load_explicit(&stream->tail, memory_order_acquire) >= ticket;
+}
+
+uint64_t tt_stream_ticket(tt_stream *stream) {
+  return atomic_load_explicit(&stream->head, memory_order_acquire);
+}
+
+bool tt_stream_idle(tt_stream *stream) {
+  return tt_stream_passed(stream, tt_stream_ticket(stream));
+}
+
+void tt_stream_wait(tt_stream *stream, uint64_t ticket) {
+  for (int i = 0; i < SPINS; i++) {
+    if (tt_stream_passed(stream, ticket)) return;
+    cpu_relax();
+  }
+  pthread_mutex_lock(&stream->sleep_lock);
+  atomic_fetch_add(&stream->waiters, 1);
+  while (atomic_load(&stream->tail) < ticket) pthread_cond_wait(&stream->progress, &stream->sleep_lock);
+  atomic_fetch_sub(&stream->waiters, 1);
+  pthread_mutex_unlock(&stream->sleep_lock);
+}
+
+tt_status tt_stream_sync(tt_stream *stream) {
+  tt_count_add(TT_COUNT_SYNCS, 1);
+  tt_stream_wait(stream, tt_stream_ticket(stream));
+  tt_status late = TT_SUCCESS;
+  pthread_mutex_lock(&stream->event_lock);
+  if (stream->last) late = tt_event_await(tt_runtime_client(), stream->last);
+  pthread_mutex_unlock(&stream->event_lock);
+  pthread_mutex_lock(&stream->sleep_lock);
+  tt_status status = stream->error;
+  stream->error = TT_SUCCESS;
+  pthread_mutex_unlock(&stream->sleep_lock);
+  return tt_join(status, late);
+}
+
+int tt_stream_device_index(const tt_stream *stream) { return stream->index; }
+
+/* -- Recording -- */
+
+static void push(tt_stream *stream, tt_launch *launch) {
+  uint64_t head = atomic_load_explicit(&stream->head, memory_order_relaxed);
+  if (head - atomic_load_explicit(&stream->tail, memory_order_acquire) >= QUEUE)
+    tt_stream_wait(stream, head - QUEUE / 2);
+  stream->queue[head % QUEUE] = launch;
+  atomic_store(&stream->head, head + 1);
+  if (!atomic_load(&stream->launcher_sleeps)) return;
+  pthread_mutex_lock(&stream->sleep_lock);
+  pthread_cond_signal(&stream->work);
+  pthread_mutex_unlock(&stream->sleep_lock);
+}
+
+/* Everything that can fail: pending outputs and new storages. */
+static tt_status prepare(tt_stream *stream, const tt_call *call, tt_launch *launch, tt_storage **results) {
+  int output = 0;
+  for (int k = 0; k < call->result_count; k++) {
+    results[k] = NULL;
+    if (!call->results[k].defined) continue;
+    TT_TRY(tt_value_create(stream, call->results[k].storage, &launch->outputs[output]));
+    if (call->results[k].target < 0) {
+      TT_TRY(tt_storage_create(stream, call->results[k].storage, &results[k]));
+      results[k]->value = tt_value_retain(launch->outputs[output]);
+    }
+    output++;
+  }
+  return TT_SUCCESS;
+}
+
+static tt_status gather_inputs(const tt_call *call, tt_storage *const *tensors, tt_launch *launch) {
+  for (int i = 0; i < call->input_count; i++) {
+    tt_value *value = tensors[call->inputs[i]]->value;
+    if (!value) return tt_error(TT_INTERNAL, "%s: a tensor was freed while it was used", call->name);
+    launch->inputs[i] = tt_value_retain(value);
+  }
+  return TT_SUCCESS;
+}
+
+static void write_targets(const tt_call *call, tt_storage *const *tensors, tt_launch *launch) {
+  int output = 0;
+  for (int k = 0; k < call->result_count; k++) {
+    if (!call->results[k].defined) continue;
+    tt_value *value = launch->outputs[output++];
+    if (call->results[k].target < 0) continue;
+    tt_storage *storage = tensors[call->results[k].target];
+    tt_value *old = storage->value;
+    storage->value = tt_value_retain(value);
+    storage->type = call->results[k].storage;
+    tt_value_release(old);
+  }
+}
+
+static int count_outputs(const tt_call *call) {
+  int count = 0;
+  for (int k = 0; k < call->result_count; k++) count += call->results[k].defined;
+  return count;
+}
+
+tt_status tt_stream_record(tt_stream *stream, tt_call *call, tt_storage *const *tensors,
+                           const uint32_t *words, uint32_t site, tt_storage **results) {
+  bool debug = tt_runtime_mode() == TT_MODE_DEBUG;
+  tt_status failure = TT_SUCCESS;
+  tt_launch *launch = tt_launch_create(call->input_count, count_outputs(call), call->word_count);
+  if (!launch) return tt_out_of_memory();
+  launch->program = call->program;
+  launch->name = call->name;
+  launch->site = site;
+  launch->failure = debug ? &failure : NULL;
+  if (call->word_count) memcpy(launch->words, words, sizeof *words * (size_t)call->word_count);
+  tt_status status = prepare(stream, call, launch, results);
+  pthread_mutex_lock(&stream->record_lock);
+  if (!status) status = gather_inputs(call, tensors, launch);
+  if (!status) {
+    write_targets(call, tensors, launch);
+    push(stream, launch);
+  }
+  uint64_t ticket = tt_stream_ticket(stream);
+  pthread_mutex_unlock(&stream->record_lock);
+  if (status) tt_launch_destroy(launch);
+  else if (debug) tt_stream_wait(stream, ticket);
+  status = tt_join(status, failure);
+  for (int k = 0; status && k < call->result_count; k++) {
+    tt_storage_destroy(results[k]);
+    results[k] = NULL;
+  }
+  return status;
+}
+
+/* -- Host access -- */
+
+tt_status tt_storage_write(tt_storage *storage, const tt_type *type, const void *data) {
+  tt_stream *stream = storage->stream;
+  const tt_type *interned = NULL;
+  tt_value *value = NULL;
+  tt_buffer *buffer = NULL;
+  TT_TRY(tt_type_intern(type, &interned));
+  TT_TRY(tt_value_create(stream, interned, &value));
+  tt_status status = tt_buffer_from_host(stream->device, type, data, NULL, NULL, &buffer);
+  if (status) {
+    tt_value_release(value);
+    return status;
+  }
+  tt_value_fulfil(value, buffer);
+  tt_count_add(TT_COUNT_WRITES, 1);
+  pthread_mutex_lock(&stream->record_lock);
+  tt_value *old = storage->value;
+  storage->value = value;
+  storage->type = interned;
+  pthread_mutex_unlock(&stream->record_lock);
+  tt_value_release(old);
+  return TT_SUCCESS;
+}
+
+/* The value's error; if the stream still holds an error to report, this reports it. */
+static tt_status failure_of(tt_stream *stream, const tt_value *value) {
+  pthread_mutex_lock(&stream->sleep_lock);
+  tt_status_release(stream->error);
+  stream->error = TT_SUCCESS;
+  pthread_mutex_unlock(&stream->sleep_lock);
+  return tt_status_clone(value->error);
+}
+
+tt_status tt_storage_read(tt_storage *storage, void *data, int64_t size) {
+  tt_stream *stream = storage->stream;
+  pthread_mutex_lock(&stream->record_lock);
+  tt_value *value = tt_value_retain(storage->value);
+  const tt_type *type = storage->type;
+  uint64_t ticket = tt_stream_ticket(stream);
+  pthread_mutex_unlock(&stream->record_lock);
+  tt_count_add(TT_COUNT_READS, 1);
+  if (!value) {
+    memset(data, 0, (size_t)size);
+    return TT_SUCCESS;
+  }
+  tt_stream_wait(stream, tt_value_get_state(value) == TT_VALUE_PENDING ? ticket : 0);
+  tt_status status;
+  if (tt_value_get_state(value) == TT_VALUE_FAILED) status = failure_of(stream, value);
+  else status = tt_buffer_to_host(tt_runtime_client(), value->buffer, type, data, size);
+  tt_value_release(value);
+  return status;
+}
+
+int64_t tt_storage_bytes(const tt_storage *storage) {
+  int64_t bytes = 0;
+  return tt_type_bytes(storage->type, &bytes) ? bytes : 0;
+}
+
+/* -- Memory -- */
+
+void tt_stream_account(tt_stream *stream, int64_t bytes) {
+  int64_t now = atomic_fetch_add(&stream->allocated, bytes) + bytes;
+  if (bytes < 0) {
+    atomic_fetch_add(&stream->frees, 1);
+    return;
+  }
+  atomic_fetch_add(&stream->allocations, 1);
+  atomic_fetch_add(&stream->total, bytes);
+  int64_t peak = atomic_load(&stream->peak);
+  while (now > peak && !atomic_compare_exchange_weak(&stream->peak, &peak, now)) {}
+}
+
+void tt_stream_memory(tt_stream *stream, tt_memory *out) {
+  *out = (tt_memory){.allocated = atomic_load(&stream->allocated), .peak = atomic_load(&stream->peak),
+                     .total_allocated = atomic_load(&stream->total),
+                     .allocations = atomic_load(&stream->allocations), .frees = atomic_load(&stream->frees)};
+  int64_t in_use = 0;
+  tt_status_release(tt_device_memory(stream->device, &in_use, &out->limit));
+}
+
+void tt_stream_memory_reset_peak(tt_stream *stream) {
+  atomic_store(&stream->peak, atomic_load(&stream->allocated));
+}
+
+void tt_stream_memory_reset_totals(tt_stream *stream) {
+  atomic_store(&stream->total, 0);
+  atomic_store(&stream->allocations, 0);
+  atomic_store(&stream->frees, 0);
+}

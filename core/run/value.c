@@ -1,0 +1,36 @@
+#include "run/value.h"
+
+#include "run/run.h"
+
+tt_status tt_value_create(tt_stream *stream, const tt_type *type, tt_value **out) {
+  tt_value *value = tt_calloc(1, sizeof *value);
+  if (!value) return tt_out_of_memory();
+  atomic_init(&value->refs, 1);
+  atomic_init(&value->state, TT_VALUE_PENDING);
+  value->stream = stream;
+  value->type = type;
+  *out = value;
+  return TT_SUCCESS;
+}
+
+void tt_value_release(tt_value *value) {
+  if (!value || atomic_fetch_sub_explicit(&value->refs, 1, memory_order_acq_rel) != 1) return;
+  if (value->buffer) {
+    tt_buffer_destroy(tt_runtime_client(), value->buffer);
+    tt_stream_account(value->stream, -value->bytes);
+  }
+  tt_status_release(value->error);
+  tt_free(value);
+}
+
+void tt_value_fulfil(tt_value *value, tt_buffer *buffer) {
+  value->buffer = buffer;
+  if (!tt_type_bytes(value->type, &value->bytes)) value->bytes = 0;
+  tt_stream_account(value->stream, value->bytes);
+  atomic_store_explicit(&value->state, TT_VALUE_READY, memory_order_release);
+}
+
+void tt_value_fail(tt_value *value, tt_status error) {
+  value->error = error;
+  atomic_store_explicit(&value->state, TT_VALUE_FAILED, memory_order_release);
+}

@@ -1,0 +1,41 @@
+/* A value: what a storage holds at one moment. Immutable once ready, shared by reference count.
+ * It is either a device buffer, or the result of a launch that has not ended, or an error. */
+#ifndef TT_VALUE_H
+#define TT_VALUE_H
+
+#include "pjrt/pjrt.h"
+#include "run/storage.h"
+
+#include <stdatomic.h>
+
+typedef enum tt_value_state { TT_VALUE_PENDING, TT_VALUE_READY, TT_VALUE_FAILED } tt_value_state;
+
+struct tt_value {
+  atomic_int refs;
+  atomic_int state;         /* tt_value_state; stored with release by the launch thread */
+  struct tt_stream *stream; /* borrowed: streams live as long as the process */
+  const tt_type *type;      /* interned */
+  int64_t bytes;            /* set when ready */
+  tt_buffer *buffer;        /* when ready */
+  tt_status error;          /* when failed */
+};
+
+/* A pending value with one reference. */
+tt_status tt_value_create(struct tt_stream *stream, const tt_type *type, tt_value **out);
+static inline tt_value *tt_value_retain(tt_value *value) {
+  if (value) atomic_fetch_add_explicit(&value->refs, 1, memory_order_relaxed);
+  return value;
+}
+void tt_value_release(tt_value *value); /* thread-safe; NULL is allowed */
+static inline tt_value_state tt_value_get_state(const tt_value *value) {
+  return (tt_value_state)atomic_load_explicit(&value->state, memory_order_acquire);
+}
+/* Nobody else holds it: its buffer may be donated. */
+static inline bool tt_value_unique(const tt_value *value) {
+  return atomic_load_explicit(&value->refs, memory_order_acquire) == 1;
+}
+/* Pending -> ready (takes the buffer) or failed (takes the status). */
+void tt_value_fulfil(tt_value *value, tt_buffer *buffer);
+void tt_value_fail(tt_value *value, tt_status error);
+
+#endif

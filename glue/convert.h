@@ -1,0 +1,43 @@
+// Between PyTorch's types and the core's.
+#pragma once
+
+#include "pch.h"
+
+extern "C" {
+#include "run/run.h"
+}
+
+#include <optional>
+
+namespace tt {
+
+// Throws the Python exception that fits the status's code and releases it; no-op on success.
+void check(tt_status status);
+
+// TT_INVALID for dtypes that the core does not have (quantized, complex32, ..).
+tt_dtype to_dtype(at::ScalarType type);
+// Throws TypeError, naming the dtype, where to_dtype gives TT_INVALID.
+tt_dtype require_dtype(at::ScalarType type);
+at::ScalarType from_dtype(tt_dtype dtype);
+
+inline tt_storage* storage_of(const c10::StorageImpl* storage) {
+  return static_cast<tt_storage*>(storage->data_ptr().get_context());
+}
+inline tt_storage* storage_of(const at::Tensor& tensor) {
+  return storage_of(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
+}
+tt_view view_of(const at::Tensor& tensor);
+// Is the tensor the row-major view of its whole storage, in the storage's own dtype and dims?
+bool is_canonical(const at::Tensor& tensor, const tt_storage* storage);
+
+// Opens the plugin on first use; throws where that fails.
+void ensure_runtime();
+tt_stream* stream_of(c10::DeviceIndex index);
+c10::DeviceIndex current_device();
+// An uninitialised tensor whose new storage has the dense type of these sizes and strides.
+at::Tensor make_tensor(tt_storage* storage, int64_t bytes, c10::DeviceIndex device, at::ScalarType dtype,
+                       at::IntArrayRef sizes, at::IntArrayRef strides);
+at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype, c10::DeviceIndex device);
+c10::Allocator* allocator();
+
+}  // namespace tt

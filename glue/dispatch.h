@@ -1,0 +1,32 @@
+// From a dispatched operator to a recorded call.
+#pragma once
+
+#include "convert.h"
+
+#include <string>
+#include <vector>
+
+namespace tt {
+
+// target.copy_(source), both on the same device.
+void run_copy(const at::Tensor& target, const at::Tensor& source);
+void resize_storage(const c10::Storage& storage, size_t bytes);
+
+// What an operator without a row, or whose row cannot express these arguments, does: PyTorch's
+// decomposition, else the host, counted and named.
+void run_elsewhere(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+// "warn", "silent", or "error".
+std::string host_fallback();
+void set_host_fallback(const std::string& policy);
+std::vector<std::pair<std::string, int64_t>> host_operators();
+
+// The Python line that is being executed by this thread, as a core site id.
+uint32_t call_site();
+
+// The next `blocks` Philox blocks of the generator (the device's default if none is given).
+struct PhiloxSlice {
+  uint64_t seed, offset;
+};
+PhiloxSlice reserve_philox(const std::optional<at::Generator>& generator, c10::DeviceIndex device, int64_t blocks);
+
+}  // namespace tt

@@ -1,0 +1,121 @@
+// Operators that no row serves: PyTorch's decomposition if there is one, else the host.
+#include "dispatch.h"
+
+#include <ATen/native/CPUFallback.h>
+#include <torch/csrc/jit/python/pybind_utils.h>
+
+#include <map>
+#include <mutex>
+
+namespace tt {
+namespace {
+
+struct Elsewhere {
+  std::mutex lock;
+  std::map<c10::OperatorName, PyObject*, bool (*)(const c10::OperatorName&, const c10::OperatorName&)> decompositions{
+      [](const c10::OperatorName& a, const c10::OperatorName& b) {
+        return std::tie(a.name, a.overload_name) < std::tie(b.name, b.overload_name);
+      }};
+  std::map<std::string, int64_t> host;
+  std::string policy = tt_env(TT_ENV_HOST_FALLBACK);
+};
+
+Elsewhere& state() {
+  static auto* one = new Elsewhere;
+  return *one;
+}
+
+// A Python callable, or nullptr. Kept for ever. Takes the GIL.
+PyObject* decomposition(const c10::OperatorHandle& op) {
+  {
+    std::lock_guard<std::mutex> guard(state().lock);
+    auto found = state().decompositions.find(op.operator_name());
+    if (found != state().decompositions.end()) return found->second;
+  }
+  pybind11::gil_scoped_acquire gil;
+  auto lookup = pybind11::module_::import("torch_tpu._decompose").attr("lookup");
+  pybind11::object function = lookup(c10::toString(op.operator_name()));
+  PyObject* kept = function.is_none() ? nullptr : function.release().ptr();
+  std::lock_guard<std::mutex> guard(state().lock);
+  state().decompositions[op.operator_name()] = kept;
+  return kept;
+}
+
+// Calls it with the arguments on the stack; false if it has no answer for them.
+bool run_decomposition(PyObject* function, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const auto& schema = op.schema();
+  pybind11::gil_scoped_acquire gil;
+  auto args = torch::jit::last(*stack, schema.arguments().size());
+  pybind11::list positional;
+  pybind11::dict keywords;
+  for (size_t i = 0; i < args.size(); i++) {
+    const auto& arg = schema.arguments()[i];
+    if (arg.kwarg_only()) keywords[arg.name().c_str()] = torch::jit::toPyObject(args[i]);
+    else positional.append(torch::jit::toPyObject(args[i]));
+  }
+  auto value = pybind11::reinterpret_steal<pybind11::object>(
+      PyObject_Call(function, pybind11::tuple(positional).ptr(), keywords.ptr()));
+  if (!value) throw pybind11::error_already_set();
+  if (value.ptr() == Py_NotImplemented) return false;
+  torch::jit::drop(stack, args.size());
+  const auto& returns = schema.returns();
+  if (returns.size() == 1) {
+    stack->push_back(torch::jit::toIValue(value, returns[0].real_type()));
+  } else {
+    for (size_t i = 0; i < returns.size(); i++)
+      stack->push_back(torch::jit::toIValue(value[pybind11::int_(i)], returns[i].real_type()));
+  }
+  return true;
+}
+
+void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  std::string name = c10::toString(op.operator_name()), policy;
+  bool first;
+  {
+    std::lock_guard<std::mutex> guard(state().lock);
+    first = state().host[name]++ == 0;
+    policy = state().policy;
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(policy != "error", name, " has no path on device 'tpu', and running it on the host is refused "
+                              "(TORCH_TPU_HOST_FALLBACK=error); move the tensors with .cpu(), or allow it with "
+                              "torch_tpu.set_host_fallback('warn')");
+  if (first && policy == "warn")
+    TORCH_WARN(name, " has no path on device 'tpu' and runs on the host, with a synchronisation and two copies; ",
+               "TORCH_TPU_HOST_FALLBACK=silent hides this");
+  tt_count_add(TT_COUNT_OPS_HOST, 1);
+  at::native::cpu_fallback(op, stack);
+}
+
+void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) { run_elsewhere(op, stack); }
+
+TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
+
+}  // namespace
+
+void run_elsewhere(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  PyObject* function = decomposition(op);
+  if (function && run_decomposition(function, op, stack)) {
+    tt_count_add(TT_COUNT_OPS_DECOMPOSED, 1);
+    return;
+  }
+  run_on_host(op, stack);
+}
+
+std::string host_fallback() {
+  std::lock_guard<std::mutex> guard(state().lock);
+  return state().policy;
+}
+
+void set_host_fallback(const std::string& policy) {
+  TORCH_CHECK_VALUE(policy == "warn" || policy == "silent" || policy == "error",
+                    "host fallback is 'warn', 'silent', or 'error', not '", policy, "'");
+  std::lock_guard<std::mutex> guard(state().lock);
+  state().policy = policy;
+}
+
+std::vector<std::pair<std::string, int64_t>> host_operators() {
+  std::lock_guard<std::mutex> guard(state().lock);
+  return {state().host.begin(), state().host.end()};
+}
+
+}  // namespace tt

@@ -1,0 +1,63 @@
+// A plan: how one overload's arguments become a call of a table row. Made once, from the schema.
+#pragma once
+
+#include "convert.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tt {
+
+enum class ArgKind : uint8_t {
+  Tensor,      // also optional
+  TensorList,  // also of optionals
+  Number,      // Scalar or float, also optional
+  NumberList,  // Scalar[] or float[]
+  Int,         // int, bool, or memory format
+  IntList,     // int[] or bool[]
+  Dtype,
+  String,
+  Generator,
+  Ignored  // layout, device, pin_memory
+};
+
+struct ArgPlan {
+  ArgKind kind;
+  bool is_static;  // the row wants the number's value
+  bool write;      // mutated
+  bool out;        // an out= argument: a target, no argument of the row
+};
+
+struct ReturnPlan {
+  int alias;  // index of the argument that is returned, or -1
+  bool list;
+};
+
+struct Plan {
+  std::string name;  // "aten::add_.Tensor"
+  const tt_op_row* row;
+  std::vector<ArgPlan> args;
+  std::vector<ReturnPlan> returns;
+  int row_args;  // arguments that the row sees: all but out=
+  bool mutates;
+  bool indexes;  // takes a list of index tensors, which may be masks or live on the host
+};
+
+// Plans for every overload that a row serves: the row's own, its in-place and its out= forms.
+struct PlannedOverload {
+  c10::OperatorName name;
+  std::shared_ptr<const Plan> plan;
+};
+std::vector<PlannedOverload> make_plans();
+
+// Runs the plan on the arguments on top of the stack and replaces them by the results. Falls to
+// run_elsewhere where the row cannot express the arguments.
+void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack);
+
+// PyTorch's Meta kernel on the same arguments. Returns false when there is none; throws what it
+// throws. `results` receives the returns, flattened; `outs` the out= arguments afterwards.
+bool run_meta(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args,
+              std::vector<at::Tensor>* results, std::vector<at::Tensor>* outs);
+
+}  // namespace tt

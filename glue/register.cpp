@@ -1,0 +1,77 @@
+// Registers a boxed kernel for every overload that a table row serves, and the few kernels that
+// PyTorch's schemas describe wrongly.
+#include "dispatch.h"
+#include "plan.h"
+
+#include <ATen/native/transformers/attention.h>
+#include <ATen/ops/_native_batch_norm_legit.h>
+
+namespace tt {
+namespace {
+
+struct Kernel final : c10::OperatorKernel {
+  explicit Kernel(std::shared_ptr<const Plan> p) : plan(std::move(p)) {}
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) { run_plan(*plan, op, stack); }
+  std::shared_ptr<const Plan> plan;
+};
+
+// Its schema does not say that it updates the running statistics.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm(
+    const at::Tensor& input, const std::optional<at::Tensor>& weight, const std::optional<at::Tensor>& bias,
+    const std::optional<at::Tensor>& running_mean, const std::optional<at::Tensor>& running_var, bool training,
+    double momentum, double eps) {
+  if (running_mean && running_mean->defined() && running_var && running_var->defined())
+    return at::_native_batch_norm_legit(input, weight, bias, const_cast<at::Tensor&>(*running_mean),
+                                        const_cast<at::Tensor&>(*running_var), training, momentum, eps);
+  return at::_native_batch_norm_legit(input, weight, bias, training, momentum, eps);
+}
+
+struct CopyPlan {
+  std::optional<c10::OperatorHandle> op;
+  std::shared_ptr<const Plan> plan;
+};
+CopyPlan& copy_plan() {
+  static auto* one = new CopyPlan;
+  return *one;
+}
+
+bool registered_by_hand(const c10::OperatorName& name) {
+  return name.name == "aten::copy_" || name.name == "aten::native_batch_norm";
+}
+
+struct Registration {
+  torch::Library library{torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__};
+  Registration() {
+    for (PlannedOverload& one : make_plans()) {
+      if (one.name.name == "aten::copy_") copy_plan() = {c10::Dispatcher::singleton().findSchema(one.name), one.plan};
+      if (registered_by_hand(one.name)) continue;
+      std::string name = one.name.name + (one.name.overload_name.empty() ? "" : "." + one.name.overload_name);
+      library.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(one.plan)));
+    }
+    library.impl("native_batch_norm", TORCH_FN(native_batch_norm));
+  }
+};
+
+// Never destroyed: kernels must outlive whatever still calls them at exit.
+[[maybe_unused]] auto* registration = new Registration;
+
+// Which attention kernel F.scaled_dot_product_attention takes: ours, unless it needs the weights.
+int64_t choose_attention(const at::Tensor&, const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, double,
+                         bool, std::optional<double>, bool enable_gqa) {
+  constexpr int64_t kMath = 0, kOverrideable = 4;
+  return enable_gqa ? kMath : kOverrideable;
+}
+
+}  // namespace
+
+void run_copy(const at::Tensor& target, const at::Tensor& source) {
+  TORCH_CHECK(copy_plan().plan, "the op table has no row for copy");
+  torch::jit::Stack stack{target, source, false};
+  run_plan(*copy_plan().plan, *copy_plan().op, &stack);
+}
+
+}  // namespace tt
+
+namespace at::native {
+REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &tt::choose_attention)
+}

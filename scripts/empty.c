@@ -1,0 +1,2 @@
+/* Keeps the helper library valid when no test needs a helper. */
+typedef int tt_empty_file;

@@ -1,0 +1,191 @@
+/* The compile pool: order, limits, cancelling. */
+#include "base/mem.h"
+#include "cache/pool.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+static atomic_int ran, cancelled, order_errors, next_number;
+static atomic_bool open_gate;
+
+static void reset(void) {
+  atomic_store(&ran, 0);
+  atomic_store(&cancelled, 0);
+  atomic_store(&order_errors, 0);
+  atomic_store(&next_number, 0);
+  atomic_store(&open_gate, false);
+}
+
+static void nap(void) {
+  struct timespec time = {0, 1000000};
+  (void)nanosleep(&time, NULL);
+}
+
+static void count_job(void *user, bool is_cancelled) {
+  (void)user;
+  atomic_fetch_add(is_cancelled ? &cancelled : &ran, 1);
+}
+
+static void ordered_job(void *user, bool is_cancelled) {
+  if (atomic_fetch_add(&next_number, 1) != (int)(intptr_t)user) atomic_fetch_add(&order_errors, 1);
+  count_job(NULL, is_cancelled);
+}
+
+static void gate_job(void *user, bool is_cancelled) {
+  while (!is_cancelled && !atomic_load(&open_gate)) nap();
+  count_job(user, is_cancelled);
+}
+
+static void wait_for(atomic_int *counter, int value) {
+  for (int i = 0; i < 10000 && atomic_load(counter) < value; i++) nap();
+  assert_int_equal(atomic_load(counter), value);
+}
+
+static void test_order(void **state) {
+  (void)state;
+  reset();
+  tt_pool *pool = NULL;
+  assert_null(tt_pool_create(1, &pool));
+  for (intptr_t i = 0; i < 2000; i++)
+    assert_null(tt_pool_submit(pool, ordered_job, (void *)i));
+  wait_for(&ran, 2000);
+  assert_int_equal(order_errors, 0);
+  tt_pool_destroy(pool);
+}
+
+static void test_destroy_cancels(void **state) {
+  (void)state;
+  reset();
+  tt_pool *pool = NULL;
+  assert_null(tt_pool_create(2, &pool));
+  assert_int_equal(tt_pool_threads(pool), 2);
+  for (int i = 0; i < 100; i++) assert_null(tt_pool_submit(pool, gate_job, NULL));
+  nap();
+  atomic_store(&open_gate, true);
+  tt_pool_destroy(pool);
+  assert_int_equal(ran + cancelled, 100);
+}
+
+static void test_queue_limit(void **state) {
+  (void)state;
+  reset();
+  tt_pool *pool = NULL;
+  assert_null(tt_pool_create(1, &pool));
+  int accepted = 0;
+  tt_status status = NULL;
+  for (; accepted < TT_POOL_LIMIT + 10; accepted++)
+    if ((status = tt_pool_submit(pool, gate_job, NULL))) break;
+  assert_in_range(accepted, TT_POOL_LIMIT, TT_POOL_LIMIT + 1); /* one may already run */
+  assert_int_equal(tt_status_code(status), TT_RESOURCE_EXHAUSTED);
+  tt_status_release(status);
+  atomic_store(&open_gate, true);
+  tt_pool_destroy(pool);
+  assert_int_equal(ran + cancelled, accepted);
+}
+
+typedef struct submitter {
+  tt_pool *pool;
+  int accepted;
+} submitter;
+
+static void *submit_many(void *user) {
+  submitter *mine = user;
+  for (int i = 0; i < 3000; i++) {
+    tt_status status = tt_pool_submit(mine->pool, count_job, NULL);
+    if (!status) mine->accepted++;
+    tt_status_release(status);
+  }
+  return NULL;
+}
+
+static void test_many_submitters(void **state) {
+  (void)state;
+  reset();
+  submitter users[4] = {{0}};
+  pthread_t threads[4];
+  tt_pool *pool = NULL;
+  assert_null(tt_pool_create(3, &pool));
+  for (int i = 0; i < 4; i++) {
+    users[i].pool = pool;
+    assert_int_equal(pthread_create(&threads[i], NULL, submit_many, &users[i]), 0);
+  }
+  int accepted = 0;
+  for (int i = 0; i < 4; i++) {
+    pthread_join(threads[i], NULL);
+    accepted += users[i].accepted;
+  }
+  wait_for(&ran, accepted);
+  tt_pool_destroy(pool);
+}
+
+static tt_pool *own_pool;
+
+static void resubmit_job(void *user, bool is_cancelled) {
+  if (!is_cancelled) {
+    while (!atomic_load(&open_gate)) nap();
+    tt_status_release(tt_pool_submit(own_pool, count_job, user));
+  }
+  count_job(user, is_cancelled);
+}
+
+static void test_job_submits(void **state) {
+  (void)state;
+  reset();
+  assert_null(tt_pool_create(1, &own_pool));
+  assert_null(tt_pool_submit(own_pool, resubmit_job, NULL));
+  atomic_store(&open_gate, true);
+  tt_pool_destroy(own_pool);
+  assert_true(ran + cancelled == 2 || (ran + cancelled == 1 && cancelled == 1));
+}
+
+static void test_bad_arguments(void **state) {
+  (void)state;
+  tt_pool *pool = NULL;
+  tt_status status = tt_pool_create(-1, &pool);
+  assert_int_equal(tt_status_code(status), TT_INVALID_ARGUMENT);
+  tt_status_release(status);
+  status = tt_pool_create(257, &pool);
+  assert_int_equal(tt_status_code(status), TT_INVALID_ARGUMENT);
+  tt_status_release(status);
+  assert_null(pool);
+  assert_null(tt_pool_create(0, &pool));
+  assert_true(tt_pool_threads(pool) >= 1);
+  tt_pool_destroy(pool);
+  tt_pool_destroy(NULL);
+}
+
+static void test_out_of_memory(void **state) {
+  (void)state;
+  reset();
+  tt_pool *pool = NULL;
+  tt_alloc_fail_at(1, false);
+  tt_status status = tt_pool_create(1, &pool);
+  tt_alloc_fail_at(0, false);
+  assert_int_equal(tt_status_code(status), TT_RESOURCE_EXHAUSTED);
+  assert_null(tt_pool_create(1, &pool));
+  tt_alloc_fail_at(1, false);
+  status = tt_pool_submit(pool, count_job, NULL);
+  tt_alloc_fail_at(0, false);
+  assert_int_equal(tt_status_code(status), TT_RESOURCE_EXHAUSTED);
+  assert_null(tt_pool_submit(pool, count_job, NULL));
+  wait_for(&ran, 1);
+  tt_pool_destroy(pool);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_order),         cmocka_unit_test(test_destroy_cancels),
+      cmocka_unit_test(test_queue_limit),   cmocka_unit_test(test_many_submitters),
+      cmocka_unit_test(test_job_submits),   cmocka_unit_test(test_bad_arguments),
+      cmocka_unit_test(test_out_of_memory),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

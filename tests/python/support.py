@@ -1,0 +1,101 @@
+"""What the tests share: the device, and running one function on the CPU and on the device."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils._pytree import tree_flatten, tree_map
+
+# Naming "cpu" here checks the tests themselves.
+DEVICE = os.environ.get("TORCHTPU_TEST_DEVICE", "tpu")
+ROOT = Path(__file__).resolve().parents[2]
+TOLERANCES = {
+    torch.float32: {"rtol": 1e-4, "atol": 1e-5},
+    torch.complex64: {"rtol": 1e-4, "atol": 1e-5},
+    torch.bfloat16: {"rtol": 2e-2, "atol": 2e-2},
+    torch.float16: {"rtol": 2e-3, "atol": 2e-3},
+}
+
+only_tpu = pytest.mark.skipif(DEVICE != "tpu", reason="about torch.tpu itself")
+
+
+def move(tree, device=None):
+    """Copies the tensors of a tree to the device, as leaves that want gradients if theirs did."""
+
+    def one(x):
+        if not isinstance(x, torch.Tensor):
+            return x
+        return x.detach().clone().to(device or DEVICE).requires_grad_(x.requires_grad)
+
+    return tree_map(one, tree)
+
+
+def same(actual, expected, **tolerance):
+    """Asserts that two trees are equal in structure, dtypes, shapes and, nearly, in values."""
+    got, want = tree_flatten(actual)[0], tree_flatten(expected)[0]
+    assert len(got) == len(want)
+    for a, b in zip(got, want, strict=True):
+        if isinstance(b, torch.Tensor):
+            limits = tolerance or TOLERANCES.get(b.dtype, {})
+            assert a.dtype == b.dtype and a.shape == b.shape
+            a, b = a.detach().cpu(), b.detach().cpu()
+            torch.testing.assert_close(a, b, equal_nan=True, **limits)
+        else:
+            assert a == b or (a != a and b != b)
+
+
+def check(function, *args, tolerance=None, **kwargs):
+    """Runs a function on the CPU and on the device and compares results and changed arguments.
+
+    Returns the device's result, whose tensors must all lie on the device.
+    """
+    host_args, device_args = move((args, kwargs), "cpu"), move((args, kwargs))
+    expected = function(*host_args[0], **host_args[1])
+    actual = function(*device_args[0], **device_args[1])
+    for leaf in tree_flatten(actual)[0]:
+        if isinstance(leaf, torch.Tensor):
+            assert leaf.device.type == DEVICE
+    same(actual, expected, **(tolerance or {}))
+    same(device_args, host_args, **(tolerance or {}))
+    return actual
+
+
+def check_gradients(function, *args, tolerance=None):
+    """As `check`, and compares the gradients of the sum of all results as well."""
+    pairs = []
+    for device in ("cpu", DEVICE):
+        moved = move(args, device)
+        leaves = [x for x in tree_flatten(moved)[0] if isinstance(x, torch.Tensor)]
+        leaves = [x for x in leaves if x.requires_grad]
+        outputs = [x for x in tree_flatten(function(*moved))[0] if isinstance(x, torch.Tensor)]
+        loss = sum((x * x).sum() for x in outputs if x.requires_grad)
+        pairs.append((outputs, torch.autograd.grad(loss, leaves, allow_unused=True)))
+    same(pairs[1][0], pairs[0][0], **(tolerance or {}))
+    same(pairs[1][1], pairs[0][1], **(tolerance or {"rtol": 1e-3, "atol": 1e-4}))
+
+
+def raises_alike(function, *args):
+    """Asserts that a function raises the same type of exception on both devices; returns it."""
+    with pytest.raises(Exception) as expected:
+        function(*move(args, "cpu"))
+    with pytest.raises(expected.type) as actual:
+        result = function(*move(args))
+        if isinstance(result, torch.Tensor):
+            result.cpu()
+    return actual.value
+
+
+def python(code, timeout=120, **environment):
+    """Runs Python code in a process of its own; returns (exit status, stdout, stderr)."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+    return done.returncode, done.stdout, done.stderr

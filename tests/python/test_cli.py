@@ -1,0 +1,37 @@
+"""`python -m torch_tpu`."""
+
+import json
+import subprocess
+import sys
+
+from support import ROOT, only_tpu
+
+pytestmark = only_tpu
+
+
+def run(*args):
+    done = subprocess.run(
+        [sys.executable, "-m", "torch_tpu", *args], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_env():
+    rows = {row["name"]: row for row in json.loads(run("env", "--json"))}
+    assert rows["TORCH_TPU_EAGER_MODE"]["default"] == "strict"
+    assert all(row["meaning"] for row in rows.values())
+    assert "TORCH_TPU_PLUGIN" in run("env")
+
+
+def test_info():
+    facts = json.loads(run("info", "--json"))
+    assert facts["plugin"] and "tpu:0" in facts
+
+
+def test_ops():
+    rows = json.loads(run("ops", "--json"))
+    names = [row["name"] for row in rows]
+    assert "add.Tensor" in names and len(names) == len(set(names))
+    assert all(row["doc"].endswith(".") for row in rows)
+    assert run("ops", "--markdown").count("\n| `") == len(rows)

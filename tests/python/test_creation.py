@@ -1,0 +1,156 @@
+"""Making tensors, their dtypes, and moving them between devices."""
+
+import numpy as np
+import pytest
+import torch
+from support import DEVICE, check, same
+
+FLOATS = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
+INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+DTYPES = [*FLOATS, *INTEGERS, torch.bool, torch.complex64]
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.complex128], ids=str)
+def test_there_and_back(dtype):
+    x = torch.arange(-6, 6).reshape(3, 4).to(dtype)
+    there = x.to(DEVICE)
+    assert there.dtype == dtype and there.shape == x.shape and there.stride() == x.stride()
+    assert torch.equal(there.cpu(), x)
+
+
+@pytest.mark.parametrize("source", DTYPES, ids=str)
+@pytest.mark.parametrize("target", DTYPES, ids=str)
+def test_conversion(source, target):
+    x = torch.tensor([0, 1, 2, 3, 100]).to(source)
+    if source.is_complex and not target.is_complex:
+        pytest.skip("warns that the imaginary part is lost")
+    check(lambda t: t.to(target), x)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda d: torch.zeros(2, 3, device=d),
+        lambda d: torch.ones(2, 3, dtype=torch.int32, device=d),
+        lambda d: torch.full((2, 2), 7, device=d),
+        lambda d: torch.full((2, 2), 0.5, dtype=torch.bfloat16, device=d),
+        lambda d: torch.full((), True, device=d),
+        lambda d: torch.arange(10, device=d),
+        lambda d: torch.arange(1, 9, 2.5, device=d),
+        lambda d: torch.arange(5, 0, -1, dtype=torch.int16, device=d),
+        lambda d: torch.linspace(0, 1, 7, device=d),
+        lambda d: torch.logspace(0, 2, 5, device=d),
+        lambda d: torch.eye(3, 4, device=d),
+        lambda d: torch.tensor([[1.5, 2], [3, 4]], device=d),
+        lambda d: torch.tensor(3, device=d),
+        lambda d: torch.tensor([], device=d),
+        lambda d: torch.zeros(0, 3, device=d),
+        lambda d: torch.tril_indices(3, 3, device=d),
+        lambda d: torch.scalar_tensor(2.5, device=d),
+        lambda d: torch.hann_window(8, device=d),
+        lambda d: torch.zeros(2, 3, device=d).new_full((2,), 3.0),
+        lambda d: torch.full_like(torch.zeros(2, 3, device=d), 4, dtype=torch.int64),
+    ],
+)
+def test_creators(make):
+    same(make(DEVICE), make("cpu"))
+
+
+def test_empty_has_the_asked_layout():
+    x = torch.empty(2, 3, 4, 5, device=DEVICE, memory_format=torch.channels_last)
+    assert x.stride() == (60, 1, 15, 3) and x.is_contiguous(memory_format=torch.channels_last)
+    y = torch.empty_strided((2, 3), (1, 2), device=DEVICE)
+    assert y.stride() == (1, 2) and not y.is_contiguous()
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda t: t.t(),
+        lambda t: t[::2, 1:],
+        lambda t: t[:, 1],
+        lambda t: t[1:2].expand(3, 4),
+        lambda t: t.flip(0),
+    ],
+)
+def test_strided_copies(view):
+    host = torch.arange(12.0).reshape(3, 4)
+    same(view(host).to(DEVICE), view(host))
+    same(view(host.to(DEVICE)).cpu(), view(host))
+    target = torch.zeros(3, 4, device=DEVICE)
+    view(target).copy_(view(host)) if view(target).stride(0) else None
+    expected = torch.zeros(3, 4)
+    view(expected).copy_(view(host)) if view(expected).stride(0) else None
+    same(target, expected)
+
+
+def test_copies_convert_and_broadcast():
+    x = torch.zeros(2, 3, device=DEVICE)
+    x.copy_(torch.tensor([1, 2, 3]))
+    assert x.tolist() == [[1, 2, 3]] * 2
+    host = torch.zeros(2, 3, dtype=torch.int64)
+    host.copy_(x)
+    assert host.tolist() == [[1, 2, 3]] * 2
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (0,), (0, 3), (1, 1, 1), (2, 0, 4)], ids=str)
+def test_small_and_empty_shapes(shape):
+    x = torch.ones(shape)
+    check(lambda t: (t + 1, t.sum(), t.reshape(-1), t.clone()), x)
+
+
+def test_to_python():
+    x = torch.tensor([[1, 2], [3, 4]], device=DEVICE)
+    assert x.tolist() == [[1, 2], [3, 4]] and x[1, 0].item() == 3
+    assert int(x[0, 0]) == 1 and float(x[1, 1]) == 4.0 and bool(x[0, 1])
+    assert [row.sum().item() for row in x] == [3, 7]
+    assert len(x) == 2 and 3 in x
+
+
+def test_numpy():
+    x = torch.arange(6.0, device=DEVICE)
+    assert np.array_equal(x.cpu().numpy(), np.arange(6.0))
+    same(torch.from_numpy(np.arange(4)).to(DEVICE), torch.arange(4))
+    if DEVICE == "tpu":
+        with pytest.raises(TypeError, match="cpu"):
+            x.numpy()
+
+
+def test_non_blocking_and_pinned():
+    pinned = torch.arange(1024.0).pin_memory() if DEVICE == "tpu" else torch.arange(1024.0)
+    there = pinned.to(DEVICE, non_blocking=True)
+    back = (there * 2).to("cpu", non_blocking=True)
+    if DEVICE == "tpu":
+        assert pinned.is_pinned()
+        torch.tpu.synchronize()
+    same(back, torch.arange(1024.0) * 2)
+
+
+def test_the_source_may_change_after_a_copy():
+    host = torch.ones(1 << 16)
+    there = host.to(DEVICE, non_blocking=True, copy=True)
+    if DEVICE == "tpu":
+        torch.tpu.synchronize()
+    host.zero_()
+    assert there.sum().item() == 1 << 16
+
+
+def test_contiguous_and_memory_formats():
+    x = torch.arange(24.0).reshape(1, 2, 3, 4)
+    check(lambda t: t.contiguous(memory_format=torch.channels_last), x)
+    check(lambda t: t.permute(0, 2, 3, 1).contiguous(), x)
+    y = x.to(DEVICE, memory_format=torch.channels_last)
+    assert y.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_complex():
+    x = torch.tensor([1 + 2j, 3 - 4j])
+    check(lambda t: (t.real, t.imag, t.conj() * 2, t.abs(), torch.view_as_real(t)), x)
+    check(lambda t: torch.view_as_complex(t), torch.ones(3, 2))
+
+
+def test_copy_keeps_conj_and_neg():
+    x = torch.tensor([1 + 2j, 3 - 4j], device=DEVICE)
+    assert x.conj().cpu().tolist() == [1 - 2j, 3 + 4j]
+    assert x.conj().imag.cpu().tolist() == [-2, 4]
+    assert x.conj().clone().resolve_conj().tolist() == [1 - 2j, 3 + 4j]

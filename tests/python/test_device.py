@@ -1,0 +1,175 @@
+"""torch.tpu: devices, streams, events, memory, and what PyTorch asks of a device module."""
+
+import pytest
+import torch
+from support import only_tpu, python
+
+pytestmark = only_tpu
+
+
+def test_the_device_is_there():
+    import torch_tpu
+
+    assert torch.tpu.is_available() and torch.tpu.device_count() >= 1
+    assert torch.accelerator.is_available()
+    assert torch.accelerator.current_accelerator() == torch.device("tpu")
+    assert torch.accelerator.device_count() == torch.tpu.device_count()
+    assert torch_tpu.get_device() == torch.device("tpu", torch.tpu.current_device())
+    assert torch.get_device_module("tpu") is torch.tpu
+
+
+def test_a_device_has_an_index():
+    x = torch.ones(2, device="tpu")
+    assert x.device == torch.device("tpu:0") and x.device.index == 0
+    assert x.is_tpu and not torch.ones(2).is_tpu
+    assert torch.ones(2).tpu().device == x.device
+    assert torch.nn.Linear(2, 2).tpu().weight.device == x.device
+    assert torch.ones_like(x).device == x.device
+
+
+def test_properties():
+    properties = torch.tpu.get_device_properties("tpu:0")
+    assert properties.name == torch.tpu.get_device_name() and properties.name
+    assert properties.total_memory > 0 and properties.index == 0
+    assert properties.api_version >= (0, 50)
+
+
+@pytest.mark.parametrize("index", [77, 126])
+def test_an_index_too_high_is_an_error(index):
+    with pytest.raises(RuntimeError, match=str(index)):
+        torch.ones(2, device=f"tpu:{index}")
+    with pytest.raises(RuntimeError, match=str(index)):
+        torch.tpu.set_device(index)
+    assert torch.tpu.current_device() == 0
+
+
+def test_device_context_managers():
+    for chosen in (0, "tpu", "tpu:0", torch.device("tpu", 0), None, -1):
+        with torch.tpu.device(chosen):
+            assert torch.tpu.current_device() == 0
+    with torch.tpu.device_of(torch.ones(1, device="tpu")), torch.tpu.device_of(torch.ones(1)):
+        assert torch.tpu.current_device() == 0
+    with pytest.raises(ValueError, match="cpu"):
+        torch.tpu.device("cpu")
+
+
+def test_default_device():
+    with torch.device("tpu"):
+        assert torch.zeros(3).device.type == "tpu"
+        assert torch.nn.Linear(2, 2).weight.device.type == "tpu"
+    torch.set_default_device("tpu")
+    try:
+        assert torch.arange(3).device.type == "tpu"
+    finally:
+        torch.set_default_device(None)
+    assert torch.zeros(3).device.type == "cpu"
+
+
+def test_streams():
+    stream = torch.tpu.Stream()
+    assert stream.device.type == "tpu" and isinstance(stream, torch.Stream)
+    before = torch.tpu.current_stream()
+    with torch.tpu.stream(stream):
+        x = torch.ones(8, device="tpu") * 3
+    assert torch.tpu.current_stream() == before == torch.tpu.default_stream()
+    before.wait_stream(stream)
+    assert x.sum().item() == 24
+    stream.synchronize()
+    assert stream.query()
+    with torch.tpu.stream(None):
+        pass
+
+
+def test_events_measure_time():
+    start, end = torch.tpu.Event(enable_timing=True), torch.tpu.Event(enable_timing=True)
+    start.record()
+    x = torch.rand(256, 256, device="tpu")
+    for _ in range(4):
+        x = x @ x / 100
+    end.record()
+    end.synchronize()
+    assert end.query() and 0 < start.elapsed_time(end) < 60_000
+
+
+def test_synchronize():
+    x = torch.ones(4, device="tpu") + 1
+    torch.tpu.synchronize()
+    torch.tpu.synchronize("tpu:0")
+    torch.accelerator.synchronize()
+    assert x.tolist() == [2.0] * 4
+
+
+def test_memory_is_counted():
+    torch.tpu.synchronize()
+    before = torch.tpu.memory_allocated()
+    torch.tpu.reset_peak_memory_stats()
+    x = torch.ones(1 << 18, device="tpu") * 2
+    torch.tpu.synchronize()
+    assert torch.tpu.memory_allocated() - before >= 1 << 20
+    del x
+    torch.tpu.synchronize()
+    assert torch.tpu.memory_allocated() - before < 1 << 20
+    assert torch.tpu.max_memory_allocated() - before >= 1 << 20
+    free, total = torch.tpu.mem_get_info()
+    assert 0 < free <= total
+    assert "peak" in torch.tpu.memory_summary()
+    assert torch.accelerator.memory_allocated() >= 0
+    assert torch.tpu.memory_stats()["allocated_bytes.all.current"] >= 0
+    torch.tpu.empty_cache()
+
+
+def test_memory_does_not_grow():
+    model = torch.nn.Linear(32, 32).to("tpu")
+
+    def step():
+        model.zero_grad()
+        model(torch.ones(8, 32, device="tpu")).sum().backward()
+
+    step()
+    torch.tpu.synchronize()
+    before = torch.tpu.memory_allocated()
+    for _ in range(10):
+        step()
+    torch.tpu.synchronize()
+    assert torch.tpu.memory_allocated() == before
+
+
+def test_supported_dtypes():
+    assert torch.tpu.is_bf16_supported()
+    assert torch.bfloat16 in torch.tpu.get_amp_supported_dtype()
+
+
+def test_a_forked_child_is_told():
+    code = """
+import os, sys, torch
+torch.ones(1, device="tpu").cpu()
+pid = os.fork()
+if pid == 0:
+    status = 1
+    try:
+        torch.ones(1, device="tpu").cpu()
+    except RuntimeError as error:
+        status = 0 if "spawn" in str(error) else 2
+    os._exit(status)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+    status, _, errors = python(code)
+    assert status == 0, errors
+
+
+def test_threads_have_their_own_current_device():
+    import threading
+
+    seen = []
+
+    def work():
+        x = torch.full((64,), 2.0, device="tpu", requires_grad=True)
+        (x * x).sum().backward()
+        seen.append((torch.tpu.current_device(), x.grad.sum().item()))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == [(0, 256.0)] * 4

@@ -1,0 +1,202 @@
+"""torch.nn modules and losses, forward and backward, against the CPU."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from support import DEVICE, check_gradients, same
+from torch import nn
+
+
+def compare_module(module, *inputs, training=True, tolerance=None):
+    """Compares outputs, buffers and all gradients of a module on both devices."""
+    limits = tolerance or {"rtol": 1e-3, "atol": 1e-4}
+    results = []
+    for device in ("cpu", DEVICE):
+        m = copy.deepcopy(module).to(device).train(training)
+        moved = []
+        for x in inputs:
+            y = x.detach().clone().to(device)
+            moved.append(y.requires_grad_() if y.is_floating_point() else y)
+        out = m(*moved)
+        outs = [t for t in torch.utils._pytree.tree_leaves(out) if isinstance(t, torch.Tensor)]
+        loss = sum(
+            (t * torch.linspace(0, 1, t.numel(), device=device).view(t.shape)).sum() for t in outs
+        )
+        loss.backward()
+        grads = [p.grad for p in m.parameters()] + [x.grad for x in moved if x.is_floating_point()]
+        results.append((outs, grads, list(m.buffers())))
+    same(results[1], results[0], **limits)
+
+
+MODULES = {
+    "linear": (nn.Linear(5, 3), [(4, 5)]),
+    "bilinear": (nn.Bilinear(3, 4, 5), [(2, 3), (2, 4)]),
+    "conv1d": (nn.Conv1d(3, 6, 3, stride=2, padding=1), [(2, 3, 9)]),
+    "conv2d": (nn.Conv2d(3, 6, 3, padding=1), [(2, 3, 8, 8)]),
+    "conv2d-groups": (nn.Conv2d(4, 8, 3, stride=2, dilation=2, groups=2), [(2, 4, 11, 11)]),
+    "conv2d-same": (nn.Conv2d(2, 2, 3, padding="same", bias=False), [(1, 2, 6, 6)]),
+    "conv3d": (nn.Conv3d(2, 3, 2), [(1, 2, 4, 4, 4)]),
+    "conv-transpose1d": (nn.ConvTranspose1d(3, 2, 3, stride=2, output_padding=1), [(2, 3, 5)]),
+    "conv-transpose2d": (
+        nn.ConvTranspose2d(4, 4, 3, stride=2, padding=1, groups=2),
+        [(1, 4, 5, 5)],
+    ),
+    "batchnorm1d": (nn.BatchNorm1d(4), [(6, 4)]),
+    "batchnorm2d": (nn.BatchNorm2d(3), [(2, 3, 4, 4)]),
+    "layernorm": (nn.LayerNorm((3, 4)), [(2, 3, 4)]),
+    "groupnorm": (nn.GroupNorm(2, 4), [(2, 4, 5, 5)]),
+    "instancenorm": (nn.InstanceNorm2d(3, affine=True), [(2, 3, 5, 5)]),
+    "rmsnorm": (nn.RMSNorm(6), [(2, 6)]),
+    "maxpool1d": (nn.MaxPool1d(2), [(2, 3, 8)]),
+    "maxpool2d": (nn.MaxPool2d(3, stride=2, padding=1), [(2, 3, 8, 8)]),
+    "avgpool2d": (nn.AvgPool2d(3, stride=2, padding=1, count_include_pad=False), [(2, 3, 8, 8)]),
+    "adaptive-avg": (nn.AdaptiveAvgPool2d((2, 3)), [(2, 3, 8, 9)]),
+    "adaptive-max": (nn.AdaptiveMaxPool2d(2), [(2, 3, 8, 8)]),
+    "upsample-nearest": (nn.Upsample(scale_factor=2), [(1, 2, 4, 4)]),
+    "upsample-bilinear": (nn.Upsample(scale_factor=2, mode="bilinear"), [(1, 2, 4, 4)]),
+    "pixel-shuffle": (nn.PixelShuffle(2), [(1, 8, 3, 3)]),
+    "unfold": (nn.Unfold(2, stride=2), [(1, 2, 6, 6)]),
+    "reflection-pad": (nn.ReflectionPad2d(1), [(1, 2, 4, 4)]),
+    "replication-pad": (nn.ReplicationPad1d(2), [(1, 2, 4)]),
+    "constant-pad": (nn.ConstantPad2d((1, -1, 2, 0), 3.5), [(1, 2, 4, 4)]),
+    "gelu": (nn.GELU(), [(3, 4)]),
+    "gelu-tanh": (nn.GELU(approximate="tanh"), [(3, 4)]),
+    "silu": (nn.SiLU(), [(3, 4)]),
+    "elu": (nn.ELU(), [(3, 4)]),
+    "softplus": (nn.Softplus(beta=2), [(3, 4)]),
+    "hardswish": (nn.Hardswish(), [(3, 4)]),
+    "leaky-relu": (nn.LeakyReLU(0.2), [(3, 4)]),
+    "prelu": (nn.PReLU(), [(3, 4)]),
+    "mish": (nn.Mish(), [(3, 4)]),
+    "glu": (nn.GLU(), [(3, 4)]),
+    "softmax": (nn.Softmax(-1), [(3, 4)]),
+    "log-softmax": (nn.LogSoftmax(0), [(3, 4)]),
+    "lstm": (nn.LSTM(4, 5, num_layers=2, batch_first=True, bidirectional=True), [(2, 3, 4)]),
+    "gru": (nn.GRU(4, 5, num_layers=2), [(3, 2, 4)]),
+    "rnn": (nn.RNN(4, 5), [(3, 2, 4)]),
+    "lstm-cell": (nn.LSTMCell(4, 5), [(2, 4)]),
+    "gru-cell": (nn.GRUCell(4, 5), [(2, 4)]),
+    "attention": (nn.MultiheadAttention(8, 2, batch_first=True), [(2, 3, 8)] * 3),
+    "encoder": (
+        nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True, norm_first=True),
+        [(2, 3, 8)],
+    ),
+    "decoder": (nn.TransformerDecoderLayer(8, 2, 16, dropout=0.0), [(3, 2, 8), (4, 2, 8)]),
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_module(name):
+    module, shapes = MODULES[name]
+    compare_module(module, *(torch.randn(shape) for shape in shapes))
+
+
+@pytest.mark.parametrize("name", ["batchnorm2d", "encoder", "attention", "instancenorm", "lstm"])
+def test_module_in_evaluation(name):
+    module, shapes = MODULES[name]
+    compare_module(module, *(torch.randn(shape) for shape in shapes), training=False)
+
+
+@pytest.mark.parametrize("name", ["encoder", "attention"])
+def test_fast_path_of_inference(name):
+    module, shapes = MODULES[name]
+    inputs = [torch.randn(shape) for shape in shapes]
+    with torch.inference_mode():
+        expected = copy.deepcopy(module).eval()(*inputs)
+        actual = copy.deepcopy(module).eval().to(DEVICE)(*(x.to(DEVICE) for x in inputs))
+    same(actual, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_embeddings():
+    ids = torch.tensor([[0, 3], [3, 9]])
+    compare_module(nn.Embedding(10, 4, padding_idx=0), ids)
+    compare_module(nn.EmbeddingBag(10, 4, mode="mean"), ids)
+
+
+LOSSES = {
+    "mse": (F.mse_loss, "float"),
+    "l1": (F.l1_loss, "float"),
+    "smooth-l1": (F.smooth_l1_loss, "float"),
+    "huber": (F.huber_loss, "float"),
+    "bce-logits": (F.binary_cross_entropy_with_logits, "unit"),
+    "kl": (lambda x, y: F.kl_div(x.log_softmax(1), y.softmax(1), reduction="batchmean"), "float"),
+    "cross-entropy": (F.cross_entropy, "class"),
+    "label-smoothing": (lambda x, y: F.cross_entropy(x, y, label_smoothing=0.1), "class"),
+    "ignore-index": (lambda x, y: F.cross_entropy(x, y, ignore_index=1), "class"),
+    "nll": (lambda x, y: F.nll_loss(x.log_softmax(1), y), "class"),
+    "nll-sum": (lambda x, y: F.nll_loss(x.log_softmax(1), y, reduction="sum"), "class"),
+    "multi-margin": (F.multi_margin_loss, "class"),
+    "cosine": (lambda x, y: F.cosine_similarity(x, y), "float"),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_loss(name):
+    function, kind = LOSSES[name]
+    x = torch.randn(6, 4, requires_grad=True)
+    y = {
+        "float": torch.randn(6, 4),
+        "unit": torch.rand(6, 4),
+        "class": torch.tensor([0, 1, 2, 3, 1, 0]),
+    }[kind]
+    check_gradients(function, x, y)
+
+
+def test_weighted_cross_entropy():
+    def work(x, y, w):
+        return F.cross_entropy(x, y, weight=w)
+
+    check_gradients(
+        work, torch.randn(6, 4, 2, requires_grad=True), torch.randint(0, 4, (6, 2)), torch.rand(4)
+    )
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("masked", [None, torch.bool, torch.float32], ids=str)
+def test_attention_function(causal, masked):
+    if causal and masked is not None:
+        pytest.skip("PyTorch takes one or the other")
+    q, k, v = (torch.randn(2, 3, n, 4, requires_grad=True) for n in (5, 5, 5))
+    mask = None
+    if masked is torch.bool:
+        mask = torch.ones(5, 5, dtype=torch.bool).tril()
+    elif masked:
+        mask = torch.randn(5, 5)
+
+    def work(q, k, v, mask):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
+
+    check_gradients(work, q, k, v, mask)
+
+
+def test_grouped_query_attention():
+    q = torch.randn(2, 4, 5, 8, requires_grad=True)
+    k, v = (torch.randn(2, 2, 5, 8, requires_grad=True) for _ in range(2))
+    check_gradients(lambda *t: F.scaled_dot_product_attention(*t, enable_gqa=True), q, k, v)
+
+
+def test_packed_sequences():
+    lengths = torch.tensor([3, 2])
+    results = []
+    torch.manual_seed(0)
+    lstm, x = nn.LSTM(4, 5, batch_first=True), torch.randn(2, 3, 4)
+    for device in ("cpu", DEVICE):
+        packed = nn.utils.rnn.pack_padded_sequence(x.to(device), lengths, batch_first=True)
+        out, _ = copy.deepcopy(lstm).to(device)(packed)
+        results.append(nn.utils.rnn.pad_packed_sequence(out, batch_first=True)[0].detach())
+    same(results[1], results[0], rtol=1e-3, atol=1e-4)
+
+
+def test_initializers_run_on_the_device():
+    for init in (nn.init.xavier_uniform_, nn.init.kaiming_normal_, nn.init.orthogonal_):
+        w = init(torch.empty(8, 4, device=DEVICE))
+        assert torch.isfinite(w).all() and 0.05 < w.std().item() < 1.5
+    w = nn.init.trunc_normal_(torch.empty(64, 64, device=DEVICE), std=0.02)
+    assert w.abs().max().item() <= 2 and abs(w.std().item() - 0.02) < 0.002
+
+
+def test_spectral_and_weight_norm():
+    torch.manual_seed(0)
+    compare_module(nn.utils.parametrizations.weight_norm(nn.Linear(4, 3)), torch.randn(2, 4))

@@ -1,0 +1,93 @@
+"""PyTorch's own samples of its operators (op_db), on the device against the CPU."""
+
+import pytest
+import torch
+from support import DEVICE, move, same
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils._pytree import tree_flatten
+
+SAMPLES = 3
+# Left to random tests, or without a value to compare.
+SKIP = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
+RANDOM = ("rand", "dropout", "bernoulli", "multinomial", "normal", "exponential", "geometric")
+QUICK = set(
+    """
+abs add addmm all amax arange argmax atan2 baddbmm bitwise_and bmm cat ceil chunk clamp clone
+contiguous copysign cos cumsum diagonal div dot eq exp expand expm1 fill flip floor_divide fmod
+gather ge index_add index_put index_select isnan lerp log log1p log_softmax logaddexp logical_and
+logsumexp masked_fill matmul max maximum mean min mm mul narrow neg nn.functional.avg_pool2d
+nn.functional.conv2d nn.functional.cross_entropy nn.functional.embedding nn.functional.gelu
+nn.functional.layer_norm nn.functional.linear nn.functional.max_pool2d nn.functional.mse_loss
+nn.functional.nll_loss nn.functional.pad nn.functional.relu
+nn.functional.scaled_dot_product_attention nn.functional.silu nonzero outer permute pow prod
+reciprocal remainder repeat reshape roll round rsqrt scatter scatter_add select sigmoid sign sin
+softmax sort split sqrt squeeze stack std sub sum t take_along_dim tan tanh topk transpose tril
+triu unbind unfold unsqueeze var view where zeros_like
+""".split()
+)
+
+
+def full_name(op):
+    return op.name + ("." + op.variant_test_name if op.variant_test_name else "")
+
+
+def comparable(op):
+    name = op.name.replace("normalize", "")
+    return op.name not in SKIP and not any(word in name for word in RANDOM)
+
+
+def chosen_dtype(op):
+    return next((d for d in (torch.float32, torch.int64, torch.bool) if d in op.dtypes), None)
+
+
+OPS = [op for op in op_db if comparable(op) and chosen_dtype(op)]
+
+
+def on_device(tree):
+    """Moves the tensors of a tree, and turns a mention of the CPU into one of the device."""
+    moved = move(tree)
+    if isinstance(moved, dict):
+        return {k: (DEVICE if k == "device" else v) for k, v in moved.items()}
+    return moved
+
+
+def differentiable(op, dtype):
+    return op.supports_autograd and dtype.is_floating_point
+
+
+def gradients(output, inputs):
+    outputs = [
+        t for t in tree_flatten(output)[0] if isinstance(t, torch.Tensor) and t.requires_grad
+    ]
+    leaves = [t for t in tree_flatten(inputs)[0] if isinstance(t, torch.Tensor) and t.requires_grad]
+    if not outputs or not leaves:
+        return []
+    return torch.autograd.grad(sum(t.abs().sum() for t in outputs), leaves, allow_unused=True)
+
+
+def compare(op, dtype, samples):
+    limits = {"rtol": 1e-3, "atol": 1e-4} if dtype == torch.float32 else {}
+    wanted = op.sample_inputs("cpu", dtype, requires_grad=differentiable(op, dtype))
+    for _, sample in zip(range(samples), wanted, strict=False):
+        inputs = (sample.input, sample.args, sample.kwargs)
+        moved = (move(sample.input), move(sample.args), on_device(sample.kwargs))
+        expected = op(inputs[0], *inputs[1], **inputs[2])
+        actual = op(moved[0], *moved[1], **moved[2])
+        same(actual, expected, **limits)
+        if differentiable(op, dtype):
+            same(gradients(actual, moved), gradients(expected, inputs), **limits)
+
+
+@pytest.mark.parametrize("op", [op for op in OPS if op.name in QUICK], ids=full_name)
+def test_operator(op):
+    compare(op, chosen_dtype(op), SAMPLES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("op", [op for op in OPS if op.name not in QUICK], ids=full_name)
+def test_every_other_operator(op):
+    compare(op, chosen_dtype(op), SAMPLES)
+
+
+def test_the_list_names_operators():
+    assert {op.name for op in op_db} >= QUICK

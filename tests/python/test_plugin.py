@@ -1,0 +1,151 @@
+"""Loading: missing and broken plugins, other backends, and `import torch` that never fails."""
+
+import sys
+
+import pytest
+from support import only_tpu, python
+
+pytestmark = only_tpu
+
+USE = """
+import torch
+try:
+    torch.ones(2, device="tpu").cpu()
+    print("worked")
+except Exception as error:
+    print(type(error).__name__, "|", error)
+print(torch.tpu.is_available(), torch.tpu.device_count(), torch.ones(2).sum().item())
+"""
+
+
+@pytest.mark.parametrize("kind", ["missing", "text", "no symbol"])
+def test_a_plugin_that_cannot_be_used(kind, tmp_path):
+    path = tmp_path / "plugin.so"
+    if kind == "text":
+        path.write_text("this is no library")
+    elif kind == "no symbol":
+        import _bisect
+
+        path = getattr(_bisect, "__file__", None) or sys.modules["_ctypes"].__file__
+    status, out, errors = python(USE, TORCH_TPU_PLUGIN=str(path))
+    assert status == 0, errors
+    failure, state = out.strip().splitlines()
+    assert failure.startswith("RuntimeError |") and str(path) in failure
+    assert state == "False 0 2.0"
+
+
+def test_an_unknown_name():
+    status, out, errors = python(USE, TORCH_TPU_PLUGIN="gpu9000")
+    assert status == 0, errors
+    assert out.startswith("RuntimeError |") and "gpu9000" in out
+
+
+def test_named_plugin():
+    status, out, errors = python(USE, TORCH_TPU_PLUGIN="cpu")
+    assert status == 0, errors
+    assert out.splitlines()[0] == "worked"
+
+
+def test_virtual_devices():
+    code = """
+import torch
+x = torch.arange(3.0, device="tpu:1")
+print(torch.tpu.device_count(), x.device, (x * 2).cpu().tolist(), x.to("tpu:0").device)
+with torch.tpu.device(1):
+    print(torch.ones(1, device="tpu").device)
+"""
+    status, out, errors = python(code, TORCH_TPU_CPU_DEVICES="2")
+    assert status == 0, errors
+    assert out.split("\n")[:2] == ["2 tpu:1 [0.0, 2.0, 4.0] tpu:0", "tpu:1"]
+
+
+def test_choosing_a_plugin_in_python():
+    code = """
+import torch
+torch.tpu.set_plugin("/nowhere/plugin.so")
+try:
+    torch.ones(1, device="tpu")
+except RuntimeError as error:
+    print("nowhere" in str(error))
+"""
+    status, out, errors = python(code)
+    assert status == 0 and out.strip() == "True", errors
+
+
+def test_a_plugin_cannot_be_changed_once_open():
+    code = """
+import torch
+torch.ones(1, device="tpu")
+try:
+    torch.tpu.set_plugin("cpu")
+except RuntimeError as error:
+    print("refused")
+"""
+    status, out, errors = python(code)
+    assert status == 0 and out.strip() == "refused", errors
+
+
+def test_nothing_is_opened_by_importing():
+    code = "import torch; print(torch.tpu.is_initialized())"
+    status, out, errors = python(code)
+    assert status == 0 and out.strip() == "False", errors
+
+
+def test_autoload_can_be_turned_off():
+    code = """
+import torch
+print(hasattr(torch, "tpu"))
+import torch_tpu
+print(torch.ones(2, device="tpu").sum().item())
+"""
+    status, out, errors = python(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    assert status == 0 and out.split() == ["False", "2.0"], errors
+
+
+@pytest.mark.parametrize("first", ["import torch, torch_tpu", "import torch_tpu, torch"])
+def test_import_order(first):
+    code = f"{first}; print(torch_tpu.get_device(), torch.tpu.is_available())"
+    status, out, errors = python(code)
+    assert status == 0 and out.split() == ["tpu:0", "True"], errors
+    assert "Warning" not in errors
+
+
+def test_import_is_cheap():
+    code = """
+import sys, torch
+from torch_tpu import _autoload
+heavy = [name for name in ("rich", "matplotlib", "typer", "jax") if name in sys.modules]
+print(heavy)
+"""
+    status, out, errors = python(code)
+    assert status == 0 and out.strip() == "[]", errors
+
+
+def test_another_backend_is_left_alone():
+    code = """
+import types, warnings, torch
+torch.utils.rename_privateuse1_backend("tpu")
+other = types.ModuleType("torch.tpu")
+torch._register_device_module("tpu", other)
+from torch_tpu import _autoload
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    _autoload.load()
+print(len(caught), torch.tpu is other, caught[0].message)
+"""
+    status, out, errors = python(
+        "import sys; sys.modules['torch_tpu'] = None\n" * 0 + code,
+        TORCH_DEVICE_BACKEND_AUTOLOAD="0",
+    )
+    assert status != 0 or "True" in out, (out, errors)
+
+
+def test_the_process_ends_in_peace():
+    code = """
+import torch
+x = torch.rand(512, 512, device="tpu", requires_grad=True)
+kept = [(x @ x).relu() for _ in range(4)]
+kept[0].sum().backward()
+"""
+    status, _, errors = python(code)
+    assert status == 0 and not errors.strip(), errors

@@ -1,0 +1,203 @@
+"""Views share their storage: writes through one are seen through all."""
+
+import random
+
+import pytest
+import torch
+from support import DEVICE, check, raises_alike
+
+VIEWS = [
+    lambda t: t[1:],
+    lambda t: t[..., ::2],
+    lambda t: t[1],
+    lambda t: t[:, 1:3],
+    lambda t: t.t() if t.dim() == 2 else t,
+    lambda t: t.reshape(-1)[2:7],
+    lambda t: t.view(2, -1)[1],
+    lambda t: t.unsqueeze(1).squeeze(1),
+    lambda t: t.transpose(0, 1)[1],
+    lambda t: t.diagonal(),
+    lambda t: t.unfold(1, 2, 1)[:, 0],
+    lambda t: t.as_strided((2, 2), (5, 1), 3),
+    lambda t: t.narrow(1, 1, 2),
+    lambda t: t.select(1, 2),
+    lambda t: t.split(2, dim=1)[1],
+    lambda t: t.chunk(2)[0],
+    lambda t: t.unbind(1)[3],
+    lambda t: t.permute(1, 0)[2:],
+    lambda t: t.detach()[:2],
+    lambda t: t.swapaxes(0, 1)[:, 1],
+]
+WRITES = [
+    lambda v: v.add_(1),
+    lambda v: v.mul_(2),
+    lambda v: v.zero_(),
+    lambda v: v.fill_(7),
+    lambda v: v.copy_(torch.full(v.shape, 3.0, device=v.device)),
+    lambda v: v.sub_(v.sum()),
+    lambda v: v.clamp_(max=5),
+    lambda v: v.neg_(),
+    lambda v: v.masked_fill_(v > 4, -1),
+]
+
+
+@pytest.mark.parametrize("view", range(len(VIEWS)))
+@pytest.mark.parametrize("write", range(len(WRITES)))
+def test_a_write_is_seen_by_the_base(view, write):
+    def work(base):
+        window = VIEWS[view](base)
+        WRITES[write](window)
+        return window, base, base.sum()
+
+    check(work, torch.arange(20.0).reshape(4, 5))
+
+
+@pytest.mark.parametrize("view", range(len(VIEWS)))
+def test_a_write_to_the_base_is_seen_by_the_view(view):
+    def work(base):
+        window = VIEWS[view](base)
+        base.mul_(3).add_(1)
+        return window, window.clone()
+
+    check(work, torch.arange(20.0).reshape(4, 5))
+
+
+def test_assignment_by_index():
+    def work(t):
+        t[1, 2] = 100
+        t[0] = torch.arange(5.0, device=t.device)
+        t[:, -1] = -1
+        t[2:, :2] += 10
+        t[t > 50] = 0
+        t[torch.tensor([0, 3], device=t.device)] = 5
+        t[..., 1].mul_(2)
+        return t
+
+    check(work, torch.arange(20.0).reshape(4, 5))
+
+
+def test_views_have_the_right_metadata():
+    base = torch.arange(20.0, device=DEVICE).reshape(4, 5)
+    for view in VIEWS:
+        host = view(torch.arange(20.0).reshape(4, 5))
+        window = view(base)
+        assert window.shape == host.shape and window.stride() == host.stride()
+        assert window.storage_offset() == host.storage_offset()
+        assert window.untyped_storage()._cdata == base.untyped_storage()._cdata
+
+
+def test_overlapping_writes_are_refused():
+    def work(t):
+        t[1:].copy_(t[:-1].clone())
+        return t
+
+    check(work, torch.arange(5.0))
+    raises_alike(lambda t: torch.add(t[:3], t[1:4], out=t[:3]), torch.arange(5.0))
+    raises_alike(lambda t: t[1:].mul_(t[:-1]), torch.arange(5.0))
+
+
+def test_expand_reads_and_refuses_writes():
+    check(lambda t: t.expand(3, 4) * 2, torch.arange(4.0))
+    x = torch.arange(4.0, device=DEVICE).expand(3, 4)
+    with pytest.raises(RuntimeError):
+        x.add_(1)
+
+
+def test_out_arguments():
+    def work(a, b):
+        out = torch.empty(3, 3, device=a.device)
+        first = torch.mm(a, b, out=out)
+        window = torch.zeros(5, 6, device=a.device)
+        torch.add(a, 1, out=window[1:4, ::2])
+        grown = torch.empty(0, device=a.device)
+        torch.mul(a, b, out=grown)
+        assert first is out
+        return out, window, grown
+
+    check(work, torch.rand(3, 3), torch.rand(3, 3))
+
+
+def test_reinterpretation():
+    check(lambda t: t.view(torch.int32), torch.tensor([1.0, -2.0, 0.5]))
+    check(lambda t: t.view(torch.uint8), torch.tensor([1, 2**40]))
+    check(lambda t: t.view(torch.int64), torch.arange(8, dtype=torch.int16))
+
+    def write(t):
+        t.view(torch.int32)[0] = 0x40490FDB
+        return t
+
+    check(write, torch.zeros(4))
+
+
+def test_set_data_and_resize():
+    x = torch.zeros(3, device=DEVICE)
+    x.data = torch.ones(2, 2, device=DEVICE)
+    assert x.shape == (2, 2) and x.sum().item() == 4
+    y = torch.arange(6.0, device=DEVICE)
+    y.resize_(2, 2)
+    assert y.tolist() == [[0, 1], [2, 3]]
+    y.resize_(8)
+    assert y[:6].tolist() == [0, 1, 2, 3, 4, 5]
+    z = torch.empty(0, device=DEVICE)
+    z.set_(y.untyped_storage(), 1, (2,), (2,))
+    assert z.tolist() == [1, 3]
+    z.zero_()
+    assert y[:4].tolist() == [0, 0, 2, 0]
+
+
+def test_storage_resize_frees():
+    x = torch.ones(1024, device=DEVICE)
+    storage = x.untyped_storage()
+    assert storage.nbytes() == 4096
+    storage.resize_(0)
+    assert storage.nbytes() == 0
+    storage.resize_(4096)
+    x.fill_(2)
+    assert x.sum().item() == 2048
+
+
+def random_program(seed):
+    """Returns a function that makes random views of one tensor and writes through them."""
+    rng = random.Random(seed)
+    steps = []
+    for _ in range(12):
+        kind = rng.choice(["slice", "select", "transpose", "reshape", "flatten", "back"])
+        steps.append((kind, rng.random(), rng.random(), rng.choice([1, 2]), rng.randrange(4)))
+
+    def one_view(t, step):
+        kind, a, b, stride, _ = step
+        if kind == "slice" and t.dim():
+            dim = int(a * t.dim())
+            return t.narrow(dim, 0, t.shape[dim])[
+                (slice(None),) * dim + (slice(None, None, stride),)
+            ]
+        if kind == "select" and t.dim() > 1:
+            dim = int(a * t.dim())
+            return t.select(dim, int(b * t.shape[dim]))
+        if kind == "transpose" and t.dim() > 1:
+            return t.transpose(int(a * t.dim()), int(b * t.dim()))
+        if kind == "reshape" and t.is_contiguous() and t.numel() % 2 == 0:
+            return t.view(2, -1)
+        if kind == "flatten" and t.is_contiguous():
+            return t.view(-1)
+        return t
+
+    def work(base):
+        window, seen = base, []
+        for step in steps:
+            window = base if step[0] == "back" else one_view(window, step)
+            if step[4] == 0:
+                window.add_(1)
+            elif step[4] == 1:
+                window.mul_(0.5)
+            elif step[4] == 2:
+                window.copy_(window.flip(0) if window.dim() else window + 1)
+            seen.append(window)
+        return base, [t.clone() for t in seen], [t.stride() for t in seen]
+
+    return work
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_aliasing(seed):
+    check(random_program(seed), torch.arange(48.0).reshape(4, 2, 6))

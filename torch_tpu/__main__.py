@@ -1,0 +1,110 @@
+"""`python -m torch_tpu`: what is installed, what can be set, what is supported."""
+
+import json
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from torch_tpu import _C, __version__, tpu
+
+app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Markdown = Annotated[bool, typer.Option("--markdown", help="Print the page docs/ops.md.")]
+
+OPS_PAGE = """# Operators
+
+Made from the op table by `make docs`. A row stands for an operator's functional overload; its
+in-place and `out=` forms come with it. Static arguments shape the program: a new value compiles
+anew, while every other number may change freely. What has no row is decomposed by PyTorch or,
+where no decomposition exists, runs on the host.
+"""
+
+
+def show(rows: list[dict[str, Any]], title: str, as_json: bool) -> None:
+    """Prints rows, which share their keys, as a table or as JSON."""
+    if as_json:
+        typer.echo(json.dumps(rows, indent=1))
+        return
+    table = Table(*(rows[0] if rows else []), title=title, title_justify="left")
+    for row in rows:
+        table.add_row(*(str(value) for value in row.values()))
+    Console().print(table)
+
+
+@app.command()
+def env(as_json: Json = False) -> None:
+    """Lists the environment variables, their defaults, and their values now."""
+    names = ("name", "default", "value", "meaning")
+    rows = [
+        dict(zip(names, (name, default, current, doc), strict=True))
+        for name, default, doc, current in _C.env_vars()
+    ]
+    show(rows, "Environment variables", as_json)
+
+
+@app.command()
+def info(as_json: Json = False) -> None:
+    """Tells versions, the plugin, and its devices."""
+    from torch_tpu._build_info import TORCH
+
+    facts: dict[str, Any] = {
+        "torchtpu": __version__,
+        "torch": torch.__version__,
+        "built for torch": TORCH,
+    }
+    try:
+        tpu.init()
+    except RuntimeError as error:
+        facts["problem"] = str(error)
+    else:
+        facts |= {
+            "plugin": _C.plugin_path(),
+            "platform": _C.platform(),
+            "platform version": _C.platform_version(),
+            "PJRT C API": ".".join(str(part) for part in _C.api_version()),
+        }
+        for index in range(_C.device_count()):
+            free, total = tpu.mem_get_info(index)
+            facts[f"tpu:{index}"] = (
+                f"{_C.device_kind(index)}, the plugin's device {_C.device_id(index)}, "
+                f"{free / 2**30:.1f} of {total / 2**30:.1f} GiB free"
+            )
+    if as_json:
+        typer.echo(json.dumps(facts, indent=1))
+    else:
+        show([{"what": key, "value": value} for key, value in facts.items()], "torchtpu", False)
+    raise typer.Exit(1 if "problem" in facts else 0)
+
+
+@app.command()
+def ops(as_json: Json = False, markdown: Markdown = False) -> None:
+    """Lists the operators of the op table."""
+    rows = _C.op_rows()
+    if markdown:
+        typer.echo(ops_page(rows))
+    else:
+        show(rows, f"{len(rows)} operators", as_json)
+
+
+def ops_page(rows: list[dict[str, str]]) -> str:
+    """Returns the op table as a Markdown page, one section a class."""
+    parts = [OPS_PAGE, f"{len(rows)} rows."]
+    for family in dict.fromkeys(row["class"] for row in rows):
+        parts.append(
+            f"\n## {family}\n\n| operator | static arguments | what it does |\n|---|---|---|"
+        )
+        parts += [_ops_line(row) for row in rows if row["class"] == family]
+    return "\n".join(parts)
+
+
+def _ops_line(row: dict[str, str]) -> str:
+    statics = ", ".join(f"`{name}`" for name in row["statics"].split(",") if name)
+    doc = row["doc"].replace("|", r"\|")
+    return f"| `{row['name']}` | {statics} | {doc} |"
+
+
+if __name__ == "__main__":
+    app(prog_name="python -m torch_tpu")

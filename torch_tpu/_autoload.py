@@ -1,0 +1,113 @@
+"""Adds the device "tpu" to PyTorch: once a process, and never at the price of `import torch`."""
+
+import contextlib
+import importlib
+import sys
+import warnings
+from importlib.metadata import entry_points
+
+import torch
+from torch.utils import backend_registration
+
+ENTRY_POINT = "torch_tpu._autoload:load"
+SUPPORTED = ((2, 11), (2, 13))
+
+_loaded = False
+_problem = ""
+
+
+def load() -> None:
+    """Entry point of the group `torch.backends`; called at the end of `import torch`.
+
+    Whatever goes wrong becomes one warning, and PyTorch goes on without the device.
+    """
+    global _problem
+    if _loaded or _problem:
+        return
+    try:
+        _load()
+    except Exception as error:
+        _problem = str(error) or type(error).__name__
+        warnings.warn(f"torchtpu: no device 'tpu': {_problem}", RuntimeWarning, stacklevel=2)
+
+
+def load_or_raise() -> None:
+    """Adds the device if that has not happened yet. Raises ImportError, with the reason."""
+    global _problem
+    if _problem:
+        raise ImportError(f"torchtpu: no device 'tpu': {_problem}")
+    # `import torch_tpu` from within torch's own autoload comes here, too: leave it to `load`.
+    if not _loaded and _torch_is_complete():
+        try:
+            _load()
+        except Exception as error:
+            _problem = str(error) or type(error).__name__
+            raise ImportError(f"torchtpu: no device 'tpu': {_problem}") from error
+
+
+def _torch_is_complete() -> bool:
+    spec = getattr(torch, "__spec__", None)
+    return not getattr(spec, "_initializing", False)
+
+
+def _load() -> None:
+    global _loaded
+    _check_version()
+    _check_other_backends()
+    try:
+        importlib.import_module("torch_tpu._C")  # registers kernels, guard, hooks, allocator
+    except ImportError as error:
+        raise ImportError(_explain_import(error)) from error
+    backend_registration.rename_privateuse1_backend("tpu")
+    from torch_tpu import _patches, tpu
+
+    torch._register_device_module("tpu", tpu)
+    for name, module in list(sys.modules.items()):
+        if name.startswith("torch_tpu.tpu."):
+            sys.modules[name.replace("torch_tpu.tpu", "torch.tpu", 1)] = module
+    backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
+    _patches.apply()
+    _loaded = True
+
+
+def _check_version() -> None:
+    major, minor = (int(part) for part in torch.__version__.split(".")[:2])
+    low, high = SUPPORTED
+    if not low <= (major, minor) <= high:
+        raise ImportError(
+            f"PyTorch {torch.__version__} is not supported; install a version from "
+            f"{low[0]}.{low[1]} to {high[0]}.{high[1]}"
+        )
+
+
+def _check_other_backends() -> None:
+    """Refuses to share a process with another owner of the name "tpu"."""
+    advice = "keep one of the two: `pip uninstall torch_tpu` or `pip uninstall torchtpu`"
+    if hasattr(torch, "tpu"):
+        raise ImportError(f"another backend has already registered torch.tpu; {advice}")
+    for point in entry_points(group="torch.backends"):
+        if point.value != ENTRY_POINT and point.value.partition(".")[0] == "torch_tpu":
+            raise ImportError(
+                f"another distribution of the package torch_tpu ({point.value}) is installed "
+                f"beside torchtpu; {advice}"
+            )
+    current = torch._C._get_privateuse1_backend_name()
+    if current != "privateuseone":
+        raise ImportError(f"the backend {current!r} already holds PyTorch's one external device")
+
+
+def _explain_import(error: ImportError) -> str:
+    text = str(error)
+    built_for = ""
+    with contextlib.suppress(ImportError):
+        from torch_tpu._build_info import TORCH
+
+        built_for = TORCH
+    if isinstance(error, ModuleNotFoundError) and error.name == "torch_tpu._C":
+        return "its extension module is not built; run `make build` or reinstall torchtpu"
+    if built_for and not torch.__version__.startswith(built_for + "."):
+        return (
+            f"it was built for PyTorch {built_for} and this is {torch.__version__}; "
+            f"reinstall torchtpu ({text})"
+        )
+    return f"its extension module does not load: {text}"

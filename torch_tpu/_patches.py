@@ -1,0 +1,91 @@
+"""Every change that this package makes to PyTorch itself, and why there is no other way.
+
+Each patch lets all other devices' tensors through to the original untouched.
+"""
+
+from typing import Any, NoReturn
+
+import torch
+import torch.utils.dlpack
+
+
+def apply() -> None:
+    """Applies all patches; called once, when the device is added."""
+    _patch_repr()
+    _patch_dlpack()
+
+
+def _patch_repr() -> None:
+    """Prints a tensor from one copy on the CPU.
+
+    PyTorch formats element by element with small operators, which it knows to be slow on devices
+    that compile; but its list of such devices (`_str_intern` in torch/_tensor_str.py) is fixed.
+    """
+    from torch import _tensor_str
+
+    original = _tensor_str._str_intern
+
+    def str_intern(inp: torch.Tensor, *, tensor_contents: str | None = None) -> str:
+        if tensor_contents is None and _prints_from_host(inp):
+            host = torch.autograd.forward_ad.unpack_dual(inp)[0].detach().cpu()
+            plain = type(inp) in (torch.Tensor, torch.nn.Parameter)
+            prefix = "tensor(" if plain else f"{type(inp).__name__}("
+            tensor_contents = _tensor_str._tensor_str(host, len(prefix))
+        return str(original(inp, tensor_contents=tensor_contents))
+
+    _tensor_str._str_intern = str_intern
+
+
+def _prints_from_host(tensor: torch.Tensor) -> bool:
+    return (
+        tensor.device.type == "tpu"
+        and tensor.layout == torch.strided
+        and not tensor.is_nested
+        and not tensor.is_quantized
+        and tensor.numel() > 0
+        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+        and not torch._is_functional_tensor(tensor)
+        and not isinstance(tensor, torch._subclasses.FakeTensor)
+    )
+
+
+def _patch_dlpack() -> None:
+    """Keeps a handle from being exported as if it were an address.
+
+    PyTorch does not know a renamed device in `__dlpack_device__`, and `__dlpack__` would hand out
+    the storage's pointer, which for this device is a handle. A copy on the CPU is given to whoever
+    asks for one.
+    """
+    from torch.utils.dlpack import DLDeviceType
+
+    original_device, original_export = torch.Tensor.__dlpack_device__, torch.Tensor.__dlpack__
+    original_capsule = torch._C._to_dlpack
+
+    def refuse() -> NoReturn:
+        raise BufferError(
+            "a tpu tensor's data is not in memory that other libraries can read; "
+            "export tensor.cpu(), or ask for device 'cpu'"
+        )
+
+    def dlpack_device(self: torch.Tensor) -> tuple[Any, int]:
+        if self.device.type != "tpu":
+            return original_device(self)
+        return DLDeviceType.kDLExtDev, self.device.index or 0
+
+    def dlpack(self: torch.Tensor, **kwargs: Any) -> Any:
+        if self.device.type != "tpu":
+            return original_export(self, **kwargs)
+        wanted = kwargs.get("dl_device")
+        if wanted is None or wanted[0] != DLDeviceType.kDLCPU or kwargs.get("copy") is False:
+            refuse()
+        return self.cpu().__dlpack__(max_version=kwargs.get("max_version"))
+
+    def to_dlpack(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if tensor.device.type == "tpu":
+            refuse()
+        return original_capsule(tensor, *args, **kwargs)
+
+    torch.Tensor.__dlpack_device__ = dlpack_device  # type: ignore[method-assign]
+    torch.Tensor.__dlpack__ = dlpack  # type: ignore[method-assign]
+    for module in (torch, torch.utils.dlpack):
+        vars(module)["to_dlpack"] = to_dlpack

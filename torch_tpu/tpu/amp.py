@@ -1,0 +1,29 @@
+"""Mixed precision under the names of `torch.cuda.amp`."""
+
+import torch
+
+
+class GradScaler(torch.amp.GradScaler):
+    """`torch.amp.GradScaler("tpu", ...)`; see there."""
+
+    def __init__(
+        self,
+        init_scale: float = 2.0**16,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        enabled: bool = True,
+    ) -> None:
+        super().__init__("tpu", init_scale, growth_factor, backoff_factor, growth_interval, enabled)
+
+
+class autocast(torch.autocast):  # noqa: N801 (torch.cuda.amp's name)
+    """`torch.autocast("tpu", ...)`; see there."""
+
+    def __init__(
+        self,
+        enabled: bool = True,
+        dtype: torch.dtype = torch.bfloat16,
+        cache_enabled: bool = True,
+    ) -> None:
+        super().__init__("tpu", dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)

@@ -1,0 +1,114 @@
+"""Device memory: what is in use, what was the most, what there is."""
+
+import os
+from collections import OrderedDict
+
+from torch_tpu import _C
+from torch_tpu.tpu.devices import Device, _get_device_index
+
+
+def memory_stats(device: Device = None) -> "OrderedDict[str, int]":
+    """Returns counters under the names of torch.cuda.memory_stats, in bytes or in buffers.
+
+    The backend keeps no cache of freed memory, so what is reserved is what is allocated.
+    """
+    stats = _C.memory_stats(_get_device_index(device, optional=True))
+    current, peak = stats["allocated_bytes"], stats["peak_bytes"]
+    result = {
+        "allocated_bytes.all.current": current,
+        "allocated_bytes.all.peak": peak,
+        "allocation.all.allocated": stats["allocations"],
+        "allocation.all.current": stats["allocations"] - stats["frees"],
+        "allocation.all.freed": stats["frees"],
+        "limit_bytes": stats["limit_bytes"],
+        "num_alloc_retries": 0,
+        "requested_bytes.all.current": stats["requested_bytes"],
+        "reserved_bytes.all.current": current,
+        "reserved_bytes.all.peak": peak,
+    }
+    return OrderedDict(result)
+
+
+def memory_allocated(device: Device = None) -> int:
+    """Bytes of device memory that live values take."""
+    return _C.memory_stats(_get_device_index(device, optional=True))["allocated_bytes"]
+
+
+def max_memory_allocated(device: Device = None) -> int:
+    """The most bytes in use since the start, or since reset_peak_memory_stats."""
+    return _C.memory_stats(_get_device_index(device, optional=True))["peak_bytes"]
+
+
+def memory_reserved(device: Device = None) -> int:
+    """The same as memory_allocated: freed memory goes back to the plugin at once."""
+    return memory_allocated(device)
+
+
+def max_memory_reserved(device: Device = None) -> int:
+    """The same as max_memory_allocated."""
+    return max_memory_allocated(device)
+
+
+def mem_get_info(device: Device = None) -> tuple[int, int]:
+    """Returns (free, total) bytes of a device.
+
+    A plugin that names no limit computes in the host's memory, so the host's figures stand in.
+    """
+    stats = _C.memory_stats(_get_device_index(device, optional=True))
+    limit = stats["limit_bytes"]
+    if limit > 0:
+        return max(limit - stats["allocated_bytes"], 0), limit
+    page = os.sysconf("SC_PAGE_SIZE")
+    return os.sysconf("SC_AVPHYS_PAGES") * page, os.sysconf("SC_PHYS_PAGES") * page
+
+
+def reset_peak_memory_stats(device: Device = None) -> None:
+    """Starts the peaks anew from what is in use now."""
+    _C.reset_peak_memory_stats(_get_device_index(device, optional=True))
+
+
+def reset_max_memory_allocated(device: Device = None) -> None:
+    """The older name of reset_peak_memory_stats."""
+    reset_peak_memory_stats(device)
+
+
+def reset_accumulated_memory_stats(device: Device = None) -> None:
+    """Starts the counts of allocations and frees anew."""
+    _C.reset_accumulated_memory_stats(_get_device_index(device, optional=True))
+
+
+def empty_cache() -> None:
+    """Lets go of every compiled program and buffer that can be made again."""
+    _C.empty_cache()
+
+
+def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
+    """Returns the counters as a table for people.
+
+    abbreviated: only what is in use and the peak.
+    """
+    index = _get_device_index(device, optional=True)
+    free, total = mem_get_info(index)
+    stats = memory_stats(index)
+    rows = [
+        ("in use", _bytes(stats["allocated_bytes.all.current"])),
+        ("peak", _bytes(stats["allocated_bytes.all.peak"])),
+    ]
+    if not abbreviated:
+        rows += [
+            ("asked for", _bytes(stats["requested_bytes.all.current"])),
+            ("free", _bytes(free)),
+            ("total", _bytes(total)),
+            ("buffers alive", str(stats["allocation.all.current"])),
+            ("buffers made", str(stats["allocation.all.allocated"])),
+            ("buffers freed", str(stats["allocation.all.freed"])),
+        ]
+    return "\n".join([f"Memory of tpu:{index}"] + [f"  {n:<14}{v:>14}" for n, v in rows])
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"

@@ -1,0 +1,77 @@
+"""How eager operators run, and what has been counted while they did."""
+
+import enum
+from contextlib import ContextDecorator
+
+from torch_tpu import _C
+
+
+class EagerMode(enum.Enum):
+    """How eager operators are launched.
+
+    DEBUG launches one operator, checks its indices, and waits, so that an error comes at its own
+    line. STRICT launches each operator at once and does not wait. FUSED lets operators gather and
+    compiles them together. The other three names are the same modes under their older names.
+    """
+
+    DEBUG = 0
+    STRICT = 1
+    FUSED = 2
+    DEFER_NEVER_AND_LAUNCH_BLOCKING = 0
+    DEFER_NEVER = 1
+    DEFER_AND_FUSE = 2
+
+    @classmethod
+    def of(cls, mode: "EagerMode | str | int") -> "EagerMode":
+        """Returns the mode that is named. Raises ValueError for an unknown one."""
+        if isinstance(mode, str):
+            try:
+                return cls[mode.upper()]
+            except KeyError:
+                names = ", ".join(member.name.lower() for member in cls)
+                raise ValueError(f"unknown eager mode {mode!r}: expected one of {names}") from None
+        return cls(mode)
+
+
+class set_eager_mode(ContextDecorator):  # noqa: N801 (used as `with torch.tpu.set_eager_mode(..)`)
+    """Context manager and decorator that runs a block in a mode and then goes back."""
+
+    def __init__(self, mode: EagerMode | str | int) -> None:
+        self.mode = EagerMode.of(mode)
+        self._previous: list[int] = []
+
+    def __enter__(self) -> None:
+        self._previous.append(_C.set_eager_mode(self.mode.value))
+
+    def __exit__(self, *exception: object) -> None:
+        _C.set_eager_mode(self._previous.pop())
+
+
+class set_host_fallback(ContextDecorator):  # noqa: N801
+    """Context manager and decorator: what operators without a device path do in a block.
+
+    mode: "warn" (once an operator), "silent", or "error", which raises NotImplementedError.
+    """
+
+    def __init__(self, mode: str) -> None:
+        if mode not in ("warn", "silent", "error"):
+            raise ValueError(f"expected 'warn', 'silent' or 'error', but got {mode!r}")
+        self.mode = mode
+        self._previous: list[str] = []
+
+    def __enter__(self) -> None:
+        self._previous.append(_C.host_fallback())
+        _C.set_host_fallback(self.mode)
+
+    def __exit__(self, *exception: object) -> None:
+        _C.set_host_fallback(self._previous.pop())
+
+
+def metrics() -> dict[str, int | float | dict[str, int]]:
+    """Returns counters: operators, launches, compilations and their seconds, host fallbacks, ..."""
+    return _C.metrics()
+
+
+def reset_metrics() -> None:
+    """Starts all counters anew."""
+    _C.reset_metrics()
