@@ -7,25 +7,49 @@
 namespace tt {
 namespace {
 
-at::Tensor as_meta(const at::Tensor& tensor) {
+// The tensor's twin without data on `device`: meta, or zeros on the host.
+at::Tensor twin(const at::Tensor& tensor, c10::DeviceType device) {
   if (!tensor.defined() || !tensor.device().is_privateuseone()) return tensor;
-  return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta));
+  auto empty = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(device));
+  return device == c10::DeviceType::Meta ? empty : empty.zero_();
 }
 
-c10::IValue meta_value(const c10::IValue& value, ArgKind kind) {
-  if (value.isTensor()) return as_meta(value.toTensor());
-  if (value.isDevice()) return c10::Device(c10::DeviceType::Meta);
+c10::IValue twin_value(const c10::IValue& value, ArgKind kind, c10::DeviceType device) {
+  if (value.isTensor()) return twin(value.toTensor(), device);
+  if (value.isDevice()) return c10::Device(device);
   if (kind == ArgKind::Generator) return {};
   if (kind != ArgKind::TensorList || value.isNone()) return value;
   if (value.isTensorList()) {
     c10::List<at::Tensor> list;
-    for (const c10::IValue& element : value.toListRef()) list.push_back(as_meta(element.toTensor()));
+    for (const c10::IValue& element : value.toListRef()) list.push_back(twin(element.toTensor(), device));
     return list;
   }
   c10::List<std::optional<at::Tensor>> list;
   for (const c10::IValue& element : value.toListRef())
-    list.push_back(element.isNone() ? std::nullopt : std::optional<at::Tensor>(as_meta(element.toTensor())));
+    list.push_back(element.isNone() ? std::nullopt : std::optional<at::Tensor>(twin(element.toTensor(), device)));
   return list;
+}
+
+torch::jit::Stack twin_stack(const Plan& plan, c10::ArrayRef<c10::IValue> args, c10::DeviceType device) {
+  torch::jit::Stack stack;
+  for (size_t i = 0; i < args.size(); i++) stack.push_back(twin_value(args[i], plan.args[i].kind, device));
+  return stack;
+}
+
+// Meta refused the arguments: raise what the CPU raises for tensors of these shapes, so that type
+// and text of an error are the same on both devices. Returns if the CPU has no objection, or the
+// tensors are too large to try.
+void raise_as_cpu(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args) {
+  constexpr size_t kMostBytes = size_t{1} << 28;
+  size_t bytes = 0;
+  for (const c10::IValue& value : args) {
+    if (value.isTensor() && value.toTensor().defined()) bytes += value.toTensor().nbytes();
+    if (value.isTensorList())
+      for (const c10::IValue& element : value.toListRef()) bytes += element.toTensor().nbytes();
+  }
+  if (bytes > kMostBytes) return;
+  auto stack = twin_stack(plan, args, c10::DeviceType::CPU);
+  op.callBoxed(&stack);
 }
 
 // Many operators have their shape function in Python; it is registered by this import.
@@ -50,8 +74,7 @@ bool has_meta(const c10::OperatorHandle& op, tt_op_class cls) {
 bool run_meta(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args,
               std::vector<at::Tensor>* results, std::vector<at::Tensor>* outs) {
   if (!has_meta(op, plan.row->cls)) return false;
-  torch::jit::Stack stack;
-  for (size_t i = 0; i < args.size(); i++) stack.push_back(meta_value(args[i], plan.args[i].kind));
+  auto stack = twin_stack(plan, args, c10::DeviceType::Meta);
   for (size_t i = 0; i < args.size(); i++)
     if (plan.args[i].out && stack[i].isTensor()) outs->push_back(stack[i].toTensor());
   at::AutoDispatchBelowAutograd below;
@@ -60,6 +83,9 @@ bool run_meta(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10
   } catch (const c10::NotImplementedError&) {
     outs->clear();
     return false;
+  } catch (...) {
+    raise_as_cpu(plan, op, args);
+    throw;
   }
   for (size_t i = 0; i < plan.returns.size(); i++) {
     if (plan.returns[i].alias >= 0) continue;

@@ -61,7 +61,9 @@ std::shared_ptr<Plan> make_plan(const c10::FunctionSchema& schema, const tt_op_r
       const auto* info = schema.arguments()[i].alias_info();
       if (info && info->beforeSets() == ret.alias_info()->beforeSets()) alias = static_cast<int>(i);
     }
-    plan->returns.push_back({alias, ret.real_type()->kind() == c10::TypeKind::ListType});
+    auto kind = ret.real_type()->kind();
+    bool number = kind != c10::TypeKind::ListType && kind != c10::TypeKind::TensorType;
+    plan->returns.push_back({alias, kind == c10::TypeKind::ListType, number});
   }
   return plan;
 }

@@ -32,6 +32,7 @@ struct ArgPlan {
 struct ReturnPlan {
   int alias;  // index of the argument that is returned, or -1
   bool list;
+  bool number;  // an int: 0, since such returns only carry host state of other backends
 };
 
 struct Plan {

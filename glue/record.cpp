@@ -453,6 +453,9 @@ void push_results(const Walk& walk, const tt_call* call, tt_storage** storages, 
       c10::List<at::Tensor> list;
       for (size_t i = 0; i < per_list; i++, at++) list.push_back(wrap_result(call->results[at], storages[at], walk.device));
       returns.push_back(std::move(list));
+    } else if (ret.number) {
+      returns.push_back(int64_t{0});
+      at++;
     } else if (at < static_cast<size_t>(call->result_count)) {
       returns.push_back(wrap_result(call->results[at], storages[at], walk.device));
       at++;

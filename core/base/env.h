@@ -8,10 +8,12 @@
 
 /* name (without TORCH_TPU_), default, one sentence */
 #define TT_ENV_VARS(X)                                                                             \
-  X(PLUGIN, "", "A PJRT plugin: a path, or `cpu`, `tpu`, `cuda`. Unset: a TPU if there is one, else cpu.") \
+  X(PLUGIN, "",                                                                                    \
+    "A PJRT plugin: a path, or `cpu`, `tpu`, `cuda`. Unset: a TPU if there is one, else cpu.")     \
   X(EAGER_MODE, "strict", "`debug`, `strict`, or `fused`: how eager operators are launched.")      \
   X(LOG, "", "Topics to log on stderr, comma-separated: compile, launch, plugin, host, all.")      \
-  X(HOST_FALLBACK, "warn", "`warn`, `silent`, or `error`: what an operator without a device path does.") \
+  X(HOST_FALLBACK, "warn",                                                                         \
+    "`warn`, `silent`, or `error`: what an operator without a device path does.")                  \
   X(COMPILE_THREADS, "0", "Threads that compile programs; 0 means one per core.")                  \
   X(CPU_DEVICES, "1", "Number of virtual devices of the CPU plugin.")                              \
   X(VERIFY, "0", "1 verifies every program before it is compiled; always on in debug builds.")

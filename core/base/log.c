@@ -52,6 +52,6 @@ void tt_log(tt_topic topic, const char *format, ...) {
   size_t size = strlen(line);
   for (size_t i = start; i < size; i++)
     if (line[i] == '\n') line[i] = ' ';
-  line[size++] = '\n'; /* the last byte was left free */
+  line[size++] = '\n';                 /* the last byte was left free */
   (void)fwrite(line, 1, size, stderr); /* one call: lines of different threads do not mix */
 }

@@ -186,7 +186,6 @@ void tt_text_printf(tt_text *text, const char *format, ...) {
     (void)vsnprintf(text->data + text->size, (size_t)length + 1, format, again);
     text->size += (size_t)length;
   }
-  if (text->data) text->data[text->size] = '\0';
   va_end(again);
   va_end(args);
 }

@@ -15,7 +15,7 @@ void tt_free(void *block);
 char *tt_strndup(const char *text, size_t length);
 
 /* The status for a failed allocation. */
-tt_status tt_out_of_memory(void);
+tt_status tt_out_of_memory(void) __attribute__((returns_nonnull));
 
 /* Test hook: fail the Nth allocation from now (1 = the next), and, if `forever`, all later ones;
  * INT64_MAX only counts. 0 turns it off, and the counting with it. tt_alloc_count tells how many

@@ -11,24 +11,24 @@
 /* Numbers are absl's (and so PJRT's); they never change. */
 #define TT_CODES(X)                                                                                \
   X(OK, 0)                                                                                         \
-  X(CANCELLED, 1)           /* given up because something else failed or shut down */              \
-  X(UNKNOWN, 2)             /* a plugin gave no better code */                                     \
-  X(INVALID_ARGUMENT, 3)    /* the caller's values are wrong: RuntimeError */                      \
-  X(DEADLINE_EXCEEDED, 4)   /* a bounded wait ended */                                             \
-  X(NOT_FOUND, 5)           /* a file, plugin, or symbol is missing */                             \
+  X(CANCELLED, 1)         /* given up because something else failed or shut down */                \
+  X(UNKNOWN, 2)           /* a plugin gave no better code */                                       \
+  X(INVALID_ARGUMENT, 3)  /* the caller's values are wrong: RuntimeError */                        \
+  X(DEADLINE_EXCEEDED, 4) /* a bounded wait ended */                                               \
+  X(NOT_FOUND, 5)         /* a file, plugin, or symbol is missing */                               \
   X(ALREADY_EXISTS, 6)                                                                             \
   X(PERMISSION_DENIED, 7)                                                                          \
   X(RESOURCE_EXHAUSTED, 8)  /* memory, on the host or on the device: OutOfMemoryError */           \
   X(FAILED_PRECONDITION, 9) /* right values at the wrong time */                                   \
   X(ABORTED, 10)                                                                                   \
-  X(OUT_OF_RANGE, 11)       /* an index past the end: IndexError */                                \
-  X(UNIMPLEMENTED, 12)      /* we or the plugin cannot do it: NotImplementedError */               \
-  X(INTERNAL, 13)           /* a bug of ours or of the plugin's */                                 \
-  X(UNAVAILABLE, 14)        /* no device, a lost device */                                         \
-  X(DATA_LOSS, 15)          /* a corrupt file */                                                   \
+  X(OUT_OF_RANGE, 11)  /* an index past the end: IndexError */                                     \
+  X(UNIMPLEMENTED, 12) /* we or the plugin cannot do it: NotImplementedError */                    \
+  X(INTERNAL, 13)      /* a bug of ours or of the plugin's */                                      \
+  X(UNAVAILABLE, 14)   /* no device, a lost device */                                              \
+  X(DATA_LOSS, 15)     /* a corrupt file */                                                        \
   X(UNAUTHENTICATED, 16)                                                                           \
-  X(TYPE, 17)               /* a value of the wrong Python type: TypeError */                      \
-  X(VALUE, 18)              /* a value outside what is allowed: ValueError */
+  X(TYPE, 17)  /* a value of the wrong Python type: TypeError */                                   \
+  X(VALUE, 18) /* a value outside what is allowed: ValueError */
 
 typedef enum tt_code {
 #define X(name, number) TT_##name = number,
@@ -41,7 +41,8 @@ typedef struct tt_status_s *tt_status;
 #define TT_SUCCESS ((tt_status)0)
 
 /* Creates a status; never fails (when memory is out, a static RESOURCE_EXHAUSTED is returned). */
-tt_status tt_error(tt_code code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+tt_status tt_error(tt_code code, const char *format, ...)
+    __attribute__((format(printf, 2, 3), returns_nonnull));
 
 /* Wraps `status` (consumed) as "message: old message"; success stays success. */
 tt_status tt_annotate(tt_status status, const char *format, ...)

@@ -83,13 +83,13 @@ const int64_t *tt_hlo_filled(tt_hlo *h, const int64_t *values, int count, int64_
   return filled;
 }
 
-bool tt_hlo_usable(tt_hlo *h, tt_node *const *nodes, int count, const char *what) {
+bool tt_hlo_usable(tt_hlo *h, int op, tt_node *const *nodes, int count) {
   if (h->error) return false;
   for (int i = 0; i < count; i++) {
     const tt_value *value = (const tt_value *)nodes[i];
     if (value && value->block && value->block->owner == h) continue;
     const char *why = value ? "belongs to another builder" : "is missing";
-    tt_hlo_fail(h, TT_INTERNAL, "stablehlo.%s: operand %d %s", what, i, why);
+    tt_hlo_fail(h, TT_INTERNAL, "%s: operand %d %s", tt_hlo_info(op)->name, i, why);
     return false;
   }
   return true;
@@ -111,8 +111,8 @@ tt_node *tt_hlo_param(tt_hlo *h, const tt_type *type) {
   if (h->param_count == TT_HLO_MAX_PARAMS)
     return tt_hlo_fail(h, TT_RESOURCE_EXHAUSTED, "more than %d parameters", TT_HLO_MAX_PARAMS);
   tt_value *value = tt_hlo_alloc(h, 1, sizeof *value);
-  tt_status grown = tt_grow((void **)&h->params, &h->param_capacity, h->param_count + 1,
-                            sizeof *h->params);
+  tt_status grown =
+      tt_grow((void **)&h->params, &h->param_capacity, h->param_count + 1, sizeof *h->params);
   if (!value || grown) {
     tt_hlo_fail_memory(h);
     tt_status_release(grown);
@@ -126,8 +126,9 @@ tt_node *tt_hlo_param(tt_hlo *h, const tt_type *type) {
 void tt_hlo_donate(tt_hlo *h, int param, int result) {
   if (h->error) return;
   if (param < 0 || (size_t)param >= h->param_count || result < 0) {
-    tt_hlo_fail(h, TT_INTERNAL, "donation of parameter %d to result %d: no such parameter or result",
-                param, result);
+    tt_hlo_fail(h, TT_INTERNAL,
+                "donation of parameter %d to result %d: no such parameter or result", param,
+                result);
     return;
   }
   tt_status grown = tt_grow((void **)&h->donations, &h->donation_capacity, h->donation_count + 1,

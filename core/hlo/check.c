@@ -13,6 +13,11 @@ bool tt_hlo_bad(tt_why *why, const char *format, ...) {
   return false;
 }
 
+bool tt_hlo_bad_memory(tt_why *why) {
+  why->memory = true;
+  return tt_hlo_bad(why, "out of memory");
+}
+
 const char *tt_hlo_show(tt_why *why, const tt_type *type) {
   char *slot = why->slots[why->next++ & 3];
   int used = snprintf(slot, sizeof why->slots[0], "tensor<");
@@ -51,8 +56,8 @@ bool tt_attr_dims(const tt_attr *attr, int rank, const char *name, tt_why *why) 
   for (int i = 0; i < attr->count; i++) {
     int64_t dim = attr->values[i];
     if (dim < 0 || dim >= rank)
-      return tt_hlo_bad(why, "%s names dimension %lld of a tensor of rank %d", name,
-                        (long long)dim, rank);
+      return tt_hlo_bad(why, "%s names dimension %lld of a tensor of rank %d", name, (long long)dim,
+                        rank);
     if (seen >> dim & 1)
       return tt_hlo_bad(why, "%s names dimension %lld twice", name, (long long)dim);
     seen |= 1u << dim;

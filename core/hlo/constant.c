@@ -85,21 +85,15 @@ static void complex_literal(char *out, tt_dtype dtype, double re, double im) {
 }
 
 static void f64_literal(char *out, tt_dtype dtype, double value) {
-  if (dtype == TT_BOOL)
-    (void)snprintf(out, TT_LITERAL, "%s", value != 0 ? "true" : "false");
-  else if (tt_is_integer(dtype))
-    int_literal(out, dtype, to_int(dtype, value));
-  else if (tt_is_complex(dtype))
-    complex_literal(out, dtype, value, 0);
-  else
-    float_literal(out, dtype, value);
+  if (dtype == TT_BOOL) (void)snprintf(out, TT_LITERAL, "%s", value != 0 ? "true" : "false");
+  else if (tt_is_integer(dtype)) int_literal(out, dtype, to_int(dtype, value));
+  else if (tt_is_complex(dtype)) complex_literal(out, dtype, value, 0);
+  else float_literal(out, dtype, value);
 }
 
 static void i64_literal(char *out, tt_dtype dtype, int64_t value) {
-  if (tt_is_integer(dtype))
-    int_literal(out, dtype, value);
-  else
-    f64_literal(out, dtype, dtype == TT_BOOL ? value != 0 : (double)value);
+  if (tt_is_integer(dtype)) int_literal(out, dtype, value);
+  else f64_literal(out, dtype, dtype == TT_BOOL ? value != 0 : (double)value);
 }
 
 bool tt_rule_constant(const tt_instr *in, tt_type *out, tt_why *why) {
@@ -131,8 +125,8 @@ tt_node *tt_hlo_dense(tt_hlo *h, const tt_type *type, const char *text) {
   } else {
     tt_attr attrs[] = {tt_attr_text("value", full.data)};
     attrs[0].value = !empty && text[0] != '['; /* a splat */
-    node = tt_hlo_emit1(
-        h, &(tt_instr){.op = TT_OPCODE_constant, .attrs = attrs, .attr_count = 1}, *type);
+    node = tt_hlo_emit1(h, &(tt_instr){.op = TT_OPCODE_constant, .attrs = attrs, .attr_count = 1},
+                        *type);
   }
   tt_text_deinit(&full);
   return node;
@@ -178,10 +172,8 @@ static tt_node *list(tt_hlo *h, tt_dtype dtype, const int64_t *ints, const doubl
   tt_text_add(&text, "[", 1);
   for (int64_t i = 0; i < count; i++) {
     char literal[TT_LITERAL];
-    if (ints)
-      i64_literal(literal, dtype, ints[i]);
-    else
-      f64_literal(literal, dtype, doubles[i]);
+    if (ints) i64_literal(literal, dtype, ints[i]);
+    else f64_literal(literal, dtype, doubles[i]);
     if (i) tt_text_add(&text, ", ", 2);
     tt_text_add(&text, literal, strlen(literal));
   }
@@ -212,8 +204,7 @@ tt_node *tt_hlo_zeros(tt_hlo *h, const tt_type *type) { return tt_hlo_full(h, ty
 tt_node *tt_hlo_iota(tt_hlo *h, const tt_type *type, int dim) {
   if (h->error) return tt_hlo_poison(h);
   tt_attr attrs[] = {tt_attr_i64("iota_dimension", dim)};
-  return tt_hlo_emit1(h, &(tt_instr){.op = TT_OPCODE_iota, .attrs = attrs, .attr_count = 1},
-                      *type);
+  return tt_hlo_emit1(h, &(tt_instr){.op = TT_OPCODE_iota, .attrs = attrs, .attr_count = 1}, *type);
 }
 
 tt_node *tt_hlo_lowest(tt_hlo *h, tt_dtype dtype) {

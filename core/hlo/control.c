@@ -10,7 +10,7 @@ bool tt_rule_sort(const tt_instr *in, tt_type *out, tt_why *why) {
     return tt_hlo_bad(why, "there is no dimension %lld in %s", dim ? (long long)dim->value : -1LL,
                       tt_hlo_show(why, first));
   tt_type *types = tt_malloc(2 * (size_t)n * sizeof *types), verdict = {.dtype = TT_BOOL};
-  if (!types) return tt_hlo_bad(why, "out of memory");
+  if (!types) return tt_hlo_bad_memory(why);
   bool ok = true;
   for (int i = 0; i < n; i++) {
     const tt_type *x = tt_operand_type(in, i);
@@ -41,38 +41,48 @@ bool tt_rule_custom_call(const tt_instr *in, tt_type *out, tt_why *why) {
 
 void tt_hlo_sort(tt_hlo *h, int n, tt_node *const *xs, int dim, bool stable, tt_body before,
                  void *user, tt_node **results) {
-  bool usable = tt_hlo_usable(h, xs, n, "sort");
+  bool usable = tt_hlo_usable(h, TT_OPCODE_sort, xs, n);
   tt_type *types = tt_hlo_alloc(h, 2 * (size_t)n, sizeof *types);
   for (int i = 0; usable && types && i < n; i++)
     types[2 * i] = types[2 * i + 1] = (tt_type){.dtype = xs[i]->type.dtype};
   tt_block *region =
-      usable && types ? tt_hlo_region(h, false, 2 * n, types, 1, before, user) : NULL;
+      usable && types ? tt_hlo_region(h, TT_OPCODE_sort, 2 * n, types, 1, before, user) : NULL;
   if (!region) {
     tt_hlo_poison_all(h, results, n);
     return;
   }
   tt_attr attrs[] = {tt_attr_i64("dimension", dim), tt_attr_bool("is_stable", stable)};
-  tt_instr draft = {.op = TT_OPCODE_sort, .operands = xs, .operand_count = n, .attrs = attrs,
-                    .attr_count = 2, .regions = &region, .region_count = 1, .result_count = n};
+  tt_instr draft = {.op = TT_OPCODE_sort,
+                    .operands = xs,
+                    .operand_count = n,
+                    .attrs = attrs,
+                    .attr_count = 2,
+                    .regions = &region,
+                    .region_count = 1,
+                    .result_count = n};
   tt_hlo_emit_all(h, &draft, types, results);
 }
 
 void tt_hlo_while(tt_hlo *h, int n, tt_node *const *inits, tt_body cond, tt_body body, void *user,
                   tt_node **results) {
-  bool usable = tt_hlo_usable(h, inits, n, "while");
+  bool usable = tt_hlo_usable(h, TT_OPCODE_while, inits, n);
   tt_type *types = tt_hlo_alloc(h, (size_t)n, sizeof *types);
   for (int i = 0; usable && types && i < n; i++) types[i] = inits[i]->type;
   tt_block *regions[2] = {NULL, NULL};
   if (usable && types) {
-    regions[0] = tt_hlo_region(h, true, n, types, 1, cond, user);
-    regions[1] = tt_hlo_region(h, true, n, types, n, body, user);
+    regions[0] = tt_hlo_region(h, TT_OPCODE_while, n, types, 1, cond, user);
+    regions[1] = tt_hlo_region(h, TT_OPCODE_while, n, types, n, body, user);
   }
   if (!regions[0] || !regions[1]) {
     tt_hlo_poison_all(h, results, n);
     return;
   }
-  tt_instr draft = {.op = TT_OPCODE_while, .operands = inits, .operand_count = n,
-                    .regions = regions, .region_count = 2, .result_count = n};
+  tt_instr draft = {.op = TT_OPCODE_while,
+                    .operands = inits,
+                    .operand_count = n,
+                    .regions = regions,
+                    .region_count = 2,
+                    .result_count = n};
   tt_hlo_emit_all(h, &draft, types, results);
 }
 
@@ -91,7 +101,11 @@ void tt_hlo_custom_call(tt_hlo *h, const char *target, const char *config, int n
   tt_attr attrs[] = {tt_attr_text("call_target_name", name), tt_attr_i32("api_version", 4),
                      tt_attr_text("backend_config", dict),
                      tt_attr_bool("has_side_effect", results_count == 0)};
-  tt_instr draft = {.op = TT_OPCODE_custom_call, .operands = xs, .operand_count = n,
-                    .attrs = attrs, .attr_count = 4, .result_count = results_count};
+  tt_instr draft = {.op = TT_OPCODE_custom_call,
+                    .operands = xs,
+                    .operand_count = n,
+                    .attrs = attrs,
+                    .attr_count = 4,
+                    .result_count = results_count};
   tt_hlo_emit_all(h, &draft, copy, results);
 }

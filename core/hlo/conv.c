@@ -3,7 +3,8 @@
 /* The dims of one tensor: {two named ones, the spatial ones}. */
 static bool split_dims(const tt_attr *numbers, const char *const names[3], int rank, int64_t *dims,
                        tt_why *why) {
-  const tt_attr *first = tt_attr_field(numbers, names[0]), *second = tt_attr_field(numbers, names[1]);
+  const tt_attr *first = tt_attr_field(numbers, names[0]),
+                *second = tt_attr_field(numbers, names[1]);
   const tt_attr *spatial = tt_attr_field(numbers, names[2]);
   uint32_t seen = 0;
   if (!first || !second || !tt_attr_sized(spatial, rank - 2, names[2], why))
@@ -13,7 +14,8 @@ static bool split_dims(const tt_attr *numbers, const char *const names[3], int r
   for (int i = 2; i < rank; i++) dims[i] = spatial->values[i - 2];
   for (int i = 0; i < rank; i++) {
     if (dims[i] < 0 || dims[i] >= rank || (seen >> dims[i] & 1))
-      return tt_hlo_bad(why, "the dimension numbers of a tensor of rank %d are no permutation", rank);
+      return tt_hlo_bad(why, "the dimension numbers of a tensor of rank %d are no permutation",
+                        rank);
     seen |= 1u << dims[i];
   }
   return true;
@@ -90,7 +92,7 @@ static void add_numbers(tt_hlo *h, tt_attr *fields, const char *const names[3], 
 
 tt_node *tt_hlo_convolution(tt_hlo *h, tt_node *input, tt_node *kernel, const tt_conv *conv,
                             tt_dtype result) {
-  TT_NEED(h, "convolution", input, kernel);
+  TT_NEED(h, convolution, input, kernel);
   int spatial = conv->spatial;
   if (spatial < 0 || spatial + 2 != input->type.rank)
     return tt_hlo_fail(h, TT_INVALID_ARGUMENT,

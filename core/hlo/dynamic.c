@@ -50,30 +50,32 @@ static int with_starts(tt_node **operands, int used, tt_node *const *starts, int
   return used;
 }
 
-tt_node *tt_hlo_dynamic_slice(tt_hlo *h, tt_node *x, tt_node *const *starts,
-                              const int64_t *sizes) {
-  TT_NEED(h, "dynamic_slice", x);
+tt_node *tt_hlo_dynamic_slice(tt_hlo *h, tt_node *x, tt_node *const *starts, const int64_t *sizes) {
+  TT_NEED(h, dynamic_slice, x);
   if (!x->type.rank) return x;
   tt_node *operands[1 + TT_MAX_RANK] = {x};
   tt_attr attrs[] = {tt_attr_i64s("slice_sizes", sizes, x->type.rank)};
-  tt_instr draft = {.op = TT_OPCODE_dynamic_slice, .operands = operands,
+  tt_instr draft = {.op = TT_OPCODE_dynamic_slice,
+                    .operands = operands,
                     .operand_count = with_starts(operands, 1, starts, x->type.rank),
-                    .attrs = attrs, .attr_count = 1};
+                    .attrs = attrs,
+                    .attr_count = 1};
   return tt_hlo_emit1(h, &draft, x->type);
 }
 
 tt_node *tt_hlo_dynamic_update_slice(tt_hlo *h, tt_node *x, tt_node *update,
                                      tt_node *const *starts) {
-  TT_NEED(h, "dynamic_update_slice", x, update);
+  TT_NEED(h, dynamic_update_slice, x, update);
   if (tt_type_equal(&x->type, &update->type)) return update;
   tt_node *operands[2 + TT_MAX_RANK] = {x, update};
-  tt_instr draft = {.op = TT_OPCODE_dynamic_update_slice, .operands = operands,
+  tt_instr draft = {.op = TT_OPCODE_dynamic_update_slice,
+                    .operands = operands,
                     .operand_count = with_starts(operands, 2, starts, x->type.rank)};
   return tt_hlo_emit1(h, &draft, x->type);
 }
 
 tt_node *tt_hlo_update_slice(tt_hlo *h, tt_node *x, tt_node *update, const int64_t *starts) {
-  TT_NEED(h, "dynamic_update_slice", x, update);
+  TT_NEED(h, dynamic_update_slice, x, update);
   tt_node *nodes[TT_MAX_RANK];
   tt_dtype dtype = TT_I32;
   for (int i = 0; i < x->type.rank; i++) {

@@ -126,30 +126,44 @@ static tt_node *spread(tt_hlo *h, tt_node *x, const tt_node *like) {
   return tt_hlo_broadcast(h, x, NULL, like->type.rank, like->type.dims);
 }
 
+/* Whether XLA needs the op done in a wider format: some of CHLO does not know 8-bit floats. */
+static bool too_narrow(tt_hlo_op op, tt_dtype dtype) {
+  bool known = op < TT_HLO_acos || op == TT_HLO_next_after;
+  return !known && tt_is_float(dtype) && tt_dtype_bytes(dtype) == 1;
+}
+
 tt_node *tt_hlo_unary(tt_hlo *h, tt_hlo_op op, tt_node *x) {
-  TT_NEED(h, tt_hlo_info((int)op)->name, x);
+  if (!tt_hlo_usable(h, (int)op, &x, 1)) return tt_hlo_poison(h);
   if (tt_dtype_kind(x->type.dtype) == TT_KIND_UNSIGNED) {
     if (op == TT_HLO_abs) return x;
     if (op == TT_HLO_sign) return tt_hlo_minimum(h, x, tt_hlo_const_i(h, x->type.dtype, 1));
   }
+  if (too_narrow(op, x->type.dtype))
+    return tt_hlo_convert(h, tt_hlo_unary(h, op, tt_hlo_convert(h, x, TT_F32)), x->type.dtype);
   return tt_hlo_emit1(
       h, &(tt_instr){.op = (int)op, .operands = (tt_node *[]){x}, .operand_count = 1}, x->type);
 }
 
 tt_node *tt_hlo_binary(tt_hlo *h, tt_hlo_op op, tt_node *a, tt_node *b) {
-  TT_NEED(h, tt_hlo_info((int)op)->name, a, b);
+  if (!tt_hlo_usable(h, (int)op, (tt_node *[]){a, b}, 2)) return tt_hlo_poison(h);
   a = spread(h, a, b);
   b = spread(h, b, a);
+  if (too_narrow(op, a->type.dtype) && tt_type_equal(&a->type, &b->type))
+    return tt_hlo_convert(
+        h, tt_hlo_binary(h, op, tt_hlo_convert(h, a, TT_F32), tt_hlo_convert(h, b, TT_F32)),
+        a->type.dtype);
   return tt_hlo_emit1(
       h, &(tt_instr){.op = (int)op, .operands = (tt_node *[]){a, b}, .operand_count = 2}, a->type);
 }
 
 static tt_node *compare(tt_hlo *h, tt_cmp direction, tt_node *a, tt_node *b, bool total) {
-  static const char *const names[] = {
-      [TT_EQ] = "#stablehlo<comparison_direction EQ>", [TT_NE] = "#stablehlo<comparison_direction NE>",
-      [TT_LT] = "#stablehlo<comparison_direction LT>", [TT_LE] = "#stablehlo<comparison_direction LE>",
-      [TT_GT] = "#stablehlo<comparison_direction GT>", [TT_GE] = "#stablehlo<comparison_direction GE>"};
-  TT_NEED(h, "compare", a, b);
+  static const char *const names[] = {[TT_EQ] = "#stablehlo<comparison_direction EQ>",
+                                      [TT_NE] = "#stablehlo<comparison_direction NE>",
+                                      [TT_LT] = "#stablehlo<comparison_direction LT>",
+                                      [TT_LE] = "#stablehlo<comparison_direction LE>",
+                                      [TT_GT] = "#stablehlo<comparison_direction GT>",
+                                      [TT_GE] = "#stablehlo<comparison_direction GE>"};
+  TT_NEED(h, compare, a, b);
   a = spread(h, a, b);
   b = spread(h, b, a);
   tt_attr attrs[] = {
@@ -169,7 +183,7 @@ tt_node *tt_hlo_compare_total(tt_hlo *h, tt_cmp direction, tt_node *a, tt_node *
 }
 
 tt_node *tt_hlo_select(tt_hlo *h, tt_node *pred, tt_node *on_true, tt_node *on_false) {
-  TT_NEED(h, "select", pred, on_true, on_false);
+  TT_NEED(h, select, pred, on_true, on_false);
   const tt_node *like = on_true->type.rank ? on_true : on_false->type.rank ? on_false : pred;
   on_true = spread(h, on_true, like);
   on_false = spread(h, on_false, like);
@@ -177,21 +191,20 @@ tt_node *tt_hlo_select(tt_hlo *h, tt_node *pred, tt_node *on_true, tt_node *on_f
 }
 
 tt_node *tt_hlo_clamp(tt_hlo *h, tt_node *low, tt_node *x, tt_node *high) {
-  TT_NEED(h, "clamp", low, x, high);
+  TT_NEED(h, clamp, low, x, high);
   x = spread(h, x, low->type.rank ? low : high);
   return tt_hlo_emit1(h, TT_DRAFT(clamp, NULL, 0, low, x, high), x->type);
 }
 
 tt_node *tt_hlo_is_finite(tt_hlo *h, tt_node *x) {
-  TT_NEED(h, "is_finite", x);
+  TT_NEED(h, is_finite, x);
   return tt_hlo_emit1(h, TT_DRAFT(is_finite, NULL, 0, x), x->type);
 }
 
 tt_node *tt_hlo_convert(tt_hlo *h, tt_node *x, tt_dtype dtype) {
-  TT_NEED(h, "convert", x);
+  TT_NEED(h, convert, x);
   if (x->type.dtype == dtype) return x;
-  if (dtype == TT_BOOL)
-    return tt_hlo_compare(h, TT_NE, x, tt_hlo_const(h, x->type.dtype, 0));
+  if (dtype == TT_BOOL) return tt_hlo_compare(h, TT_NE, x, tt_hlo_const(h, x->type.dtype, 0));
   if (tt_is_complex(x->type.dtype) && !tt_is_complex(dtype))
     return tt_hlo_convert(h, tt_hlo_real(h, x), dtype);
   tt_type type = x->type;
@@ -200,7 +213,7 @@ tt_node *tt_hlo_convert(tt_hlo *h, tt_node *x, tt_dtype dtype) {
 }
 
 tt_node *tt_hlo_bitcast(tt_hlo *h, tt_node *x, tt_dtype dtype) {
-  TT_NEED(h, "bitcast_convert", x);
+  TT_NEED(h, bitcast_convert, x);
   if (x->type.dtype == dtype) return x;
   tt_type type = x->type;
   type.dtype = dtype;
@@ -208,32 +221,32 @@ tt_node *tt_hlo_bitcast(tt_hlo *h, tt_node *x, tt_dtype dtype) {
 }
 
 tt_node *tt_hlo_complex(tt_hlo *h, tt_node *re, tt_node *im) {
-  TT_NEED(h, "complex", re, im);
+  TT_NEED(h, complex, re, im);
   re = spread(h, re, im);
   im = spread(h, im, re);
   return tt_hlo_emit1(h, TT_DRAFT(complex, NULL, 0, re, im), re->type);
 }
 
 tt_node *tt_hlo_real(tt_hlo *h, tt_node *x) {
-  TT_NEED(h, "real", x);
+  TT_NEED(h, real, x);
   if (!tt_is_complex(x->type.dtype)) return x;
   return tt_hlo_emit1(h, TT_DRAFT(real, NULL, 0, x), x->type);
 }
 
 tt_node *tt_hlo_imag(tt_hlo *h, tt_node *x) {
-  TT_NEED(h, "imag", x);
+  TT_NEED(h, imag, x);
   if (!tt_is_complex(x->type.dtype)) return tt_hlo_zeros(h, &x->type);
   return tt_hlo_emit1(h, TT_DRAFT(imag, NULL, 0, x), x->type);
 }
 
 tt_node *tt_hlo_reduce_precision(tt_hlo *h, tt_node *x, int exponent_bits, int mantissa_bits) {
-  TT_NEED(h, "reduce_precision", x);
+  TT_NEED(h, reduce_precision, x);
   tt_attr attrs[] = {tt_attr_i32("exponent_bits", exponent_bits),
                      tt_attr_i32("mantissa_bits", mantissa_bits)};
   return tt_hlo_emit1(h, TT_DRAFT(reduce_precision, attrs, 2, x), x->type);
 }
 
 tt_node *tt_hlo_optimization_barrier(tt_hlo *h, tt_node *x) {
-  TT_NEED(h, "optimization_barrier", x);
+  TT_NEED(h, optimization_barrier, x);
   return tt_hlo_emit1(h, TT_DRAFT(optimization_barrier, NULL, 0, x), x->type);
 }

@@ -14,8 +14,8 @@ static tt_node *localized(tt_hlo *h, tt_node *node, const char *what) {
   if (tt_hlo_visible(h->current, node)) return node;
   if (node->instr && node->instr->op == TT_OPCODE_constant)
     return tt_hlo_emit1(h, node->instr, node->type);
-  return tt_hlo_fail(h, TT_INTERNAL,
-                     "stablehlo.%s: an operand is defined outside of the region that uses it", what);
+  return tt_hlo_fail(h, TT_INTERNAL, "%s: an operand is defined outside of the region that uses it",
+                     what);
 }
 
 static tt_node *const *localized_all(tt_hlo *h, tt_node *const *nodes, int count,
@@ -51,7 +51,8 @@ static bool key_of(tt_hlo *h, const tt_instr *in, const tt_type *types) {
     tt_text_add(key, (const char *)&in->operands[i]->id, sizeof in->operands[i]->id);
   tt_type_print(types, key);
   for (int i = 0; i < in->attr_count; i++) tt_attr_print(&in->attrs[i], key);
-  return !key->failed && key->size < 4096;
+  if (key->failed) tt_hlo_fail_memory(h);
+  return !key->failed && key->size < TT_HLO_MAX_KEY;
 }
 
 /* Copies the checked draft and links it into the current block. */
@@ -60,42 +61,43 @@ static tt_instr *append(tt_hlo *h, const tt_instr *draft, const tt_type *types) 
   if (!in) return NULL;
   *in = *draft;
   in->attrs = copied_attrs(h, draft->attrs, draft->attr_count);
-  in->regions = draft->region_count
-                    ? tt_hlo_copied(h, draft->regions, (size_t)draft->region_count * sizeof(tt_block *))
-                    : NULL;
+  in->regions =
+      draft->region_count
+          ? tt_hlo_copied(h, draft->regions, (size_t)draft->region_count * sizeof(tt_block *))
+          : NULL;
   in->results = tt_hlo_alloc(h, (size_t)draft->result_count, sizeof *in->results);
   if (h->error) return NULL;
   for (int i = 0; i < in->result_count; i++)
-    in->results[i] = (tt_value){
-        .node = {.type = types[i], .instr = in, .result = i, .id = h->next_id++},
-        .block = h->current};
+    in->results[i] =
+        (tt_value){.node = {.type = types[i], .instr = in, .result = i, .id = h->next_id++},
+                   .block = h->current};
   in->number = h->instr_count++;
   in->prev = h->current->last;
   in->next = NULL;
-  if (in->prev)
-    in->prev->next = in;
-  else
-    h->current->first = in;
+  if (in->prev) in->prev->next = in;
+  else h->current->first = in;
   return h->current->last = in;
 }
 
 tt_instr *tt_hlo_emit(tt_hlo *h, const tt_instr *draft, tt_type *types) {
   const char *name = tt_hlo_info(draft->op)->name;
-  if (!tt_hlo_usable(h, draft->operands, draft->operand_count, name)) return NULL;
+  if (!tt_hlo_usable(h, draft->op, draft->operands, draft->operand_count)) return NULL;
   if (h->instr_count >= TT_HLO_MAX_INSTRS) {
     tt_hlo_fail(h, TT_RESOURCE_EXHAUSTED, "more than %d instructions in one program",
                 TT_HLO_MAX_INSTRS);
     return NULL;
   }
   tt_instr in = *draft;
-  tt_why why;
+  tt_why why = {.memory = false};
   in.operands = localized_all(h, draft->operands, draft->operand_count, name);
   if (h->error) return NULL;
   if (!tt_hlo_check(&in, types, &why)) {
-    tt_hlo_fail(h, TT_INVALID_ARGUMENT, "stablehlo.%s: %s", name, why.text);
+    if (why.memory) tt_hlo_fail_memory(h);
+    tt_hlo_fail(h, TT_INVALID_ARGUMENT, "%s: %s", name, why.text);
     return NULL;
   }
   bool numbered = key_of(h, &in, types);
+  if (h->error) return NULL;
   tt_instr *known = numbered ? tt_intern_find(&h->numbered, h->key.data, h->key.size) : NULL;
   if (known) return known;
   tt_instr *added = append(h, &in, types);
@@ -125,8 +127,17 @@ void tt_hlo_emit_all(tt_hlo *h, const tt_instr *draft, tt_type *types, tt_node *
   for (int i = 0; i < draft->result_count; i++) results[i] = &added->results[i].node;
 }
 
-tt_block *tt_hlo_region(tt_hlo *h, bool captures, int arg_count, const tt_type *args,
-                        int yield_count, tt_body body, void *user) {
+/* Checks what the body of a region of `op` left, and makes it the region's results. */
+static void close_region(tt_hlo *h, int op, tt_block *block, tt_node *const *yields) {
+  const char *name = tt_hlo_info(op)->name;
+  for (int i = 0; !h->error && i < block->yield_count; i++)
+    if (!yields[i]) tt_hlo_fail(h, TT_INTERNAL, "%s: the body left result %d unset", name, i);
+  if (tt_hlo_usable(h, op, yields, block->yield_count))
+    block->yields = localized_all(h, yields, block->yield_count, name);
+}
+
+tt_block *tt_hlo_region(tt_hlo *h, int op, int arg_count, const tt_type *args, int yield_count,
+                        tt_body body, void *user) {
   if (h->error) return NULL;
   if (h->depth == TT_HLO_MAX_DEPTH) {
     tt_hlo_fail(h, TT_RESOURCE_EXHAUSTED, "regions nested more than %d deep", TT_HLO_MAX_DEPTH);
@@ -137,17 +148,20 @@ tt_block *tt_hlo_region(tt_hlo *h, bool captures, int arg_count, const tt_type *
   tt_node **yields = tt_hlo_alloc(h, (size_t)yield_count, sizeof(tt_node *));
   tt_value *values = tt_hlo_alloc(h, (size_t)arg_count, sizeof *values);
   if (h->error) return NULL;
+  *block = (tt_block){.owner = h,
+                      .outer = outer,
+                      .captures = op == TT_OPCODE_while,
+                      .arg_count = arg_count,
+                      .yield_count = yield_count,
+                      .args = values};
   for (int i = 0; i < arg_count; i++) {
     values[i] = (tt_value){.node = {.type = args[i], .id = h->next_id++}, .block = block};
     nodes[i] = &values[i].node;
   }
-  *block = (tt_block){.owner = h, .outer = outer, .captures = captures, .arg_count = arg_count,
-                      .yield_count = yield_count, .args = values};
   h->current = block;
   h->depth++;
   body(h, nodes, yields, user);
-  if (tt_hlo_usable(h, yields, yield_count, "return"))
-    block->yields = localized_all(h, yields, yield_count, "return");
+  close_region(h, op, block, yields);
   h->depth--;
   h->current = outer;
   return h->error ? NULL : block;

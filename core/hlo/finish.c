@@ -45,8 +45,8 @@ static tt_status check_results(tt_hlo *h, tt_node *const *results, int count) {
 static tt_status check_donations(const tt_hlo *h, tt_node *const *results, int count) {
   for (size_t i = 0; i < h->donation_count; i++) {
     const tt_donation *d = &h->donations[i];
-    if (d->result >= count || !tt_type_equal(&h->params[d->param]->node.type,
-                                             &results[d->result]->type))
+    if (d->result >= count ||
+        !tt_type_equal(&h->params[d->param]->node.type, &results[d->result]->type))
       return tt_error(TT_INTERNAL,
                       "parameter %d cannot be overwritten by result %d: their types differ",
                       d->param, d->result);

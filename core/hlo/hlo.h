@@ -5,7 +5,8 @@
  * safe to inspect) and tt_hlo_finish returns that error. So lowerings are written as plain
  * expressions, with no check after each step.
  *
- * Nodes are borrowed from the builder and die with it. Thread-compatible.
+ * Nodes are borrowed from the builder and die with it. Equal expressions give the same node.
+ * Thread-compatible.
  *
  * Element-wise functions take operands of one dtype and one shape; a rank-0 operand is broadcast
  * to the other's shape. Nothing else is converted or broadcast implicitly. */
@@ -47,8 +48,10 @@ tt_node *tt_hlo_param(tt_hlo *h, const tt_type *type);
 /* Parameter `param` may be overwritten by result `result` (types must match). */
 void tt_hlo_donate(tt_hlo *h, int param, int result);
 
-/* Verifies, drops what no result needs, and prints the module. `*text` is the caller's
- * (tt_text_deinit). Errors: the sticky one; INTERNAL if the verifier objects. */
+/* Verifies, drops what no result needs, and appends the module to `*text`, which the caller has
+ * initialised and deinitialises. The text depends on nothing but the expressions and the order in
+ * which they were built. Errors: the sticky one (what a caller got wrong is INVALID_ARGUMENT);
+ * INTERNAL if the verifier objects, or a result or donation makes no sense; RESOURCE_EXHAUSTED. */
 tt_status tt_hlo_finish(tt_hlo *h, tt_node *const *results, int count, tt_text *text);
 /* Checks every instruction built so far against the op table of this room. */
 tt_status tt_hlo_verify(tt_hlo *h, const char *stage);
@@ -59,16 +62,19 @@ int tt_hlo_size(const tt_hlo *h);
 tt_node *tt_hlo_const(tt_hlo *h, tt_dtype dtype, double value); /* rank 0; bool: value != 0 */
 tt_node *tt_hlo_const_i(tt_hlo *h, tt_dtype dtype, int64_t value);
 tt_node *tt_hlo_const_c(tt_hlo *h, tt_dtype dtype, double re, double im); /* complex dtypes */
-tt_node *tt_hlo_const_i64s(tt_hlo *h, tt_dtype dtype, const int64_t *values, int64_t count); /* rank 1 */
-tt_node *tt_hlo_const_f64s(tt_hlo *h, tt_dtype dtype, const double *values, int64_t count);  /* rank 1 */
+/* Rank 1. */
+tt_node *tt_hlo_const_i64s(tt_hlo *h, tt_dtype dtype, const int64_t *values, int64_t count);
+tt_node *tt_hlo_const_f64s(tt_hlo *h, tt_dtype dtype, const double *values, int64_t count);
 tt_node *tt_hlo_full(tt_hlo *h, const tt_type *type, double value); /* splat of type->dtype */
 tt_node *tt_hlo_zeros(tt_hlo *h, const tt_type *type);
 tt_node *tt_hlo_iota(tt_hlo *h, const tt_type *type, int dim);
-/* The extreme values of a dtype (-inf / inf for floats), rank 0. */
+/* The extreme values of a dtype, rank 0: -inf and inf for floats (the largest finite values for
+ * formats without infinity). Not for complex. */
 tt_node *tt_hlo_lowest(tt_hlo *h, tt_dtype dtype);
 tt_node *tt_hlo_highest(tt_hlo *h, tt_dtype dtype);
 
 /* -- Element-wise: tt_hlo_<name>(h, x), tt_hlo_<name>(h, a, b) -- */
+/* clang-format off */
 #define TT_HLO_UNARY(X)                                                                            \
   X(abs) X(cbrt) X(ceil) X(cosine) X(count_leading_zeros) X(exponential)                           \
   X(exponential_minus_one) X(floor) X(log) X(log_plus_one) X(logistic) X(negate) X(not) X(popcnt)  \
@@ -76,14 +82,21 @@ tt_node *tt_hlo_highest(tt_hlo *h, tt_dtype dtype);
 #define TT_HLO_BINARY(X)                                                                           \
   X(add) X(and) X(atan2) X(divide) X(maximum) X(minimum) X(multiply) X(or) X(power) X(remainder)   \
   X(shift_left) X(shift_right_arithmetic) X(shift_right_logical) X(subtract) X(xor)
+/* Functions of the CHLO dialect, which XLA's plugins expand. */
+#define TT_CHLO_UNARY(X)                                                                           \
+  X(acos) X(acosh) X(asin) X(asinh) X(atan) X(atanh) X(bessel_i1e) X(cosh) X(digamma) X(erf)       \
+  X(erf_inv) X(erfc) X(lgamma) X(sinh)
+#define TT_CHLO_BINARY(X) X(next_after) X(zeta)
 
 typedef enum tt_hlo_op {
 #define X(name) TT_HLO_##name,
-  TT_HLO_UNARY(X) TT_HLO_BINARY(X)
+  TT_HLO_UNARY(X) TT_HLO_BINARY(X) TT_CHLO_UNARY(X) TT_CHLO_BINARY(X)
 #undef X
-      TT_HLO_ELEMENTWISE_COUNT
+  TT_HLO_ELEMENTWISE_COUNT
 } tt_hlo_op;
 
+/* maximum and minimum of bools are or and and; of a NaN and anything, NaN. XLA's CPU compiler drops
+ * NaNs unless it is told xla_cpu_enable_fast_min_max = False. */
 tt_node *tt_hlo_unary(tt_hlo *h, tt_hlo_op op, tt_node *x);
 tt_node *tt_hlo_binary(tt_hlo *h, tt_hlo_op op, tt_node *a, tt_node *b);
 #define X(name)                                                                                    \
@@ -91,17 +104,21 @@ tt_node *tt_hlo_binary(tt_hlo *h, tt_hlo_op op, tt_node *a, tt_node *b);
     return tt_hlo_unary(h, TT_HLO_##name, x);                                                      \
   }
 TT_HLO_UNARY(X)
+TT_CHLO_UNARY(X)
 #undef X
 #define X(name)                                                                                    \
   static inline tt_node *tt_hlo_##name(tt_hlo *h, tt_node *a, tt_node *b) {                        \
     return tt_hlo_binary(h, TT_HLO_##name, a, b);                                                  \
   }
 TT_HLO_BINARY(X)
+TT_CHLO_BINARY(X)
 #undef X
+/* clang-format on */
 
 typedef enum tt_cmp { TT_EQ, TT_NE, TT_LT, TT_LE, TT_GT, TT_GE } tt_cmp;
 tt_node *tt_hlo_compare(tt_hlo *h, tt_cmp direction, tt_node *a, tt_node *b); /* bool result */
-tt_node *tt_hlo_compare_total(tt_hlo *h, tt_cmp direction, tt_node *a, tt_node *b); /* floats: TOTALORDER */
+/* The same with a total order of floats (-NaN < -inf < .. < inf < NaN). */
+tt_node *tt_hlo_compare_total(tt_hlo *h, tt_cmp direction, tt_node *a, tt_node *b);
 tt_node *tt_hlo_select(tt_hlo *h, tt_node *pred, tt_node *on_true, tt_node *on_false);
 tt_node *tt_hlo_clamp(tt_hlo *h, tt_node *low, tt_node *x, tt_node *high);
 tt_node *tt_hlo_is_finite(tt_hlo *h, tt_node *x);
@@ -111,9 +128,6 @@ tt_node *tt_hlo_convert(tt_hlo *h, tt_node *x, tt_dtype dtype);
 /* Reinterprets bits; element sizes may differ as in StableHLO (a trailing dim is added or removed).
  * Not for bool or complex. */
 tt_node *tt_hlo_bitcast(tt_hlo *h, tt_node *x, tt_dtype dtype);
-/* The element-wise CHLO function `name` ("erf" prints "chlo.erf"), which XLA's plugins legalize;
- * one or two operands of one dtype and shape; the result has the first operand's type. */
-tt_node *tt_hlo_chlo(tt_hlo *h, const char *name, int n, tt_node *const *xs);
 tt_node *tt_hlo_complex(tt_hlo *h, tt_node *re, tt_node *im);
 tt_node *tt_hlo_real(tt_hlo *h, tt_node *x); /* real input gives x itself */
 tt_node *tt_hlo_imag(tt_hlo *h, tt_node *x); /* real input gives zeros */
@@ -127,15 +141,19 @@ tt_node *tt_hlo_transpose(tt_hlo *h, tt_node *x, const int *perm); /* result dim
 tt_node *tt_hlo_broadcast(tt_hlo *h, tt_node *x, const int *map, int rank, const int64_t *dims);
 /* NumPy rules: aligned at the last dim. */
 tt_node *tt_hlo_broadcast_to(tt_hlo *h, tt_node *x, int rank, const int64_t *dims);
-tt_node *tt_hlo_slice(tt_hlo *h, tt_node *x, const int64_t *start, const int64_t *limit, const int64_t *step /* NULL: 1 */);
-tt_node *tt_hlo_slice_dim(tt_hlo *h, tt_node *x, int dim, int64_t start, int64_t limit, int64_t step);
+tt_node *tt_hlo_slice(tt_hlo *h, tt_node *x, const int64_t *start, const int64_t *limit,
+                      const int64_t *step /* NULL: 1 */);
+tt_node *tt_hlo_slice_dim(tt_hlo *h, tt_node *x, int dim, int64_t start, int64_t limit,
+                          int64_t step);
 tt_node *tt_hlo_dynamic_slice(tt_hlo *h, tt_node *x, tt_node *const *starts, const int64_t *sizes);
-tt_node *tt_hlo_dynamic_update_slice(tt_hlo *h, tt_node *x, tt_node *update, tt_node *const *starts);
+tt_node *tt_hlo_dynamic_update_slice(tt_hlo *h, tt_node *x, tt_node *update,
+                                     tt_node *const *starts);
 /* Like dynamic_update_slice with known starts. */
 tt_node *tt_hlo_update_slice(tt_hlo *h, tt_node *x, tt_node *update, const int64_t *starts);
 tt_node *tt_hlo_concatenate(tt_hlo *h, tt_node *const *xs, int count, int dim);
 /* low/high may be negative (crop); interior NULL means 0. `value` is rank 0. */
-tt_node *tt_hlo_pad(tt_hlo *h, tt_node *x, tt_node *value, const int64_t *low, const int64_t *high, const int64_t *interior);
+tt_node *tt_hlo_pad(tt_hlo *h, tt_node *x, tt_node *value, const int64_t *low, const int64_t *high,
+                    const int64_t *interior);
 tt_node *tt_hlo_reverse(tt_hlo *h, tt_node *x, const int *dims, int count);
 
 /* -- Reductions -- */
@@ -144,33 +162,43 @@ typedef enum tt_reducer { TT_SUM, TT_PROD, TT_MAX, TT_MIN, TT_AND, TT_OR } tt_re
 tt_node *tt_hlo_identity(tt_hlo *h, tt_reducer reducer, tt_dtype dtype);
 /* Reduces `dims` away; starts from the identity. */
 tt_node *tt_hlo_reduce(tt_hlo *h, tt_reducer reducer, tt_node *x, const int *dims, int count);
-/* A region's body: `args` has 2n nodes (n accumulators, then n elements); writes n results. */
+/* A region's body: `args` has 2n nodes (n accumulators, then n elements); writes n results. What it
+ * builds goes into the region. It may use its arguments, what it builds itself, and constants from
+ * outside (they are copied in); anything else from outside only in tt_hlo_while. */
 typedef void (*tt_body)(tt_hlo *h, tt_node *const *args, tt_node **results, void *user);
-void tt_hlo_reduce_n(tt_hlo *h, int n, tt_node *const *xs, tt_node *const *inits, const int *dims, int count, tt_body body, void *user, tt_node **results);
-/* Windows over every dim of x; NULL for strides, base_dilation, dilation means 1; padding is low,high per dim. */
+void tt_hlo_reduce_n(tt_hlo *h, int n, tt_node *const *xs, tt_node *const *inits, const int *dims,
+                     int count, tt_body body, void *user, tt_node **results);
+/* Windows over every dim of x; NULL for strides, base_dilation, dilation means 1; padding is
+ * low,high per dim. */
 typedef struct tt_window {
   const int64_t *size, *stride, *base_dilation, *dilation, *padding /* [rank][2], NULL: 0 */;
 } tt_window;
 tt_node *tt_hlo_reduce_window(tt_hlo *h, tt_reducer reducer, tt_node *x, const tt_window *window);
-void tt_hlo_reduce_window_n(tt_hlo *h, int n, tt_node *const *xs, tt_node *const *inits, const tt_window *window, tt_body body, void *user, tt_node **results);
+void tt_hlo_reduce_window_n(tt_hlo *h, int n, tt_node *const *xs, tt_node *const *inits,
+                            const tt_window *window, tt_body body, void *user, tt_node **results);
 
 /* -- Linear algebra -- */
-tt_node *tt_hlo_dot_general(tt_hlo *h, tt_node *a, tt_node *b, const int *batch_a, const int *batch_b, int batch, const int *contract_a, const int *contract_b, int contract, tt_dtype result);
+tt_node *tt_hlo_dot_general(tt_hlo *h, tt_node *a, tt_node *b, const int *batch_a,
+                            const int *batch_b, int batch, const int *contract_a,
+                            const int *contract_b, int contract, tt_dtype result);
 /* Input [N, C, spatial...], kernel [O, C/groups, spatial...], result [N, O, spatial...] unless the
  * dimension numbers say otherwise (each names, for StableHLO's order, the dims of that operand). */
 typedef struct tt_conv {
-  int spatial;                                  /* number of spatial dims */
+  int spatial;                                         /* number of spatial dims */
   const int64_t *stride, *lhs_dilation, *rhs_dilation; /* [spatial]; NULL: 1 */
-  const int64_t *padding;                       /* [spatial][2]; NULL: 0; may be negative */
-  const bool *reverse;                          /* [spatial]; NULL: false */
-  int64_t feature_groups, batch_groups;         /* 0 means 1 */
-  const int *input, *kernel, *output;           /* [2 + spatial]: batch,feature,spatial.. /
-                                                   out,in,spatial.. / batch,feature,spatial..; NULL:
-                                                   0,1,2,.. */
+  const int64_t *padding;                              /* [spatial][2]; NULL: 0; may be negative */
+  const bool *reverse;                                 /* [spatial]; NULL: false */
+  int64_t feature_groups, batch_groups;                /* 0 means 1 */
+  /* [2 + spatial]; input and output: batch, feature, spatial..; kernel: out, in, spatial..;
+   * NULL: 0, 1, 2, .. */
+  const int *input, *kernel, *output;
 } tt_conv;
-tt_node *tt_hlo_convolution(tt_hlo *h, tt_node *input, tt_node *kernel, const tt_conv *conv, tt_dtype result);
+tt_node *tt_hlo_convolution(tt_hlo *h, tt_node *input, tt_node *kernel, const tt_conv *conv,
+                            tt_dtype result);
 tt_node *tt_hlo_cholesky(tt_hlo *h, tt_node *a, bool lower);
-tt_node *tt_hlo_triangular_solve(tt_hlo *h, tt_node *a, tt_node *b, bool left, bool lower, bool unit_diagonal, int transpose /* 0 no, 1 transpose, 2 adjoint */);
+tt_node *tt_hlo_triangular_solve(tt_hlo *h, tt_node *a, tt_node *b, bool left, bool lower,
+                                 bool unit_diagonal,
+                                 int transpose /* 0 no, 1 transpose, 2 adjoint */);
 typedef enum tt_fft { TT_FFT, TT_IFFT, TT_RFFT, TT_IRFFT } tt_fft;
 tt_node *tt_hlo_fft(tt_hlo *h, tt_node *x, tt_fft type, const int64_t *lengths, int count);
 
@@ -190,7 +218,8 @@ typedef struct tt_scatter {
 } tt_scatter;
 typedef enum tt_combiner { TT_SET, TT_ADD, TT_MUL, TT_SMAX, TT_SMIN } tt_combiner;
 /* Out-of-range updates are dropped. */
-tt_node *tt_hlo_scatter(tt_hlo *h, tt_node *x, tt_node *indices, tt_node *updates, const tt_scatter *dims, tt_combiner combiner);
+tt_node *tt_hlo_scatter(tt_hlo *h, tt_node *x, tt_node *indices, tt_node *updates,
+                        const tt_scatter *dims, tt_combiner combiner);
 /* x[idx] along `dim` for an integer tensor idx of any rank: dims of idx replace `dim`. */
 tt_node *tt_hlo_take(tt_hlo *h, tt_node *x, tt_node *idx, int dim);
 /* torch.gather: idx has x's rank; result has idx's dims. */
@@ -198,13 +227,20 @@ tt_node *tt_hlo_take_along(tt_hlo *h, tt_node *x, tt_node *idx, int dim);
 
 /* Sorts the operands together along `dim`; the body gets 2n rank-0 nodes (a0, b0, a1, b1, ...) and
  * writes one bool: whether a comes before b. */
-void tt_hlo_sort(tt_hlo *h, int n, tt_node *const *xs, int dim, bool stable, tt_body before, void *user, tt_node **results);
-tt_node *tt_hlo_select_and_scatter(tt_hlo *h, tt_node *x, tt_node *source, const tt_window *window, bool max);
+void tt_hlo_sort(tt_hlo *h, int n, tt_node *const *xs, int dim, bool stable, tt_body before,
+                 void *user, tt_node **results);
+tt_node *tt_hlo_select_and_scatter(tt_hlo *h, tt_node *x, tt_node *source, const tt_window *window,
+                                   bool max);
 
 /* -- Control and calls -- */
-/* `cond` gets n nodes and writes one bool; `body` gets n nodes and writes n. */
-void tt_hlo_while(tt_hlo *h, int n, tt_node *const *inits, tt_body cond, tt_body body, void *user, tt_node **results);
-/* A typed-FFI custom call; `config` is the attribute dictionary's text, e.g. "k = 7 : i32". */
-void tt_hlo_custom_call(tt_hlo *h, const char *target, const char *config, int n, tt_node *const *xs, int results_count, const tt_type *types, tt_node **results);
+/* `cond` gets n nodes and writes one bool; `body` gets n nodes and writes n. Both may use values
+ * from outside. */
+void tt_hlo_while(tt_hlo *h, int n, tt_node *const *inits, tt_body cond, tt_body body, void *user,
+                  tt_node **results);
+/* A typed-FFI custom call; `config` is the attribute dictionary's text, e.g. "k = 7 : i32" (NULL:
+ * empty). One without results is kept for its side effect; others are dropped when unused. */
+void tt_hlo_custom_call(tt_hlo *h, const char *target, const char *config, int n,
+                        tt_node *const *xs, int results_count, const tt_type *types,
+                        tt_node **results);
 
 #endif

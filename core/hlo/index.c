@@ -39,8 +39,8 @@ static bool check_numbers(const tt_numbers *n, const tt_type *x, const tt_type *
     int64_t a = n->operand_batch->values[i], b = n->index_batch->values[i];
     if (b == n->vector || x->dims[a] != indices->dims[b] || tt_attr_has(n->gone, a) ||
         tt_attr_has(n->map, a))
-      return tt_hlo_bad(why, "batch dimension %d of %s and %s does not fit", i,
-                        tt_hlo_show(why, x), tt_hlo_show(why, indices));
+      return tt_hlo_bad(why, "batch dimension %d of %s and %s does not fit", i, tt_hlo_show(why, x),
+                        tt_hlo_show(why, indices));
   }
   if (n->window->count + n->gone->count + n->operand_batch->count != x->rank)
     return tt_hlo_bad(why, "%d window dimensions for %s", n->window->count, tt_hlo_show(why, x));
@@ -54,7 +54,8 @@ static bool read_numbers(const tt_instr *in, bool scatter, tt_numbers *n, tt_why
   *n = (tt_numbers){
       .window = tt_attr_field(all, scatter ? "update_window_dims" : "offset_dims"),
       .gone = tt_attr_field(all, scatter ? "inserted_window_dims" : "collapsed_slice_dims"),
-      .operand_batch = tt_attr_field(all, scatter ? "input_batching_dims" : "operand_batching_dims"),
+      .operand_batch =
+          tt_attr_field(all, scatter ? "input_batching_dims" : "operand_batching_dims"),
       .index_batch = tt_attr_field(all, scatter ? "scatter_indices_batching_dims"
                                                 : "start_indices_batching_dims"),
       .map = tt_attr_field(all, scatter ? "scatter_dims_to_operand_dims" : "start_index_map"),
@@ -106,7 +107,8 @@ bool tt_rule_scatter(const tt_instr *in, tt_type *out, tt_why *why) {
     if (!tt_attr_has(n.gone, i) && !tt_attr_has(n.operand_batch, i)) window[windows++] = x->dims[i];
   bool ok = updates->dtype == x->dtype && updates->rank == batches + n.window->count;
   for (int i = 0, b = 0, w = 0; ok && i < updates->rank; i++)
-    ok = tt_attr_has(n.window, i) ? updates->dims[i] <= window[w++] : updates->dims[i] == batch[b++];
+    ok =
+        tt_attr_has(n.window, i) ? updates->dims[i] <= window[w++] : updates->dims[i] == batch[b++];
   if (!ok)
     return tt_hlo_bad(why, "updates %s do not fit indices %s and operand %s",
                       tt_hlo_show(why, updates), tt_hlo_show(why, indices), tt_hlo_show(why, x));
@@ -117,7 +119,7 @@ bool tt_rule_scatter(const tt_instr *in, tt_type *out, tt_why *why) {
 /* -- Builders -- */
 
 tt_node *tt_hlo_gather(tt_hlo *h, tt_node *x, tt_node *indices, const tt_gather *d) {
-  TT_NEED(h, "gather", x, indices);
+  TT_NEED(h, gather, x, indices);
   tt_attr fields[] = {
       tt_attr_list(h, "offset_dims", d->offset_dims, d->offset_count),
       tt_attr_list(h, "collapsed_slice_dims", d->collapsed_dims, d->collapsed_count),
@@ -137,16 +139,17 @@ static void overwrite(tt_hlo *h, tt_node *const *args, tt_node **results, void *
 }
 
 static tt_block *combiner_region(tt_hlo *h, tt_combiner combiner, tt_dtype dtype) {
-  static const tt_reducer reducers[] = {[TT_ADD] = TT_SUM, [TT_MUL] = TT_PROD, [TT_SMAX] = TT_MAX,
-                                        [TT_SMIN] = TT_MIN};
+  static const tt_reducer reducers[] = {
+      [TT_ADD] = TT_SUM, [TT_MUL] = TT_PROD, [TT_SMAX] = TT_MAX, [TT_SMIN] = TT_MIN};
   tt_type scalars[2] = {{.dtype = dtype}, {.dtype = dtype}};
-  if (combiner == TT_SET) return tt_hlo_region(h, false, 2, scalars, 1, overwrite, NULL);
-  return tt_hlo_reducer_region(h, reducers[combiner], dtype);
+  int op = TT_OPCODE_scatter;
+  if (combiner == TT_SET) return tt_hlo_region(h, op, 2, scalars, 1, overwrite, NULL);
+  return tt_hlo_reducer_region(h, op, reducers[combiner], dtype);
 }
 
 tt_node *tt_hlo_scatter(tt_hlo *h, tt_node *x, tt_node *indices, tt_node *updates,
                         const tt_scatter *d, tt_combiner combiner) {
-  TT_NEED(h, "scatter", x, indices, updates);
+  TT_NEED(h, scatter, x, indices, updates);
   tt_block *region = combiner_region(h, combiner, x->type.dtype);
   tt_attr fields[] = {
       tt_attr_list(h, "update_window_dims", d->window_dims, d->window_count),
@@ -159,7 +162,12 @@ tt_node *tt_hlo_scatter(tt_hlo *h, tt_node *x, tt_node *indices, tt_node *update
                      tt_attr_bool("indices_are_sorted", false),
                      tt_attr_bool("unique_indices", d->unique)};
   tt_node *operands[] = {x, indices, updates};
-  tt_instr draft = {.op = TT_OPCODE_scatter, .operands = operands, .operand_count = 3,
-                    .attrs = attrs, .attr_count = 3, .regions = &region, .region_count = 1};
+  tt_instr draft = {.op = TT_OPCODE_scatter,
+                    .operands = operands,
+                    .operand_count = 3,
+                    .attrs = attrs,
+                    .attr_count = 3,
+                    .regions = &region,
+                    .region_count = 1};
   return tt_hlo_emit1(h, &draft, x->type);
 }

@@ -9,8 +9,10 @@
 #define TT_HLO_MAX_PARAMS 65536
 #define TT_HLO_MAX_DEPTH 32          /* of nested regions */
 #define TT_HLO_MAX_CONSTANT 16777216 /* elements of a list constant */
+#define TT_HLO_MAX_KEY 4096          /* bytes; longer instructions are not numbered */
 
 /* Ops that are not plain element-wise; their numbers follow tt_hlo_op's. */
+/* clang-format off */
 #define TT_HLO_OTHERS(X)                                                                           \
   X(compare) X(select) X(clamp) X(is_finite) X(convert) X(bitcast_convert) X(complex) X(real)      \
   X(imag) X(reduce_precision) X(optimization_barrier) X(constant) X(iota) X(reshape) X(transpose)  \
@@ -23,20 +25,21 @@ typedef enum tt_opcode {
 #define X(name) TT_OPCODE_##name,
   TT_HLO_OTHERS(X)
 #undef X
-      TT_OPCODE_COUNT
+  TT_OPCODE_COUNT
 } tt_opcode;
+/* clang-format on */
 
 typedef enum tt_attr_kind {
-  TT_ATTR_TEXT,  /* text, as it is */
-  TT_ATTR_I64,   /* value : i64 */
-  TT_ATTR_I32,   /* value : i32 */
-  TT_ATTR_BOOL,  /* true / false */
-  TT_ATTR_I64S,  /* array<i64: ..> */
-  TT_ATTR_BOOLS, /* array<i1: ..> */
-  TT_ATTR_PAIRS, /* dense<[[a, b], ..]> : tensor<count/2 x 2 x i64> */
+  TT_ATTR_TEXT,   /* text, as it is */
+  TT_ATTR_I64,    /* value : i64 */
+  TT_ATTR_I32,    /* value : i32 */
+  TT_ATTR_BOOL,   /* true / false */
+  TT_ATTR_I64S,   /* array<i64: ..> */
+  TT_ATTR_BOOLS,  /* array<i1: ..> */
+  TT_ATTR_PAIRS,  /* dense<[[a, b], ..]> : tensor<count/2 x 2 x i64> */
   TT_ATTR_STRUCT, /* #text field = .., ..>; a list field is left out when empty */
-  TT_ATTR_LIST,  /* a field: [a, b] */
-  TT_ATTR_PLAIN  /* a field: value */
+  TT_ATTR_LIST,   /* a field: [a, b] */
+  TT_ATTR_PLAIN   /* a field: value */
 } tt_attr_kind;
 
 typedef struct tt_attr {
@@ -106,9 +109,11 @@ typedef struct tt_why {
   char text[320];
   char slots[4][160];
   int next;
+  bool memory; /* it does not object: memory is out */
 } tt_why;
 
 bool tt_hlo_bad(tt_why *why, const char *format, ...) __attribute__((format(printf, 2, 3)));
+bool tt_hlo_bad_memory(tt_why *why);
 const char *tt_hlo_show(tt_why *why, const tt_type *type);
 
 /* Infers the result types: `out` holds the builder's proposal, and leaves with the types that the
@@ -127,7 +132,7 @@ enum {
 };
 
 typedef struct tt_op_info {
-  const char *name; /* MLIR's, without the dialect */
+  const char *name; /* MLIR's: "stablehlo.add" */
   int min, max;     /* operands; max < 0: any number */
   int classes[3];   /* of operand 0, 1, and all later ones */
   int regions;
@@ -158,11 +163,11 @@ tt_node *tt_hlo_emit1(tt_hlo *h, const tt_instr *draft, tt_type type);
 void tt_hlo_emit_all(tt_hlo *h, const tt_instr *draft, tt_type *types, tt_node **results);
 tt_node *tt_hlo_poison(tt_hlo *h);
 void tt_hlo_poison_all(tt_hlo *h, tt_node **results, int count);
-/* Builds a region by calling `body`; NULL on failure. */
-tt_block *tt_hlo_region(tt_hlo *h, bool captures, int arg_count, const tt_type *args,
-                        int yield_count, tt_body body, void *user);
+/* Builds a region of an `op` to come by calling `body`; NULL on failure. */
+tt_block *tt_hlo_region(tt_hlo *h, int op, int arg_count, const tt_type *args, int yield_count,
+                        tt_body body, void *user);
 /* The region of a reducer over rank-0 values. */
-tt_block *tt_hlo_reducer_region(tt_hlo *h, tt_reducer reducer, tt_dtype dtype);
+tt_block *tt_hlo_reducer_region(tt_hlo *h, int op, tt_reducer reducer, tt_dtype dtype);
 /* Arena memory; NULL and a sticky error when it is out. */
 void *tt_hlo_alloc(tt_hlo *h, size_t count, size_t size);
 /* A copy in the arena; the same. */
@@ -173,8 +178,8 @@ void tt_hlo_fail_memory(tt_hlo *h);
 const int64_t *tt_hlo_widen(tt_hlo *h, const int *values, int count);
 /* `values`, or `count` copies of `otherwise` when it is NULL. */
 const int64_t *tt_hlo_filled(tt_hlo *h, const int64_t *values, int count, int64_t otherwise);
-/* false and a sticky error when x is poisoned, NULL, or of another builder. */
-bool tt_hlo_usable(tt_hlo *h, tt_node *const *nodes, int count, const char *what);
+/* Whether the builder has not failed and the nodes can be operands of `op`: else a sticky error. */
+bool tt_hlo_usable(tt_hlo *h, int op, tt_node *const *nodes, int count);
 /* Checks a rank against 0..TT_MAX_RANK. */
 bool tt_hlo_rank_ok(tt_hlo *h, int rank, const char *what);
 /* Appends precision_config if it is not the default; the new count. */
@@ -186,16 +191,18 @@ tt_node *tt_hlo_splat_as(tt_hlo *h, const tt_node *x, const tt_type *type);
 
 /* A draft of one instruction: TT_DRAFT(name, attrs, attr_count, operands..). */
 #define TT_DRAFT(name, attrs_, attrs_count, ...)                                                   \
-  &(const tt_instr) {                                                                              \
-    .op = TT_OPCODE_##name, .operands = (tt_node *[]){__VA_ARGS__},                                \
-    .operand_count = (int)(sizeof((tt_node *[]){__VA_ARGS__}) / sizeof(tt_node *)),                \
-    .attrs = (attrs_), .attr_count = (attrs_count)                                                 \
-  }
-/* Returns poison from the calling builder unless all the nodes are usable. */
+  &(const tt_instr){.op = TT_OPCODE_##name,                                                        \
+                    .operands = (tt_node *[]){__VA_ARGS__},                                        \
+                    .operand_count =                                                               \
+                        (int)(sizeof((tt_node *[]){__VA_ARGS__}) / sizeof(tt_node *)),             \
+                    .attrs = (attrs_),                                                             \
+                    .attr_count = (attrs_count)}
+/* Returns poison from the calling builder unless all the operands are usable: TT_NEED(h, name,
+ * operands..). */
 #define TT_NEED(h, name, ...)                                                                      \
   do {                                                                                             \
     tt_node *need_[] = {__VA_ARGS__};                                                              \
-    if (!tt_hlo_usable(h, need_, (int)(sizeof need_ / sizeof *need_), name))                       \
+    if (!tt_hlo_usable(h, TT_OPCODE_##name, need_, (int)(sizeof need_ / sizeof *need_)))           \
       return tt_hlo_poison(h);                                                                     \
   } while (0)
 

@@ -121,7 +121,7 @@ int tt_hlo_add_precision(const tt_hlo *h, tt_attr *attrs, int count) {
 tt_node *tt_hlo_dot_general(tt_hlo *h, tt_node *a, tt_node *b, const int *batch_a,
                             const int *batch_b, int batch, const int *contract_a,
                             const int *contract_b, int contract, tt_dtype result) {
-  TT_NEED(h, "dot_general", a, b);
+  TT_NEED(h, dot_general, a, b);
   tt_attr fields[] = {tt_attr_list(h, "lhs_batching_dimensions", batch_a, batch),
                       tt_attr_list(h, "rhs_batching_dimensions", batch_b, batch),
                       tt_attr_list(h, "lhs_contracting_dimensions", contract_a, contract),
@@ -132,7 +132,7 @@ tt_node *tt_hlo_dot_general(tt_hlo *h, tt_node *a, tt_node *b, const int *batch_
 }
 
 tt_node *tt_hlo_cholesky(tt_hlo *h, tt_node *a, bool lower) {
-  TT_NEED(h, "cholesky", a);
+  TT_NEED(h, cholesky, a);
   tt_attr attrs[] = {tt_attr_bool("lower", lower)};
   return tt_hlo_emit1(h, TT_DRAFT(cholesky, attrs, 1, a), a->type);
 }
@@ -142,7 +142,7 @@ tt_node *tt_hlo_triangular_solve(tt_hlo *h, tt_node *a, tt_node *b, bool left, b
   static const char *const names[] = {"#stablehlo<transpose NO_TRANSPOSE>",
                                       "#stablehlo<transpose TRANSPOSE>",
                                       "#stablehlo<transpose ADJOINT>"};
-  TT_NEED(h, "triangular_solve", a, b);
+  TT_NEED(h, triangular_solve, a, b);
   if (transpose < 0 || transpose > 2)
     return tt_hlo_fail(h, TT_INTERNAL, "stablehlo.triangular_solve: transpose %d", transpose);
   tt_attr attrs[] = {tt_attr_bool("left_side", left), tt_attr_bool("lower", lower),
@@ -151,11 +151,10 @@ tt_node *tt_hlo_triangular_solve(tt_hlo *h, tt_node *a, tt_node *b, bool left, b
   return tt_hlo_emit1(h, TT_DRAFT(triangular_solve, attrs, 4, a, b), b->type);
 }
 
-static const char *const ffts[] = {
-    [TT_FFT] = "#stablehlo<fft_type FFT>",
-    [TT_IFFT] = "#stablehlo<fft_type IFFT>",
-    [TT_RFFT] = "#stablehlo<fft_type RFFT>",
-    [TT_IRFFT] = "#stablehlo<fft_type IRFFT>"};
+static const char *const ffts[] = {[TT_FFT] = "#stablehlo<fft_type FFT>",
+                                   [TT_IFFT] = "#stablehlo<fft_type IFFT>",
+                                   [TT_RFFT] = "#stablehlo<fft_type RFFT>",
+                                   [TT_IRFFT] = "#stablehlo<fft_type IRFFT>"};
 
 static int fft_kind(const tt_instr *in) {
   const tt_attr *attr = tt_attr_find(in, "fft_type");
@@ -165,7 +164,7 @@ static int fft_kind(const tt_instr *in) {
 }
 
 tt_node *tt_hlo_fft(tt_hlo *h, tt_node *x, tt_fft type, const int64_t *lengths, int count) {
-  TT_NEED(h, "fft", x);
+  TT_NEED(h, fft, x);
   tt_attr attrs[] = {tt_attr_text("fft_type", ffts[type]),
                      tt_attr_i64s("fft_length", lengths, count)};
   return tt_hlo_emit1(h, TT_DRAFT(fft, attrs, 2, x), x->type);

@@ -49,10 +49,8 @@ static void put_type(tt_pen *pen, const tt_type *type) {
 static void put_ints(tt_pen *pen, const tt_attr *attr) {
   for (int i = 0; i < attr->count; i++) {
     if (i) put(pen, ", ");
-    if (attr->kind == TT_ATTR_BOOLS)
-      put(pen, attr->values[i] ? "true" : "false");
-    else
-      put_int(pen, attr->values[i]);
+    if (attr->kind == TT_ATTR_BOOLS) put(pen, attr->values[i] ? "true" : "false");
+    else put_int(pen, attr->values[i]);
   }
 }
 
@@ -89,10 +87,18 @@ static void put_struct(tt_pen *pen, const tt_attr *attr) {
 
 static void put_attr_value(tt_pen *pen, const tt_attr *attr) {
   switch (attr->kind) {
-  case TT_ATTR_TEXT: put(pen, attr->text); break;
-  case TT_ATTR_BOOL: put(pen, attr->value ? "true" : "false"); break;
-  case TT_ATTR_STRUCT: put_struct(pen, attr); break;
-  case TT_ATTR_PAIRS: put_pairs(pen, attr); break;
+  case TT_ATTR_TEXT:
+    put(pen, attr->text);
+    break;
+  case TT_ATTR_BOOL:
+    put(pen, attr->value ? "true" : "false");
+    break;
+  case TT_ATTR_STRUCT:
+    put_struct(pen, attr);
+    break;
+  case TT_ATTR_PAIRS:
+    put_pairs(pen, attr);
+    break;
   case TT_ATTR_I64:
   case TT_ATTR_I32:
   case TT_ATTR_PLAIN:
@@ -192,7 +198,7 @@ static void put_results(tt_pen *pen, tt_instr *in, int *number) {
 
 static void put_instr(tt_pen *pen, tt_instr *in, int *number) {
   put_results(pen, in, number);
-  put(pen, "\"stablehlo.");
+  put(pen, "\"");
   put(pen, tt_hlo_info(in->op)->name);
   put(pen, "\"(");
   put_values(pen, in->operands, in->operand_count);

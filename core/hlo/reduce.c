@@ -7,7 +7,7 @@ static bool check_reducer(const tt_instr *in, int n, tt_why *why) {
     return tt_hlo_bad(why, "%d operands and %d results, expected an initial value for each array",
                       in->operand_count, in->result_count);
   tt_type *types = tt_malloc(2 * (size_t)n * sizeof *types);
-  if (!types) return tt_hlo_bad(why, "out of memory");
+  if (!types) return tt_hlo_bad_memory(why);
   bool ok = true;
   for (int i = 0; ok && i < n; i++) {
     const tt_type *x = tt_operand_type(in, i), *init = tt_operand_type(in, n + i);
@@ -120,12 +120,17 @@ static bool reducer_fits(tt_hlo *h, tt_reducer reducer, tt_dtype dtype) {
 tt_node *tt_hlo_identity(tt_hlo *h, tt_reducer reducer, tt_dtype dtype) {
   if (h->error || !reducer_fits(h, reducer, dtype)) return tt_hlo_poison(h);
   switch (reducer) {
-  case TT_PROD: return tt_hlo_const(h, dtype, 1);
-  case TT_MAX: return tt_hlo_lowest(h, dtype);
-  case TT_MIN: return tt_hlo_highest(h, dtype);
-  case TT_AND: return tt_hlo_const_i(h, dtype, -1);
+  case TT_PROD:
+    return tt_hlo_const(h, dtype, 1);
+  case TT_MAX:
+    return tt_hlo_lowest(h, dtype);
+  case TT_MIN:
+    return tt_hlo_highest(h, dtype);
+  case TT_AND:
+    return tt_hlo_const_i(h, dtype, -1);
   case TT_SUM:
-  case TT_OR: break;
+  case TT_OR:
+    break;
   }
   return tt_hlo_const(h, dtype, 0);
 }
@@ -134,10 +139,10 @@ static void combine(tt_hlo *h, tt_node *const *args, tt_node **results, void *us
   results[0] = tt_hlo_binary(h, *(const tt_hlo_op *)user, args[0], args[1]);
 }
 
-tt_block *tt_hlo_reducer_region(tt_hlo *h, tt_reducer reducer, tt_dtype dtype) {
+tt_block *tt_hlo_reducer_region(tt_hlo *h, int op, tt_reducer reducer, tt_dtype dtype) {
   tt_type scalars[2] = {{.dtype = dtype}, {.dtype = dtype}};
-  tt_hlo_op op = reducer_op(reducer, dtype);
-  return tt_hlo_region(h, false, 2, scalars, 1, combine, &op);
+  tt_hlo_op combiner = reducer_op(reducer, dtype);
+  return tt_hlo_region(h, op, 2, scalars, 1, combine, &combiner);
 }
 
 /* Rank-0 types of `n` accumulators, then of `n` elements; NULL when memory is out. */
@@ -151,11 +156,10 @@ static tt_type *region_args(tt_hlo *h, int n, tt_node *const *xs) {
 /* Emits `draft` (its op and attributes) over the arrays with a region made by `body`. */
 static void emit_reduction(tt_hlo *h, tt_instr draft, int n, tt_node *const *xs,
                            tt_node *const *inits, tt_body body, void *user, tt_node **results) {
-  const char *name = tt_hlo_info(draft.op)->name;
-  bool usable = tt_hlo_usable(h, xs, n, name) && tt_hlo_usable(h, inits, n, name);
+  bool usable = tt_hlo_usable(h, draft.op, xs, n) && tt_hlo_usable(h, draft.op, inits, n);
   tt_type *types = usable ? region_args(h, n, xs) : NULL;
   tt_node **operands = tt_hlo_alloc(h, 2 * (size_t)n, sizeof(tt_node *));
-  tt_block *region = types ? tt_hlo_region(h, false, 2 * n, types, n, body, user) : NULL;
+  tt_block *region = types ? tt_hlo_region(h, draft.op, 2 * n, types, n, body, user) : NULL;
   if (!region || !operands) {
     tt_hlo_poison_all(h, results, n);
     return;
@@ -180,7 +184,7 @@ void tt_hlo_reduce_n(tt_hlo *h, int n, tt_node *const *xs, tt_node *const *inits
 }
 
 tt_node *tt_hlo_reduce(tt_hlo *h, tt_reducer reducer, tt_node *x, const int *dims, int count) {
-  TT_NEED(h, "reduce", x);
+  TT_NEED(h, reduce, x);
   tt_node *init = tt_hlo_identity(h, reducer, x->type.dtype), *result;
   if (h->error || !count) return h->error ? init : x;
   tt_hlo_op op = reducer_op(reducer, x->type.dtype);
@@ -190,7 +194,7 @@ tt_node *tt_hlo_reduce(tt_hlo *h, tt_reducer reducer, tt_node *x, const int *dim
 
 void tt_hlo_reduce_window_n(tt_hlo *h, int n, tt_node *const *xs, tt_node *const *inits,
                             const tt_window *window, tt_body body, void *user, tt_node **results) {
-  if (!tt_hlo_usable(h, xs, n, "reduce_window") || n < 1) {
+  if (!tt_hlo_usable(h, TT_OPCODE_reduce_window, xs, n) || n < 1) {
     tt_hlo_poison_all(h, results, n);
     return;
   }
@@ -208,7 +212,7 @@ void tt_hlo_reduce_window_n(tt_hlo *h, int n, tt_node *const *xs, tt_node *const
 }
 
 tt_node *tt_hlo_reduce_window(tt_hlo *h, tt_reducer reducer, tt_node *x, const tt_window *window) {
-  TT_NEED(h, "reduce_window", x);
+  TT_NEED(h, reduce_window, x);
   tt_node *init = tt_hlo_identity(h, reducer, x->type.dtype), *result;
   if (h->error) return init;
   tt_hlo_op op = reducer_op(reducer, x->type.dtype);
@@ -227,11 +231,12 @@ static void keep_first(tt_hlo *h, tt_node *const *args, tt_node **results, void 
 
 tt_node *tt_hlo_select_and_scatter(tt_hlo *h, tt_node *x, tt_node *source, const tt_window *window,
                                    bool max) {
-  TT_NEED(h, "select_and_scatter", x, source);
+  TT_NEED(h, select_and_scatter, x, source);
+  int op = TT_OPCODE_select_and_scatter;
   int rank = x->type.rank;
   tt_type scalars[2] = {{.dtype = x->type.dtype}, {.dtype = x->type.dtype}};
-  tt_block *regions[2] = {tt_hlo_region(h, false, 2, scalars, 1, keep_first, &max),
-                          tt_hlo_reducer_region(h, TT_SUM, x->type.dtype)};
+  tt_block *regions[2] = {tt_hlo_region(h, op, 2, scalars, 1, keep_first, &max),
+                          tt_hlo_reducer_region(h, op, TT_SUM, x->type.dtype)};
   tt_attr attrs[] = {
       tt_attr_i64s("window_dimensions", window->size, rank),
       tt_attr_i64s("window_strides", tt_hlo_filled(h, window->stride, rank, 1), rank),
@@ -239,7 +244,12 @@ tt_node *tt_hlo_select_and_scatter(tt_hlo *h, tt_node *x, tt_node *source, const
                      2 * rank),
   };
   tt_node *operands[] = {x, source, tt_hlo_const(h, x->type.dtype, 0)};
-  tt_instr draft = {.op = TT_OPCODE_select_and_scatter, .operands = operands, .operand_count = 3,
-                    .attrs = attrs, .attr_count = 3, .regions = regions, .region_count = 2};
+  tt_instr draft = {.op = op,
+                    .operands = operands,
+                    .operand_count = 3,
+                    .attrs = attrs,
+                    .attr_count = 3,
+                    .regions = regions,
+                    .region_count = 2};
   return tt_hlo_emit1(h, &draft, x->type);
 }

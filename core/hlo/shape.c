@@ -115,7 +115,7 @@ bool tt_rule_reverse(const tt_instr *in, tt_type *out, tt_why *why) {
 /* -- Builders -- */
 
 tt_node *tt_hlo_reshape(tt_hlo *h, tt_node *x, int rank, const int64_t *dims) {
-  TT_NEED(h, "reshape", x);
+  TT_NEED(h, reshape, x);
   if (!tt_hlo_rank_ok(h, rank, "stablehlo.reshape")) return tt_hlo_poison(h);
   tt_type type = tt_type_make(x->type.dtype, rank, dims);
   if (tt_type_equal(&type, &x->type)) return x;
@@ -127,7 +127,7 @@ tt_node *tt_hlo_reshape(tt_hlo *h, tt_node *x, int rank, const int64_t *dims) {
 }
 
 tt_node *tt_hlo_transpose(tt_hlo *h, tt_node *x, const int *perm) {
-  TT_NEED(h, "transpose", x);
+  TT_NEED(h, transpose, x);
   bool same = true;
   for (int i = 0; i < x->type.rank; i++) same = same && perm[i] == i;
   if (same) return x;
@@ -137,7 +137,7 @@ tt_node *tt_hlo_transpose(tt_hlo *h, tt_node *x, const int *perm) {
 }
 
 tt_node *tt_hlo_broadcast(tt_hlo *h, tt_node *x, const int *map, int rank, const int64_t *dims) {
-  TT_NEED(h, "broadcast_in_dim", x);
+  TT_NEED(h, broadcast_in_dim, x);
   if (!tt_hlo_rank_ok(h, rank, "stablehlo.broadcast_in_dim")) return tt_hlo_poison(h);
   tt_type type = tt_type_make(x->type.dtype, rank, dims);
   bool same = tt_type_equal(&type, &x->type);
@@ -151,7 +151,7 @@ tt_node *tt_hlo_broadcast(tt_hlo *h, tt_node *x, const int *map, int rank, const
 }
 
 tt_node *tt_hlo_broadcast_to(tt_hlo *h, tt_node *x, int rank, const int64_t *dims) {
-  TT_NEED(h, "broadcast_in_dim", x);
+  TT_NEED(h, broadcast_in_dim, x);
   int map[TT_MAX_RANK], shift = rank - x->type.rank;
   if (shift < 0)
     return tt_hlo_fail(h, TT_INVALID_ARGUMENT,
@@ -163,7 +163,7 @@ tt_node *tt_hlo_broadcast_to(tt_hlo *h, tt_node *x, int rank, const int64_t *dim
 
 tt_node *tt_hlo_slice(tt_hlo *h, tt_node *x, const int64_t *start, const int64_t *limit,
                       const int64_t *step) {
-  TT_NEED(h, "slice", x);
+  TT_NEED(h, slice, x);
   int rank = x->type.rank;
   bool same = true;
   for (int i = 0; i < rank; i++)
@@ -177,7 +177,7 @@ tt_node *tt_hlo_slice(tt_hlo *h, tt_node *x, const int64_t *start, const int64_t
 
 tt_node *tt_hlo_slice_dim(tt_hlo *h, tt_node *x, int dim, int64_t start, int64_t limit,
                           int64_t step) {
-  TT_NEED(h, "slice", x);
+  TT_NEED(h, slice, x);
   int64_t low[TT_MAX_RANK] = {0}, high[TT_MAX_RANK], by[TT_MAX_RANK];
   if (dim < 0 || dim >= x->type.rank)
     return tt_hlo_fail(h, TT_INVALID_ARGUMENT, "stablehlo.slice: no dimension %d in rank %d", dim,
@@ -193,30 +193,33 @@ tt_node *tt_hlo_slice_dim(tt_hlo *h, tt_node *x, int dim, int64_t start, int64_t
 }
 
 tt_node *tt_hlo_concatenate(tt_hlo *h, tt_node *const *xs, int count, int dim) {
-  if (!tt_hlo_usable(h, xs, count, "concatenate")) return tt_hlo_poison(h);
+  if (!tt_hlo_usable(h, TT_OPCODE_concatenate, xs, count)) return tt_hlo_poison(h);
   if (count == 1) return xs[0];
   tt_attr attrs[] = {tt_attr_i64("dimension", dim)};
-  tt_instr draft = {.op = TT_OPCODE_concatenate, .operands = xs, .operand_count = count,
-                    .attrs = attrs, .attr_count = 1};
+  tt_instr draft = {.op = TT_OPCODE_concatenate,
+                    .operands = xs,
+                    .operand_count = count,
+                    .attrs = attrs,
+                    .attr_count = 1};
   return tt_hlo_emit1(h, &draft, (tt_type){.dtype = TT_F32});
 }
 
 tt_node *tt_hlo_pad(tt_hlo *h, tt_node *x, tt_node *value, const int64_t *low, const int64_t *high,
                     const int64_t *interior) {
-  TT_NEED(h, "pad", x, value);
+  TT_NEED(h, pad, x, value);
   int rank = x->type.rank;
   bool same = true;
   for (int i = 0; i < rank; i++)
     same = same && !low[i] && !high[i] && (!interior || !interior[i] || x->type.dims[i] < 2);
   if (same) return x;
-  tt_attr attrs[] = {
-      tt_attr_i64s("edge_padding_low", low, rank), tt_attr_i64s("edge_padding_high", high, rank),
-      tt_attr_i64s("interior_padding", tt_hlo_filled(h, interior, rank, 0), rank)};
+  tt_attr attrs[] = {tt_attr_i64s("edge_padding_low", low, rank),
+                     tt_attr_i64s("edge_padding_high", high, rank),
+                     tt_attr_i64s("interior_padding", tt_hlo_filled(h, interior, rank, 0), rank)};
   return tt_hlo_emit1(h, TT_DRAFT(pad, attrs, 3, x, value), x->type);
 }
 
 tt_node *tt_hlo_reverse(tt_hlo *h, tt_node *x, const int *dims, int count) {
-  TT_NEED(h, "reverse", x);
+  TT_NEED(h, reverse, x);
   if (!count) return x;
   tt_attr attrs[] = {tt_attr_i64s("dimensions", tt_hlo_widen(h, dims, count), count)};
   return tt_hlo_emit1(h, TT_DRAFT(reverse, attrs, 1, x), x->type);

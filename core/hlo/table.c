@@ -7,13 +7,16 @@
 #define CF TT_CLS_F
 #define CC TT_CLS_C
 #define ANY TT_CLS_ANY
-#define UNARY(op, cls) [TT_HLO_##op] = {#op, 1, 1, {cls, 0, 0}, 0, tt_rule_unary}
-#define BINARY(op, cls) [TT_HLO_##op] = {#op, 2, 2, {cls, cls, 0}, 0, tt_rule_binary}
+#define UNARY(op, cls) [TT_HLO_##op] = {"stablehlo." #op, 1, 1, {cls, 0, 0}, 0, tt_rule_unary}
+#define BINARY(op, cls) [TT_HLO_##op] = {"stablehlo." #op, 2, 2, {cls, cls, 0}, 0, tt_rule_binary}
+#define CHLO(count, op, cls)                                                                       \
+  [TT_HLO_##op] = {"chlo." #op,   count, count,                                                    \
+                   {cls, cls, 0}, 0,     count == 1 ? tt_rule_unary : tt_rule_binary}
 #define OP(op, min, max, first, second, rest, regions)                                             \
-  [TT_OPCODE_##op] = {#op, min, max, {first, second, rest}, regions, tt_rule_##op}
+  [TT_OPCODE_##op] = {"stablehlo." #op, min, max, {first, second, rest}, regions, tt_rule_##op}
 
 static const tt_op_info infos[TT_OPCODE_COUNT] = {
-    [TT_HLO_abs] = {"abs", 1, 1, {CS | CF | CC, 0, 0}, 0, tt_rule_abs},
+    [TT_HLO_abs] = {"stablehlo.abs", 1, 1, {CS | CF | CC, 0, 0}, 0, tt_rule_abs},
     UNARY(cbrt, CF | CC),
     UNARY(ceil, CF),
     UNARY(cosine, CF | CC),
@@ -50,6 +53,23 @@ static const tt_op_info infos[TT_OPCODE_COUNT] = {
     BINARY(shift_right_logical, CI),
     BINARY(subtract, CI | CF | CC),
     BINARY(xor, CB | CI),
+    /* operands, op, classes */
+    CHLO(1, acos, CF | CC),
+    CHLO(1, acosh, CF | CC),
+    CHLO(1, asin, CF | CC),
+    CHLO(1, asinh, CF | CC),
+    CHLO(1, atan, CF | CC),
+    CHLO(1, atanh, CF | CC),
+    CHLO(1, cosh, CF | CC),
+    CHLO(1, sinh, CF | CC),
+    CHLO(1, bessel_i1e, CF),
+    CHLO(1, digamma, CF),
+    CHLO(1, erf, CF),
+    CHLO(1, erf_inv, CF),
+    CHLO(1, erfc, CF),
+    CHLO(1, lgamma, CF),
+    CHLO(2, next_after, CF),
+    CHLO(2, zeta, CF),
     /* op, operands: fewest, most (-1: any), classes of the first, second, later; regions */
     OP(compare, 2, 2, ANY, ANY, 0, 0),
     OP(select, 3, 3, CB, ANY, ANY, 0),

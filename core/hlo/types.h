@@ -36,16 +36,22 @@ typedef enum tt_dtype {
       TT_DTYPE_LIMIT = 21
 } tt_dtype;
 
-typedef enum tt_kind { TT_KIND_BOOL, TT_KIND_SIGNED, TT_KIND_UNSIGNED, TT_KIND_FLOAT, TT_KIND_COMPLEX } tt_kind;
+typedef enum tt_kind {
+  TT_KIND_BOOL,
+  TT_KIND_SIGNED,
+  TT_KIND_UNSIGNED,
+  TT_KIND_FLOAT,
+  TT_KIND_COMPLEX
+} tt_kind;
 
 const char *tt_dtype_name(tt_dtype dtype); /* MLIR spelling; "invalid" for others */
 int64_t tt_dtype_bytes(tt_dtype dtype);    /* 0 for TT_INVALID */
 tt_kind tt_dtype_kind(tt_dtype dtype);
 bool tt_is_float(tt_dtype dtype);
 bool tt_is_complex(tt_dtype dtype);
-bool tt_is_integer(tt_dtype dtype);         /* signed or unsigned, not bool */
-tt_dtype tt_dtype_real(tt_dtype dtype);     /* C64 -> F32, C128 -> F64, else itself */
-tt_dtype tt_dtype_complex(tt_dtype dtype);  /* F32 -> C64, F64 -> C128, complex stays, else C64 */
+bool tt_is_integer(tt_dtype dtype);        /* signed or unsigned, not bool */
+tt_dtype tt_dtype_real(tt_dtype dtype);    /* C64 -> F32, C128 -> F64, else itself */
+tt_dtype tt_dtype_complex(tt_dtype dtype); /* F32 -> C64, F64 -> C128, complex stays, else C64 */
 
 /* A dense row-major tensor type. Plain data: compare with tt_type_equal, never memcmp. */
 typedef struct tt_type {

@@ -15,7 +15,7 @@ static bool verify_instr(const tt_block *block, const tt_instr *in, tt_why *why)
   for (int i = 0; i < in->region_count; i++)
     if (!in->regions[i]) return tt_hlo_bad(why, "region %d is missing", i);
   tt_type *types = tt_malloc(((size_t)in->result_count + 1) * sizeof *types);
-  if (!types) return tt_hlo_bad(why, "out of memory");
+  if (!types) return tt_hlo_bad_memory(why);
   for (int i = 0; i < in->result_count; i++) types[i] = in->results[i].node.type;
   bool ok = tt_hlo_check(in, types, why);
   for (int i = 0; ok && i < in->result_count; i++)
@@ -27,12 +27,13 @@ static bool verify_instr(const tt_block *block, const tt_instr *in, tt_why *why)
 }
 
 static tt_status verify_block(const tt_block *block, const char *stage) {
-  tt_why why;
+  tt_why why = {.memory = false};
   for (const tt_instr *in = block->first; in; in = in->next) {
     why.next = 0;
     if (!verify_instr(block, in, &why)) {
+      if (why.memory) return tt_out_of_memory();
       bool known = in->op >= 0 && in->op < TT_OPCODE_COUNT;
-      return tt_error(TT_INTERNAL, "%s: instruction %d (stablehlo.%s): %s", stage, in->number,
+      return tt_error(TT_INTERNAL, "%s: instruction %d (%s): %s", stage, in->number,
                       known ? tt_hlo_info(in->op)->name : "?", why.text);
     }
     for (int i = 0; i < in->region_count; i++) TT_TRY(verify_block(in->regions[i], stage));

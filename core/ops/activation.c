@@ -51,7 +51,7 @@ static tt_node *gelu_share(tt_lower *cx, tt_node *x, bool approximate, tt_node *
     tt_node *cube = tt_hlo_multiply(h, tt_hlo_multiply(h, x, x), x);
     t = tt_hlo_tanh(h, mul(cx, tt_hlo_add(h, x, mul(cx, cube, 0.044715)), 0.79788456080286535588));
   } else {
-    t = tt_chlo1(cx, TT_CHLO_erf, mul(cx, x, 0.70710678118654752440));
+    t = tt_hlo_erf(cx->h, mul(cx, x, 0.70710678118654752440));
   }
   *inner = t;
   return mul(cx, add(cx, t, 1), 0.5);

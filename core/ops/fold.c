@@ -36,7 +36,8 @@ static tt_map block_map(tt_lower *cx, const blocks *b, int d) {
   tt_map map = tt_map_make(cx, b->in[d], b->kernel[d] * b->out[d], b->kernel[d] * b->out[d]);
   for (int64_t j = 0; map.capacity && j < b->kernel[d]; j++) {
     for (int64_t o = 0; o < b->out[d]; o++) {
-      tt_map_add(&map, o * b->stride[d] - b->padding[d] + j * b->dilation[d], j * b->out[d] + o, 1);
+      tt_map_add(&map, o * b->stride[d] - b->padding[d] + j * b->dilation[d], j * b->out[d] + o,
+                 TT_ANY_TAP, 1);
     }
   }
   return map;

@@ -109,11 +109,10 @@ static void take_packed(tt_lower *cx, int k, tt_node **tensors) {
     tensors[3] = tt_hlo_reshape(cx->h, tt_hlo_slice_dim(cx->h, packed, 0, k, k + 1, 1), 0, NULL);
 }
 
-void tt_lower_each(tt_lower *cx, const char *base, bool packed) {
-  const tt_op_row *row = tt_op_find(base);
+static void each(tt_lower *cx, const tt_op_row *row, bool packed) {
   int count = cx->arg_count, size = tt_list_size(cx);
   if (!row || count > MAX_ARGS) {
-    tt_hlo_fail(cx->h, TT_INTERNAL, "%s: there is no row named %s", cx->row->name, base);
+    tt_hlo_fail(cx->h, TT_INTERNAL, "%s: there is no row for its elements", cx->row->name);
     return;
   }
   for (int k = 0; k < size; k++) {
@@ -138,19 +137,22 @@ void tt_lower_each(tt_lower *cx, const char *base, bool packed) {
   }
 }
 
-void tt_lower_foreach(tt_lower *cx) { tt_lower_each(cx, cx->row->base, false); }
+void tt_lower_foreach(tt_lower *cx) { each(cx, tt_op_find(cx->row->base), false); }
 
 /* addcmul and addcdiv with the numbers in one tensor; param 1: addcdiv. */
 void tt_lower_foreach_packed(tt_lower *cx) {
-  tt_lower_each(cx, cx->row->param ? "addcdiv" : "addcmul", true);
+  each(cx, tt_op_find(cx->row->param ? "addcdiv" : "addcmul"), true);
 }
 
 /* Those whose number shapes the program. */
-void tt_lower_foreach_pow(tt_lower *cx) { tt_lower_each(cx, "pow.Tensor_Scalar", false); }
-void tt_lower_foreach_norm(tt_lower *cx) { tt_lower_each(cx, "norm.ScalarOpt_dtype", false); }
+void tt_lower_foreach_pow(tt_lower *cx) { each(cx, tt_op_find("pow.Tensor_Scalar"), false); }
+void tt_lower_foreach_norm(tt_lower *cx) { each(cx, tt_op_find("norm.ScalarOpt_dtype"), false); }
 
-/* (self, ord, dtype) as linalg__powsum of everything. */
-void tt_lower_foreach_powsum(tt_lower *cx) { tt_lower_each(cx, "linalg__powsum", false); }
+void tt_lower_full_norm(tt_lower *cx);
+void tt_lower_foreach_powsum(tt_lower *cx) {
+  static const tt_op_row row = {"powsum", TT_REDUCE, tt_lower_full_norm, 1, NULL, "", ""};
+  each(cx, &row, false);
+}
 
 /* param 0: a list as it is; 1: the second list in the dtypes and shapes of the first. */
 void tt_lower_foreach_copy(tt_lower *cx) {

@@ -8,7 +8,5 @@
 tt_dtype tt_promote(tt_dtype a, tt_dtype b);
 /* Length of the call's first tensor list. */
 int tt_list_size(const tt_lower *cx);
-/* Applies the row `base` to each element. `packed`: argument 3 is one tensor of all the numbers. */
-void tt_lower_each(tt_lower *cx, const char *base, bool packed);
 
 #endif

@@ -4,7 +4,7 @@
  * of equal maxima wins, and a NaN wins over everything, the last NaN over the others. */
 #include "ops/pool.h"
 
-#define UNROLL 16 /* windows up to this size are unrolled into slices */
+#define UNROLL 16 /* windows up to this size are unrolled */
 
 typedef struct winner {
   tt_node *value, *index; /* index I32 (I64 for a huge plane), of value's shape */
@@ -76,15 +76,13 @@ static void keep_winner(tt_hlo *h, tt_node *const *args, tt_node **results, void
 /* One dim, by spreading the windows of any map out and reducing them. */
 static winner pool_map(tt_lower *cx, winner w, int dim, const tt_map *map) {
   tt_hlo *h = cx->h;
-  tt_node *used, *inits[] = {tt_hlo_lowest(h, w.value->type.dtype),
-                             tt_hlo_const_i(h, w.index->type.dtype, -1)};
-  tt_node *value = tt_map_spread(cx, w.value, dim, map, &used);
-  tt_node *index = tt_map_spread(cx, w.index, dim, map, &used);
-  if (tt_hlo_failed(h)) return w;
-  used = tt_hlo_broadcast(h, used, (const int[]){dim, dim + 1}, index->type.rank, index->type.dims);
-  tt_node *none = tt_hlo_broadcast_to(h, inits[1], index->type.rank, index->type.dims);
-  index = tt_hlo_select(h, used, index, none);
-  tt_node *xs[] = {value, index}, *results[2];
+  tt_taps taps;
+  if (!tt_map_table(cx, map, &taps)) return w;
+  tt_node *inits[] = {tt_hlo_lowest(h, w.value->type.dtype),
+                      tt_hlo_const_i(h, w.index->type.dtype, -1)};
+  tt_node *xs[] = {tt_taps_spread(cx, w.value, dim, &taps, inits[0]),
+                   tt_taps_spread(cx, w.index, dim, &taps, inits[1])};
+  tt_node *results[2];
   tt_hlo_reduce_n(h, 2, xs, inits, &dim, 1, keep_winner, NULL, results);
   return (winner){results[0], results[1]};
 }
@@ -111,8 +109,8 @@ void tt_lower_max_pool(tt_lower *cx) {
       w = pool_slices(cx, w, &p, d);
       continue;
     }
-    tt_map map = tt_map_windows(cx, p.in[d], p.out[d], p.kernel[d], p.stride[d], p.padding[d],
-                                p.dilation[d]);
+    tt_windows windows = tt_pool_windows(&p, d);
+    tt_map map = tt_map_windows(cx, &windows);
     w = pool_map(cx, w, p.lead + d, &map);
   }
   out_winner(cx, w);
@@ -133,32 +131,71 @@ void tt_lower_adaptive_max_pool(tt_lower *cx) {
   out_winner(cx, w);
 }
 
+/* A gradient and the positions it goes to, as read by the elements of the input. */
+typedef struct reader {
+  tt_node *g, *index, *none;
+  const tt_taps *taps;
+  int spatial, lead;
+} reader;
+
+static tt_node *sum_hits(tt_lower *cx, const reader *r, const int *at, const int *over) {
+  tt_node *position = positions(cx, &r->index->type, at, r->spatial);
+  tt_node *hit = tt_hlo_compare(cx->h, TT_EQ, r->index, position);
+  tt_node *g = tt_where_or_zero(cx, hit, r->g);
+  return over ? tt_sum(cx, g, over, r->spatial) : g;
+}
+
+/* Few combinations of taps: each one is read, compared and added. */
+static tt_node *unrolled(tt_lower *cx, const reader *r, int64_t combinations) {
+  int at[TT_MAX_POOL];
+  tt_node *sum = NULL, *zero = tt_like(cx, r->g, 0);
+  for (int d = 0; d < r->spatial; d++) at[d] = r->lead + d;
+  for (int64_t c = 0; c < combinations; c++) {
+    reader one = *r;
+    int64_t rest = c;
+    for (int d = 0; d < r->spatial; d++) {
+      int64_t tap = rest % r->taps[d].taps;
+      rest /= r->taps[d].taps;
+      one.g = tt_taps_read(cx, one.g, at[d], &r->taps[d], tap, zero);
+      one.index = tt_taps_read(cx, one.index, at[d], &r->taps[d], tap, r->none);
+    }
+    tt_node *term = sum_hits(cx, &one, at, NULL);
+    sum = sum ? tt_hlo_add(cx->h, sum, term) : term;
+  }
+  return sum;
+}
+
+static tt_node *reduced(tt_lower *cx, reader r) {
+  int at[TT_MAX_POOL], over[TT_MAX_POOL];
+  tt_node *zero = tt_like(cx, r.g, 0);
+  for (int d = r.spatial - 1; d >= 0; d--) {
+    r.g = tt_taps_spread(cx, r.g, r.lead + d, &r.taps[d], zero);
+    r.index = tt_taps_spread(cx, r.index, r.lead + d, &r.taps[d], r.none);
+    over[d] = r.lead + 2 * d;
+    at[d] = r.lead + 2 * d + 1;
+  }
+  return sum_hits(cx, &r, at, over);
+}
+
 /* Each input element gathers from the windows that contain it those whose maximum it was. */
 static void out_gathered(tt_lower *cx, tt_node *input, int spatial, const tt_map *maps,
                          int indices) {
-  tt_hlo *h = cx->h;
-  int lead = input->type.rank - spatial, at[TT_MAX_POOL], taps[TT_MAX_POOL];
-  int64_t area = 1;
-  for (int d = 0; d < spatial; d++) area *= input->type.dims[lead + d];
-  tt_dtype index_dtype = area > INT32_MAX ? TT_I64 : TT_I32;
-  tt_node *g = tt_in(cx, 0), *index = tt_cast(cx, tt_in(cx, indices), index_dtype);
-  g = tt_cast(cx, g, tt_compute_dtype(g->type.dtype));
-  for (int d = spatial - 1; d >= 0; d--) {
-    tt_node *used;
-    g = tt_map_spread(cx, g, lead + d, &maps[d], &used);
-    index = tt_map_spread(cx, index, lead + d, &maps[d], &used);
-    if (tt_hlo_failed(h)) return;
-    const int dims[] = {lead + d, lead + d + 1};
-    used = tt_hlo_broadcast(h, used, dims, index->type.rank, index->type.dims);
-    tt_node *none = tt_hlo_broadcast_to(h, tt_hlo_const_i(h, index_dtype, -1), index->type.rank,
-                                        index->type.dims);
-    index = tt_hlo_select(h, used, index, none);
-    taps[d] = lead + 2 * d;
-    at[d] = lead + 2 * d + 1;
+  tt_taps taps[TT_MAX_POOL];
+  int64_t area = 1, combinations = 1;
+  reader r = {.g = tt_in(cx, 0), .taps = taps, .spatial = spatial,
+              .lead = input->type.rank - spatial};
+  for (int d = 0; d < spatial; d++) {
+    if (!tt_map_table(cx, &maps[d], &taps[d])) return;
+    area *= input->type.dims[r.lead + d];
+    combinations *= taps[d].taps;
   }
-  tt_node *hit = tt_hlo_compare(h, TT_EQ, index, positions(cx, &index->type, at, spatial));
-  g = tt_sum(cx, tt_where_or_zero(cx, hit, g), taps, spatial);
-  tt_out_as(cx, 0, tt_cast(cx, g, input->type.dtype));
+  tt_dtype index_dtype = area > INT32_MAX ? TT_I64 : TT_I32;
+  r.index = tt_cast(cx, tt_in(cx, indices), index_dtype);
+  r.none = tt_hlo_const_i(cx->h, index_dtype, -1);
+  r.g = tt_cast(cx, r.g, tt_compute_dtype(r.g->type.dtype));
+  bool few = combinations >= 1 && combinations <= UNROLL;
+  tt_node *dx = few ? unrolled(cx, &r, combinations) : reduced(cx, r);
+  tt_out_as(cx, 0, tt_cast(cx, dx, input->type.dtype));
 }
 
 /* grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices;
@@ -169,9 +206,8 @@ void tt_lower_max_pool_backward(tt_lower *cx) {
   tt_node *input = tt_in(cx, 1);
   if (!tt_pool_read(cx, input, cx->row->param, 2, 5, 6, &p)) return;
   for (int d = 0; d < p.spatial; d++) {
-    maps[d] = tt_map_windows(cx, p.in[d], p.out[d], p.kernel[d], p.stride[d], p.padding[d],
-                             p.dilation[d]);
-    tt_map_transpose(&maps[d]);
+    tt_windows windows = tt_pool_windows(&p, d);
+    maps[d] = tt_map_window_grads(cx, &windows);
   }
   out_gathered(cx, input, p.spatial, maps, 7);
 }

@@ -20,18 +20,17 @@ static tt_node *sub(step *s, tt_node *a, tt_node *b) { return tt_hlo_subtract(s-
 static tt_node *number(step *s, int i) { return tt_num(s->cx, i, s->dtype); }
 static tt_node *state(step *s, int i) { return tt_cast(s->cx, tt_in_at(s->cx, i, s->k), s->dtype); }
 
-/* Loads element k: unscales and turns the gradient; `maximize` is followed by the scale and
- * found_inf. */
-static step begin(tt_lower *cx, int k, int maximize) {
+/* Loads element k, its gradient unscaled; found_inf follows the scale, `maximize` is its own. */
+static step begin(tt_lower *cx, int k, int maximize, int scale) {
   step s = {.cx = cx, .h = cx->h, .k = k, .size = tt_list_size(cx)};
   s.dtype = tt_compute_dtype(tt_in_at(cx, 0, k)->type.dtype);
   s.param = state(&s, 0);
   s.grad = state(&s, 1);
-  if (tt_has(cx, maximize + 1)) s.grad = tt_hlo_divide(s.h, s.grad, number(&s, maximize + 1));
+  if (tt_has(cx, scale)) s.grad = tt_hlo_divide(s.h, s.grad, number(&s, scale));
   s.kept_grad = s.grad;
   if (tt_bool(cx, maximize)) s.grad = tt_hlo_negate(s.h, s.grad);
-  if (tt_has(cx, maximize + 2))
-    s.skip = tt_hlo_compare(s.h, TT_EQ, number(&s, maximize + 2), tt_like(cx, s.param, 1));
+  if (tt_has(cx, scale + 1))
+    s.skip = tt_hlo_compare(s.h, TT_EQ, number(&s, scale + 1), tt_like(cx, s.param, 1));
   return s;
 }
 
@@ -68,8 +67,8 @@ static tt_node *element_step(step *s, int steps) { return tt_num_at(s->cx, steps
 /* (self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, steps, lr, beta1, beta2, weight_decay, eps,
  * amsgrad, maximize, grad_scale, found_inf); param 1: adamw. */
 static void adam_element(tt_lower *cx, int k) {
-  enum { AVG = 2, SQ, MAX_SQ, STEPS, LR, BETA1, BETA2, DECAY, EPS, AMSGRAD, MAXIMIZE };
-  step s = begin(cx, k, MAXIMIZE);
+  enum { AVG = 2, SQ, MAX_SQ, STEPS, LR, BETA1, BETA2, DECAY, EPS, AMSGRAD, MAXIMIZE, SCALE };
+  step s = begin(cx, k, MAXIMIZE, SCALE);
   tt_node *lr = number(&s, LR), *t = element_step(&s, STEPS);
   if (cx->row->param == 0)
     decay(&s, DECAY);
@@ -100,9 +99,8 @@ void tt_lower_fused_adam(tt_lower *cx) {
 /* (self, grads, momentum_buffers, weight_decay, momentum, lr, dampening, nesterov, maximize,
  * is_first_step, grad_scale, found_inf) */
 static void sgd_element(tt_lower *cx, int k) {
-  enum { BUFFER = 2, DECAY, MOMENTUM, LR, DAMPENING, NESTEROV, MAXIMIZE, FIRST };
-  step s = begin(cx, k, FIRST);
-  s.grad = tt_bool(cx, MAXIMIZE) ? tt_hlo_negate(s.h, s.kept_grad) : s.kept_grad;
+  enum { BUFFER = 2, DECAY, MOMENTUM, LR, DAMPENING, NESTEROV, MAXIMIZE, FIRST, SCALE };
+  step s = begin(cx, k, MAXIMIZE, SCALE);
   decay(&s, DECAY);
   if (tt_count(cx, BUFFER) > k && !tt_static_equals(cx, MOMENTUM, 0)) {
     tt_node *momentum = number(&s, MOMENTUM), *buffer = s.grad;
@@ -123,8 +121,8 @@ void tt_lower_fused_sgd(tt_lower *cx) {
 /* (self, grads, state_sums, steps, lr, lr_decay, weight_decay, eps, maximize, grad_scale,
  * found_inf); param 1: the steps are a result list, too. */
 static void adagrad_element(tt_lower *cx, int k) {
-  enum { SUMS = 2, STEPS, LR, LR_DECAY, DECAY, EPS, MAXIMIZE };
-  step s = begin(cx, k, MAXIMIZE);
+  enum { SUMS = 2, STEPS, LR, LR_DECAY, DECAY, EPS, MAXIMIZE, SCALE };
+  step s = begin(cx, k, MAXIMIZE, SCALE);
   decay(&s, DECAY);
   tt_node *sum = add(&s, state(&s, SUMS), mul(&s, s.grad, s.grad));
   tt_node *past = sub(&s, element_step(&s, STEPS), tt_like(cx, s.param, 1));

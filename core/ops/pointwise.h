@@ -14,17 +14,6 @@ tt_node *tt_trunc(tt_lower *cx, tt_node *x);
 /* Arguments 0 and 1, tensors or numbers, in `dtype` and in one shape. */
 void tt_operands(tt_lower *cx, tt_node **a, tt_node **b, tt_dtype dtype);
 
-/* The functions of one operand that come from CHLO; spelled as there. */
-#define TT_CHLO(X)                                                                                 \
-  X(acos) X(acosh) X(asin) X(asinh) X(atan) X(atanh) X(bessel_i1e) X(cosh) X(digamma) X(erf)       \
-  X(erf_inv) X(erfc) X(lgamma) X(sinh)
-typedef enum tt_chlo {
-#define X(name) TT_CHLO_##name,
-  TT_CHLO(X)
-#undef X
-} tt_chlo;
-tt_node *tt_chlo1(tt_lower *cx, tt_chlo function, tt_node *x);
-
 /* PyTorch's sign: 0 for NaN; real operands only. */
 tt_node *tt_sign(tt_lower *cx, tt_node *x);
 /* Whether the sign bit is set, of -0.0 and NaN too. */

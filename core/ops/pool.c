@@ -1,6 +1,8 @@
 /* Average pooling, adaptive average pooling, and their gradients. */
 #include "ops/pool.h"
 
+#define SMALL 8 /* windows up to this size */
+
 void tt_spatial_list(tt_lower *cx, int i, int spatial, int64_t otherwise, int64_t *out) {
   int count = 0;
   const int64_t *list = tt_ints(cx, i, &count);
@@ -59,6 +61,12 @@ tt_node *tt_pool_pad(tt_lower *cx, tt_node *x, const tt_pool *p, int d, tt_node 
   return tt_hlo_pad(cx->h, x, value, low, high, NULL);
 }
 
+tt_windows tt_pool_windows(const tt_pool *p, int d) {
+  return (tt_windows){.in = p->in[d], .out = p->out[d], .size = p->kernel[d],
+                      .stride = p->stride[d], .padding = p->padding[d],
+                      .dilation = p->dilation[d]};
+}
+
 /* -- Average pooling -- */
 
 /* self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override; `first` is
@@ -94,21 +102,29 @@ static tt_node *divide_by_size(tt_lower *cx, tt_node *x, const tt_pool *p, int f
   return common == 1 ? x : tt_hlo_divide(cx->h, x, tt_like(cx, x, common));
 }
 
+/* Small windows are sums of a few slices, which compile to one loop. */
+static tt_node *window_sums(tt_lower *cx, tt_node *x, const tt_pool *p, int d) {
+  int64_t size[TT_MAX_RANK], stride[TT_MAX_RANK];
+  if (p->kernel[d] <= SMALL) {
+    tt_windows windows = tt_pool_windows(p, d);
+    tt_map map = tt_map_windows(cx, &windows);
+    return tt_map_apply(cx, x, p->lead + d, &map);
+  }
+  for (int i = 0; i < x->type.rank; i++) size[i] = stride[i] = 1;
+  size[p->lead + d] = p->kernel[d];
+  stride[p->lead + d] = p->stride[d];
+  tt_window window = {.size = size, .stride = stride};
+  x = tt_pool_pad(cx, x, p, d, tt_like(cx, x, 0));
+  return tt_hlo_reduce_window(cx->h, TT_SUM, x, &window);
+}
+
 /* self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override;
  * param: spatial dims */
 void tt_lower_avg_pool(tt_lower *cx) {
   tt_pool p;
   tt_node *input = tt_in(cx, 0), *x = tt_cast(cx, input, tt_compute_dtype(input->type.dtype));
   if (!tt_pool_read(cx, input, cx->row->param, 1, 0, 4, &p)) return;
-  int64_t size[TT_MAX_RANK], stride[TT_MAX_RANK];
-  for (int d = 0; d < p.lead; d++) size[d] = stride[d] = 1;
-  for (int d = 0; d < p.spatial; d++) {
-    size[p.lead + d] = p.kernel[d];
-    stride[p.lead + d] = p.stride[d];
-    x = tt_pool_pad(cx, x, &p, d, tt_like(cx, x, 0));
-  }
-  tt_window window = {.size = size, .stride = stride};
-  x = tt_hlo_reduce_window(cx->h, TT_SUM, x, &window);
+  for (int d = p.spatial - 1; d >= 0; d--) x = window_sums(cx, x, &p, d);
   tt_out_as(cx, 0, tt_cast(cx, divide_by_size(cx, x, &p, 1), input->type.dtype));
 }
 
@@ -121,8 +137,8 @@ void tt_lower_avg_pool_backward(tt_lower *cx) {
   tt_node *g = tt_cast(cx, grad, tt_compute_dtype(grad->type.dtype));
   g = divide_by_size(cx, g, &p, 2);
   for (int d = 0; d < p.spatial; d++) {
-    tt_map map = tt_map_windows(cx, p.in[d], p.out[d], p.kernel[d], p.stride[d], p.padding[d], 1);
-    tt_map_transpose(&map);
+    tt_windows windows = tt_pool_windows(&p, d);
+    tt_map map = tt_map_window_grads(cx, &windows);
     g = tt_map_apply(cx, g, p.lead + d, &map);
   }
   tt_out_as(cx, 0, tt_cast(cx, g, input->type.dtype));

@@ -16,6 +16,8 @@ typedef struct tt_pool {
  * by their positions, 0 if there is none. */
 bool tt_pool_read(tt_lower *cx, tt_node *input, int spatial, int first, int dilation, int ceil_mode,
                   tt_pool *out);
+/* The windows along spatial dim d. */
+tt_windows tt_pool_windows(const tt_pool *pool, int d);
 /* The elements of a list argument, one for each spatial dim; a single one stands for all. */
 void tt_spatial_list(tt_lower *cx, int i, int spatial, int64_t otherwise, int64_t *out);
 /* Pads dim `dim` so that window places fill it, with `value`; cuts what no window reaches. */

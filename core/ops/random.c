@@ -1,35 +1,25 @@
-/* Random operators. Row's `param`: Philox words that one element may take, so that the generator's
- * offset moves by (numel / 4 + 1) * param blocks, whatever the dtype and the mode:
+/* Random operators. A row's `param` is the number of Philox words that one element may take, so
+ * that the generator's offset moves by (numel / 4 + 1) * param blocks, whatever the dtype and the
+ * mode:
  *
- *   uniform, bernoulli, integers    F32 one word, F64 and ranges beyond 2^32 two
- *   normal                          as uniform, but an even number; complex twice as many
- *   permutations                    two words an element
- *   rejection samplers (sample.c)   a fixed number of rounds each
+ *   uniform, bernoulli, integers    one word; two in F64 and for ranges beyond 2^32
+ *   normal                          as uniform; complex numbers twice as much
+ *   permutations                    two words
+ *   samplers (sample.c)             a fixed number of rounds, a block each
  *
- * Element i of a call takes word i of each draw; a draw of n words follows the one before it. */
+ * In one draw element i takes word i, or words 2i and 2i + 1; the next draw starts at a block. */
 #include "ops/random.h"
 
 static tt_node *unit_like(tt_lower *cx, const tt_type *type, tt_dtype compute) {
-  int64_t n = tt_type_numel(type);
-  tt_stream stream = tt_stream_open(cx, n * tt_words_of(compute));
-  return tt_hlo_reshape(cx->h, tt_draw_unit(cx, &stream, n, compute), type->rank, type->dims);
+  tt_stream stream = {0};
+  tt_node *x = tt_draw_unit(cx, &stream, tt_type_numel(type), compute);
+  return tt_hlo_reshape(cx->h, x, type->rank, type->dims);
 }
 
 static tt_node *open_like(tt_lower *cx, const tt_type *type, tt_dtype compute) {
-  int64_t n = tt_type_numel(type);
-  tt_stream stream = tt_stream_open(cx, n * tt_words_of(compute));
-  return tt_hlo_reshape(cx->h, tt_draw_open(cx, &stream, n, compute), type->rank, type->dims);
-}
-
-/* States x, or an empty result where PyTorch promised none and the operand is empty. */
-static bool nothing_to_draw(tt_lower *cx, const tt_type *type) {
-  if (tt_type_numel(type) != 0) return false;
-  tt_out(cx, 0, tt_hlo_zeros(cx->h, type));
-  return true;
-}
-
-static void finish(tt_lower *cx, tt_node *x, const tt_type *type) {
-  tt_out_as(cx, 0, tt_cast(cx, x, type->dtype));
+  tt_stream stream = {0};
+  tt_node *x = tt_draw_open(cx, &stream, tt_type_numel(type), compute);
+  return tt_hlo_reshape(cx->h, x, type->rank, type->dims);
 }
 
 /* -- Uniform -- */
@@ -49,16 +39,16 @@ static tt_node *uniform_of(tt_lower *cx, const tt_type *type) {
 void tt_lower_uniform(tt_lower *cx) {
   tt_hlo *h = cx->h;
   tt_type type = tt_drawn_type(cx);
-  if (nothing_to_draw(cx, &type)) return;
+  if (tt_nothing_drawn(cx, &type)) return;
   tt_node *x = uniform_of(cx, &type);
   tt_node *from = tt_num(cx, 1, x->type.dtype), *to = tt_num(cx, 2, x->type.dtype);
   x = tt_hlo_multiply(h, x, tt_hlo_subtract(h, to, from));
-  finish(cx, tt_hlo_add(h, x, from), &type);
+  tt_out_drawn(cx, tt_hlo_add(h, x, from), &type);
 }
 
 void tt_lower_rand(tt_lower *cx) {
   tt_type type = tt_drawn_type(cx);
-  if (!nothing_to_draw(cx, &type)) finish(cx, uniform_of(cx, &type), &type);
+  if (!tt_nothing_drawn(cx, &type)) tt_out_drawn(cx, uniform_of(cx, &type), &type);
 }
 
 /* -- Normal -- */
@@ -66,14 +56,13 @@ void tt_lower_rand(tt_lower *cx) {
 /* A complex normal number has half the variance in each part. */
 static tt_node *standard_normal(tt_lower *cx, const tt_type *type) {
   tt_hlo *h = cx->h;
+  tt_stream stream = {0};
   tt_dtype compute = tt_draw_dtype(type->dtype);
-  bool is_complex = tt_is_complex(type->dtype);
-  int64_t n = tt_type_numel(type), numbers = is_complex ? 2 * n : n;
-  tt_stream stream = tt_stream_open(cx, (numbers + 1) / 2 * 2 * tt_words_of(compute));
-  tt_node *x = tt_draw_normal(cx, &stream, numbers, compute);
-  if (is_complex) {
+  int64_t n = tt_type_numel(type);
+  tt_node *x = tt_draw_normal(cx, &stream, n, compute);
+  if (tt_is_complex(type->dtype)) {
+    x = tt_hlo_complex(h, x, tt_draw_normal(cx, &stream, n, compute));
     x = tt_hlo_multiply(h, x, tt_like(cx, x, 0.7071067811865476));
-    x = tt_hlo_complex(h, tt_hlo_slice_dim(h, x, 0, 0, n, 1), tt_hlo_slice_dim(h, x, 0, n, 2 * n, 1));
   }
   return tt_hlo_reshape(h, x, type->rank, type->dims);
 }
@@ -91,55 +80,55 @@ static tt_node *normal_of(tt_lower *cx, const tt_type *type, int mean_arg, int s
 
 void tt_lower_normal(tt_lower *cx) {
   tt_type type = tt_drawn_type(cx);
-  if (!nothing_to_draw(cx, &type)) finish(cx, normal_of(cx, &type, 1, 2), &type);
+  if (!tt_nothing_drawn(cx, &type)) tt_out_drawn(cx, normal_of(cx, &type, 1, 2), &type);
 }
 
 /* Mean and std are arguments 0 and 1, each a tensor or a number. */
 void tt_lower_normal_by(tt_lower *cx) {
   tt_type type = *tt_promised(cx, 0);
-  if (!nothing_to_draw(cx, &type)) finish(cx, normal_of(cx, &type, 0, 1), &type);
+  if (!tt_nothing_drawn(cx, &type)) tt_out_drawn(cx, normal_of(cx, &type, 0, 1), &type);
 }
 
 void tt_lower_randn(tt_lower *cx) {
   tt_type type = tt_drawn_type(cx);
-  if (!nothing_to_draw(cx, &type)) finish(cx, standard_normal(cx, &type), &type);
+  if (!tt_nothing_drawn(cx, &type)) tt_out_drawn(cx, standard_normal(cx, &type), &type);
 }
 
 void tt_lower_log_normal(tt_lower *cx) {
   tt_type type = tt_drawn_type(cx);
-  if (nothing_to_draw(cx, &type)) return;
-  finish(cx, tt_hlo_exponential(cx->h, normal_of(cx, &type, 1, 2)), &type);
+  if (tt_nothing_drawn(cx, &type)) return;
+  tt_out_drawn(cx, tt_hlo_exponential(cx->h, normal_of(cx, &type, 1, 2)), &type);
 }
 
 /* -- Others by inversion -- */
 
 void tt_lower_exponential(tt_lower *cx) {
   tt_type type = tt_drawn_type(cx);
-  if (nothing_to_draw(cx, &type)) return;
+  if (tt_nothing_drawn(cx, &type)) return;
   tt_node *x = tt_hlo_log(cx->h, open_like(cx, &type, tt_draw_dtype(type.dtype)));
   tt_node *rate = tt_num(cx, 1, x->type.dtype);
-  finish(cx, tt_hlo_negate(cx->h, tt_hlo_divide(cx->h, x, rate)), &type);
+  tt_out_drawn(cx, tt_hlo_negate(cx->h, tt_hlo_divide(cx->h, x, rate)), &type);
 }
 
 void tt_lower_geometric(tt_lower *cx) {
   tt_hlo *h = cx->h;
   tt_type type = tt_drawn_type(cx);
-  if (nothing_to_draw(cx, &type)) return;
+  if (tt_nothing_drawn(cx, &type)) return;
   tt_node *x = tt_hlo_log(h, open_like(cx, &type, tt_draw_dtype(type.dtype)));
   tt_node *p = tt_num(cx, 1, x->type.dtype);
   x = tt_hlo_ceil(h, tt_hlo_divide(h, x, tt_hlo_log_plus_one(h, tt_hlo_negate(h, p))));
-  finish(cx, tt_hlo_maximum(h, x, tt_like(cx, x, 1.0)), &type);
+  tt_out_drawn(cx, tt_hlo_maximum(h, x, tt_like(cx, x, 1.0)), &type);
 }
 
 void tt_lower_cauchy(tt_lower *cx) {
   tt_hlo *h = cx->h;
   tt_type type = tt_drawn_type(cx);
-  if (nothing_to_draw(cx, &type)) return;
+  if (tt_nothing_drawn(cx, &type)) return;
   tt_node *x = open_like(cx, &type, tt_draw_dtype(type.dtype));
   tt_node *median = tt_num(cx, 1, x->type.dtype), *sigma = tt_num(cx, 2, x->type.dtype);
   x = tt_hlo_multiply(h, tt_hlo_subtract(h, x, tt_like(cx, x, 0.5)),
                       tt_like(cx, x, 3.141592653589793));
-  finish(cx, tt_hlo_add(h, tt_hlo_multiply(h, tt_hlo_tan(h, x), sigma), median), &type);
+  tt_out_drawn(cx, tt_hlo_add(h, tt_hlo_multiply(h, tt_hlo_tan(h, x), sigma), median), &type);
 }
 
 /* -- Bernoulli and dropout -- */
@@ -156,18 +145,18 @@ static tt_node *happens(tt_lower *cx, const tt_type *type, tt_node *p) {
 /* The tensor itself holds the probabilities. */
 void tt_lower_bernoulli(tt_lower *cx) {
   tt_type type = tt_drawn_type(cx);
-  if (nothing_to_draw(cx, &type)) return;
+  if (tt_nothing_drawn(cx, &type)) return;
   tt_node *p = tt_cast(cx, tt_in(cx, 0), tt_draw_dtype(type.dtype));
-  finish(cx, happens(cx, &type, p), &type);
+  tt_out_drawn(cx, happens(cx, &type, p), &type);
 }
 
 /* Argument 1, a number or a tensor, holds them. */
 void tt_lower_bernoulli_by(tt_lower *cx) {
   tt_type type = tt_drawn_type(cx);
-  if (nothing_to_draw(cx, &type)) return;
+  if (tt_nothing_drawn(cx, &type)) return;
   tt_dtype given = tt_in(cx, 1)->type.dtype;
   bool wide = cx->args[1].kind == TT_ARG_TENSOR && given == TT_F64;
-  finish(cx, happens(cx, &type, tt_spread(cx, 1, wide ? TT_F64 : TT_F32, &type)), &type);
+  tt_out_drawn(cx, happens(cx, &type, tt_spread(cx, 1, wide ? TT_F64 : TT_F32, &type)), &type);
 }
 
 static bool training(tt_lower *cx, int arg) { return !tt_has(cx, arg) || tt_bool(cx, arg); }
@@ -235,21 +224,20 @@ void tt_lower_rrelu(tt_lower *cx) {
 static void integers(tt_lower *cx, const tt_type *type, int64_t from, uint64_t range) {
   tt_hlo *h = cx->h;
   int64_t n = tt_type_numel(type);
-  if (nothing_to_draw(cx, type)) return;
-  bool narrow = range != 0 && range <= UINT64_C(1) << 32;
-  tt_stream stream = tt_stream_open(cx, narrow ? n : 2 * n);
-  tt_node *x = tt_hlo_convert(h, tt_draw_words(cx, &stream, n), TT_U64);
-  tt_node *word = tt_hlo_const_i(h, TT_U64, 32), *span = tt_hlo_const_i(h, TT_U64, (int64_t)range);
-  if (narrow) {
-    x = tt_hlo_shift_right_logical(h, tt_hlo_multiply(h, x, span), word);
+  if (tt_nothing_drawn(cx, type)) return;
+  tt_stream stream = {0};
+  tt_node *span = tt_hlo_const_i(h, TT_U64, (int64_t)range), *x;
+  if (range != 0 && range <= UINT64_C(1) << 32) {
+    x = tt_hlo_convert(h, tt_draw_u32(cx, &stream, n), TT_U64);
+    x = tt_hlo_multiply(h, x, span);
+    x = tt_hlo_shift_right_logical(h, x, tt_hlo_const_i(h, TT_U64, 32));
   } else {
-    tt_node *low = tt_hlo_convert(h, tt_draw_words(cx, &stream, n), TT_U64);
-    x = tt_hlo_or(h, tt_hlo_shift_left(h, x, word), low);
+    x = tt_draw_u64(cx, &stream, n);
     if (range != 0) x = tt_hlo_remainder(h, x, span);
   }
   x = tt_hlo_convert(h, x, TT_I64);
   if (from != 0) x = tt_hlo_add(h, x, tt_hlo_const_i(h, TT_I64, from));
-  finish(cx, tt_hlo_reshape(h, x, type->rank, type->dims), type);
+  tt_out_drawn(cx, tt_hlo_reshape(h, x, type->rank, type->dims), type);
 }
 
 /* The greatest whole number up to which the dtype has them all. */
@@ -299,14 +287,11 @@ static void smaller_key(tt_hlo *h, tt_node *const *args, tt_node **results, void
 void tt_lower_randperm(tt_lower *cx) {
   tt_hlo *h = cx->h;
   tt_type type = *tt_promised(cx, 0), index = type;
-  if (nothing_to_draw(cx, &type)) return;
+  if (tt_nothing_drawn(cx, &type)) return;
   int64_t n = tt_type_numel(&type);
   index.dtype = n <= INT32_MAX ? TT_I32 : TT_I64;
-  tt_stream stream = tt_stream_open(cx, 2 * n);
-  tt_node *high = tt_hlo_convert(h, tt_draw_words(cx, &stream, n), TT_U64);
-  tt_node *low = tt_hlo_convert(h, tt_draw_words(cx, &stream, n), TT_U64);
-  tt_node *key = tt_hlo_or(h, tt_hlo_shift_left(h, high, tt_hlo_const_i(h, TT_U64, 32)), low);
-  tt_node *xs[2] = {key, tt_hlo_iota(h, &index, 0)}, *sorted[2];
+  tt_stream stream = {0};
+  tt_node *xs[2] = {tt_draw_u64(cx, &stream, n), tt_hlo_iota(h, &index, 0)}, *sorted[2];
   tt_hlo_sort(h, 2, xs, 0, true, smaller_key, NULL, sorted);
-  finish(cx, sorted[1], &type);
+  tt_out_drawn(cx, sorted[1], &type);
 }

@@ -1,26 +1,27 @@
-/* Inside the random family: one call's words, taken in order, and the floats made of them. */
+/* Inside the random family: one call's Philox blocks, taken in order, and what is made of them. */
 #ifndef TT_RANDOM_H
 #define TT_RANDOM_H
 
 #include "ops/index.h"
 
-/* The four words of `blocks` Philox blocks as four U32 tensors of rank 1. */
-void tt_philox_lanes(tt_lower *cx, int64_t blocks, tt_node **lanes);
-
 typedef struct tt_stream {
-  tt_node *words; /* U32, rank 1 */
-  int64_t used;
+  int64_t blocks; /* taken so far */
 } tt_stream;
 
-tt_stream tt_stream_open(tt_lower *cx, int64_t words);
-/* The next `count` words. */
-tt_node *tt_draw_words(tt_lower *cx, tt_stream *stream, int64_t count);
-/* `count` numbers, rank 1. F32 takes one word each, F64 two; tt_draw_normal an even number. */
+/* The four words of the blocks that `count` elements use, `sharing` (1, 2, 4) of them one block
+ * each time; *slot, unless NULL, is an element's number among those that share its block (U32). */
+void tt_draw_blocks(tt_lower *cx, tt_stream *stream, int64_t count, int64_t sharing,
+                    tt_node **lanes, tt_node **slot);
+/* `count` numbers, rank 1. */
+tt_node *tt_draw_u32(tt_lower *cx, tt_stream *stream, int64_t count);
+tt_node *tt_draw_u64(tt_lower *cx, tt_stream *stream, int64_t count);
+/* Here `dtype` is F32, which takes one word a number, or F64, which takes two. */
 tt_node *tt_draw_unit(tt_lower *cx, tt_stream *stream, int64_t count, tt_dtype dtype); /* [0, 1) */
 tt_node *tt_draw_open(tt_lower *cx, tt_stream *stream, int64_t count, tt_dtype dtype); /* (0, 1) */
 tt_node *tt_draw_normal(tt_lower *cx, tt_stream *stream, int64_t count, tt_dtype dtype);
-/* Words that one number of this dtype takes. */
-int64_t tt_words_of(tt_dtype dtype);
+/* A normal number and a uniform one in (0, 1) from one block, for samplers that reject. */
+void tt_draw_try(tt_lower *cx, tt_stream *stream, int64_t count, tt_dtype dtype, tt_node **normal,
+                 tt_node **unit);
 
 /* The dtype that a distribution over `dtype` is computed in: F64 for F64 and C128, else F32. */
 tt_dtype tt_draw_dtype(tt_dtype dtype);
@@ -28,5 +29,9 @@ tt_dtype tt_draw_dtype(tt_dtype dtype);
 tt_type tt_drawn_type(tt_lower *cx);
 /* A tensor or number argument in this dtype, broadcast to type's dims. */
 tt_node *tt_spread(tt_lower *cx, int arg, tt_dtype dtype, const tt_type *type);
+/* States an empty result and returns true when there is nothing to draw. */
+bool tt_nothing_drawn(tt_lower *cx, const tt_type *type);
+/* States result 0, converted to the type's dtype. */
+void tt_out_drawn(tt_lower *cx, tt_node *x, const tt_type *type);
 
 #endif

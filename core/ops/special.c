@@ -65,7 +65,7 @@ void tt_lower_copysign(tt_lower *cx) {
 void tt_lower_nextafter(tt_lower *cx) {
   tt_node *ab[2];
   tt_operands(cx, &ab[0], &ab[1], cx->common);
-  tt_out_as(cx, 0, tt_hlo_chlo(cx->h, "next_after", 2, ab));
+  tt_out_as(cx, 0, tt_hlo_next_after(cx->h, ab[0], ab[1]));
 }
 
 void tt_lower_heaviside(tt_lower *cx) {
@@ -160,10 +160,45 @@ void tt_lower_ldexp(tt_lower *cx) {
   tt_out_in(cx, 0, tt_hlo_multiply(h, x, tt_hlo_power(h, splat(cx, e, 2), e)), dtype);
 }
 
+/* Whether any q (args[1]) is still to be moved to the right. */
+static void zeta_more(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
+  (void)user;
+  tt_node *q = args[1];
+  int dims[TT_MAX_RANK];
+  for (int i = 0; i < q->type.rank; i++) dims[i] = i;
+  tt_node *low = tt_hlo_const(h, q->type.dtype, -1000), *one = tt_hlo_const(h, q->type.dtype, 1);
+  tt_node *more = tt_hlo_and(h, tt_hlo_compare(h, TT_LT, q, one), tt_hlo_compare(h, TT_GT, q, low));
+  results[0] = q->type.rank ? tt_hlo_reduce(h, TT_OR, more, dims, q->type.rank) : more;
+}
+
+static void zeta_step(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
+  (void)user;
+  tt_node *s = args[0], *q = args[1], *one = tt_hlo_const(h, q->type.dtype, 1);
+  tt_node *low = tt_hlo_compare(h, TT_LT, q, one);
+  tt_node *term = tt_hlo_power(h, q, tt_hlo_negate(h, s));
+  results[0] = s;
+  results[1] = tt_hlo_select(h, low, tt_hlo_add(h, q, one), q);
+  results[2] = tt_hlo_select(h, low, tt_hlo_add(h, args[2], term), args[2]);
+}
+
+/* CHLO's function is exact enough from 1 on; terms below are added one by one. */
+static tt_node *zeta(tt_lower *cx, tt_node *s, tt_node *q) {
+  tt_hlo *h = cx->h;
+  tt_node *inits[3] = {s, q, tt_hlo_zeros(h, &q->type)}, *moved[3];
+  tt_hlo_while(h, 3, inits, zeta_more, zeta_step, NULL, moved);
+  tt_node *y = tt_hlo_add(h, moved[2], tt_hlo_zeta(h, s, moved[1]));
+  tt_node *whole = tt_hlo_compare(h, TT_EQ, q, tt_hlo_floor(h, q));
+  tt_node *pole = tt_hlo_and(h, whole, is(cx, q, TT_LE, 0));
+  tt_node *odd = tt_hlo_and(h, is(cx, q, TT_LT, 0), tt_hlo_compare(h, TT_NE, s, tt_hlo_floor(h, s)));
+  y = tt_hlo_select(h, odd, splat(cx, y, (double)NAN), y);
+  y = tt_hlo_select(h, pole, splat(cx, y, (double)INFINITY), y);
+  return tt_hlo_select(h, is(cx, s, TT_LE, 1), tt_hlo_zeta(h, s, q), y);
+}
+
 void tt_lower_zeta(tt_lower *cx) {
   tt_node *ab[2];
   tt_dtype dtype = float_operands(cx, &ab[0], &ab[1]);
-  tt_out_in(cx, 0, tt_hlo_chlo(cx->h, "zeta", 2, ab), dtype);
+  tt_out_in(cx, 0, zeta(cx, ab[0], ab[1]), dtype);
 }
 
 /* -- One operand -- */
@@ -180,17 +215,15 @@ void tt_lower_polygamma(tt_lower *cx) {
   tt_node *x = float_operand(cx, 1, &dtype), *y;
   double n = (double)tt_int(cx, 0);
   if (n == 0) {
-    y = tt_chlo1(cx, TT_CHLO_digamma, x);
+    y = tt_hlo_digamma(cx->h, x);
   } else if (n == 1) {
     tt_node *low = is(cx, x, TT_LT, 0.5), *mirror = plus(cx, tt_hlo_negate(h, x), 1);
-    tt_node *pair[2] = {splat(cx, x, 2), tt_hlo_select(h, low, mirror, x)};
-    tt_node *direct = tt_hlo_chlo(h, "zeta", 2, pair), *pi = times(cx, x, 3.14159265358979323846);
+    tt_node *direct = tt_hlo_zeta(h, splat(cx, x, 2), tt_hlo_select(h, low, mirror, x)), *pi = times(cx, x, 3.14159265358979323846);
     tt_node *ratio = tt_hlo_divide(h, splat(cx, x, 3.14159265358979323846), tt_hlo_sine(h, pi));
     tt_node *reflected = tt_hlo_subtract(h, tt_hlo_multiply(h, ratio, ratio), direct);
     y = tt_hlo_select(h, low, reflected, direct);
   } else {
-    tt_node *pair[2] = {splat(cx, x, n + 1), x};
-    y = tt_hlo_chlo(h, "zeta", 2, pair);
+    y = zeta(cx, splat(cx, x, n + 1), x);
     y = times(cx, y, ((int64_t)n % 2 ? 1 : -1) * tgamma(n + 1));
   }
   tt_out_in(cx, 0, y, dtype);
@@ -263,7 +296,7 @@ void tt_lower_bessel_i(tt_lower *cx) {
   tt_hlo *h = cx->h;
   tt_dtype dtype;
   tt_node *x = float_operand(cx, 0, &dtype);
-  tt_node *y = cx->row->param % 2 ? tt_chlo1(cx, TT_CHLO_bessel_i1e, x) : bessel_i0e(cx, x);
+  tt_node *y = cx->row->param % 2 ? tt_hlo_bessel_i1e(cx->h, x) : bessel_i0e(cx, x);
   if (cx->row->param < 2) y = tt_hlo_multiply(h, y, tt_hlo_exponential(h, tt_hlo_abs(h, x)));
   tt_out_in(cx, 0, y, dtype);
 }
@@ -291,7 +324,7 @@ static tt_node *log_ndtr(tt_lower *cx, tt_node *x) {
   tt_node *t = times(cx, x, 0.70710678118654752440);
   tt_node *tail = tt_hlo_log(h, times(cx, erfcx(cx, tt_hlo_negate(h, t)), 0.5));
   tail = tt_hlo_subtract(h, tail, tt_hlo_multiply(h, t, t));
-  tt_node *body = tt_hlo_log_plus_one(h, times(cx, tt_chlo1(cx, TT_CHLO_erfc, t), -0.5));
+  tt_node *body = tt_hlo_log_plus_one(h, times(cx, tt_hlo_erfc(cx->h, t), -0.5));
   return tt_hlo_select(h, is(cx, x, TT_LT, -1), tail, body);
 }
 
@@ -317,7 +350,7 @@ void tt_lower_ndtri(tt_lower *cx) {
   }
   tt_node *tail = tt_hlo_select(h, high, tt_hlo_negate(h, x), x);
   tt_node *centred = plus(cx, times(cx, p, 2), -1);
-  tt_node *body = times(cx, tt_chlo1(cx, TT_CHLO_erf_inv, centred), 1.41421356237309504880);
+  tt_node *body = times(cx, tt_hlo_erf_inv(cx->h, centred), 1.41421356237309504880);
   tt_node *middle = is(cx, tt_hlo_abs(h, centred), TT_LT, 0.8);
   tt_node *edge = tt_hlo_not(h, is(cx, tt_hlo_abs(h, centred), TT_LT, 1));
   tt_out_in(cx, 0, tt_hlo_select(h, tt_hlo_or(h, middle, edge), body, tail), dtype);

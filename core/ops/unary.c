@@ -10,22 +10,6 @@ void tt_lower_float_unary(tt_lower *cx) {
   tt_out_in(cx, 0, tt_hlo_unary(cx->h, (tt_hlo_op)cx->row->param, x), dtype);
 }
 
-/* The same for functions of CHLO; param: a tt_chlo. */
-void tt_lower_chlo_unary(tt_lower *cx) {
-  tt_dtype dtype = tt_float_common(cx);
-  tt_node *x = tt_in_as(cx, 0, tt_compute_dtype(dtype));
-  tt_out_in(cx, 0, tt_chlo1(cx, (tt_chlo)cx->row->param, x), dtype);
-}
-
-tt_node *tt_chlo1(tt_lower *cx, tt_chlo function, tt_node *x) {
-  static const char *const names[] = {
-#define X(name) #name,
-      TT_CHLO(X)
-#undef X
-  };
-  return tt_hlo_chlo(cx->h, names[function], 1, &x);
-}
-
 /* log2, log10, exp2; param: the base, negative for the power. */
 void tt_lower_based(tt_lower *cx) {
   tt_hlo *h = cx->h;

@@ -31,7 +31,7 @@ static void add_nearest(const axis *a, tt_map *map) {
     int64_t from = (int64_t)floorf(at);
     if (a->kind == NEAREST && a->out == a->in) from = o;
     if (a->kind == NEAREST && a->out == 2 * a->in) from = o / 2;
-    tt_map_add(map, from < a->in ? from : a->in - 1, o, 1);
+    tt_map_add(map, from < a->in ? from : a->in - 1, o, 0, 1);
   }
 }
 
@@ -57,9 +57,8 @@ static void add_linear(const axis *a, tt_map *map) {
     int64_t from = o;
     t = 0;
     if (a->in != a->out) from = source(a, scale, o, &t);
-    if (from == a->in - 1) t = 0;
-    tt_map_add(map, from, o, rounded(a, 1 - t));
-    tt_map_add(map, from + 1, o, t);
+    tt_map_add(map, from, o, 0, rounded(a, 1 - t));
+    tt_map_add(map, clip(from + 1, a->in), o, 1, t);
   }
 }
 
@@ -76,7 +75,7 @@ static void add_cubic(const axis *a, tt_map *map) {
   for (int64_t o = 0; o < a->out; o++) {
     int64_t from = source(a, scale, o, &t);
     for (int j = -1; j <= 2; j++) {
-      tt_map_add(map, clip(from + j, a->in), o, rounded(a, cubic(t - j, -0.75)));
+      tt_map_add(map, clip(from + j, a->in), o, j + 1, rounded(a, cubic(t - j, -0.75)));
     }
   }
 }
@@ -110,7 +109,7 @@ static void add_antialiased(const axis *a, tt_map *map) {
     }
     for (int64_t i = start; i < stop; i++) {
       double weight = antialias(a->kind, ((double)i - center + 0.5) * shrink);
-      tt_map_add(map, i, o, rounded(a, total != 0 ? weight / total : weight));
+      tt_map_add(map, i, o, i - start, rounded(a, total != 0 ? weight / total : weight));
     }
   }
 }
@@ -128,13 +127,10 @@ static tt_map resample(tt_lower *cx, const axis *a) {
   return map;
 }
 
-/* Bytes are rounded to nearest and saturated. */
-static tt_node *back_to(tt_lower *cx, tt_node *x, tt_dtype dtype) {
-  if (tt_is_integer(dtype) && tt_is_float(x->type.dtype)) {
-    x = tt_hlo_round_nearest_even(cx->h, x);
-    x = tt_hlo_clamp(cx->h, tt_like(cx, x, 0), x, tt_like(cx, x, 255));
-  }
-  return tt_cast(cx, x, dtype);
+/* Bytes are rounded half up and saturated after each dim. */
+static tt_node *as_byte(tt_lower *cx, tt_node *x) {
+  x = tt_hlo_floor(cx->h, tt_plus(cx, x, 0.5));
+  return tt_hlo_clamp(cx->h, tt_like(cx, x, 0), x, tt_like(cx, x, 255));
 }
 
 /* `backward` maps from the result's spatial sizes, argument 1, to those at the end of argument 2.
@@ -155,15 +151,16 @@ static void lower_resample(tt_lower *cx, bool backward) {
   if (computes && !tt_is_complex(x->type.dtype)) {
     x = tt_cast(cx, x, input->type.dtype == TT_F64 ? TT_F64 : TT_F32);
   }
-  for (int d = 0; d < spatial; d++) {
+  for (int d = spatial - 1; d >= 0; d--) {
     axis a = {.kind = kind, .align = align, .wide = input->type.dtype == TT_F64,
               .in = in[lead + d], .out = out[d],
               .given = tt_has(cx, next + d) ? tt_float(cx, next + d) : 0};
     tt_map map = resample(cx, &a);
     if (backward) tt_map_transpose(&map);
     x = tt_map_apply(cx, x, lead + d, &map);
+    if (computes && tt_is_integer(input->type.dtype)) x = as_byte(cx, x);
   }
-  tt_out_as(cx, 0, back_to(cx, x, input->type.dtype));
+  tt_out_as(cx, 0, tt_cast(cx, x, input->type.dtype));
 }
 
 /* self, output_size, align_corners (not for nearest), scales.. */

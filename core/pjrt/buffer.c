@@ -62,10 +62,8 @@ static tt_status from_host_lent(tt_device *device, const tt_type *type, const vo
                         : PJRT_HostBufferSemantics_kImmutableUntilTransferCompletes;
   PJRT_Event *done = NULL;
   tt_status status = from_host(device, type, data, semantics, &done, out);
-  if (status || !done)
-    lending_end(NULL, lending);
-  else
-    status = lending_arrange(client, lending, done, out);
+  if (status || !done) lending_end(NULL, lending);
+  else status = lending_arrange(client, lending, done, out);
   tt_pjrt_event_destroy(client->api, done);
   return status;
 }
@@ -78,16 +76,16 @@ tt_status tt_buffer_from_host(tt_device *device, const tt_type *type, const void
   if (!tt_type_bytes(type, &bytes))
     status = tt_error(TT_INVALID_ARGUMENT, "host to device: the tensor's type is malformed");
   else if (!data && bytes)
-    status = tt_error(TT_INVALID_ARGUMENT, "host to device: no data for %lld bytes",
-                      (long long)bytes);
+    status =
+        tt_error(TT_INVALID_ARGUMENT, "host to device: no data for %lld bytes", (long long)bytes);
   if (status) {
     if (release) release(user);
     return status;
   }
   if (release) return from_host_lent(device, type, data, release, user, out);
   PJRT_Event *done = NULL;
-  status = from_host(device, type, data, PJRT_HostBufferSemantics_kImmutableOnlyDuringCall, &done,
-                     out);
+  status =
+      from_host(device, type, data, PJRT_HostBufferSemantics_kImmutableOnlyDuringCall, &done, out);
   tt_pjrt_event_destroy(device->client->api, done);
   return status;
 }
@@ -166,8 +164,8 @@ void tt_buffer_destroy(tt_client *client, tt_buffer *buffer) {
 tt_status tt_buffer_bytes(tt_client *client, tt_buffer *buffer, int64_t *out) {
   TT_ARGS(Buffer_OnDeviceSizeInBytes, args, .buffer = buffer);
   TT_TRY(TT_CALL(client->api, Buffer_OnDeviceSizeInBytes, &args));
-  *out = args.on_device_size_in_bytes > INT64_MAX ? INT64_MAX
-                                                  : (int64_t)args.on_device_size_in_bytes;
+  *out =
+      args.on_device_size_in_bytes > INT64_MAX ? INT64_MAX : (int64_t)args.on_device_size_in_bytes;
   return TT_SUCCESS;
 }
 

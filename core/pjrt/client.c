@@ -5,12 +5,18 @@
 #define TT_MAX_CPU_DEVICES 1024
 
 /* Asks for a client with the first `count` of the options. */
-static tt_status client_try(const PJRT_Api *api, const PJRT_NamedValue *options, size_t count,
-                            PJRT_Client **out) {
+static tt_status client_try(tt_client *client, const PJRT_NamedValue *options, size_t count) {
   TT_ARGS(Client_Create, args, .create_options = count ? options : NULL, .num_options = count);
-  TT_TRY(TT_CALL(api, Client_Create, &args));
-  *out = args.client;
+  TT_TRY(TT_CALL(client->api, Client_Create, &args));
+  client->raw = args.client;
   return TT_SUCCESS;
+}
+
+static void client_close(tt_client *client) {
+  if (!client->raw) return;
+  TT_ARGS(Client_Destroy, args, .client = client->raw);
+  TT_DESTROY(client->api, Client_Destroy, &args);
+  client->raw = NULL;
 }
 
 static PJRT_NamedValue client_option(const char *name, int type) {
@@ -21,17 +27,16 @@ static PJRT_NamedValue client_option(const char *name, int type) {
                            .value_size = 1};
 }
 
-/* Only the CPU plugin knows these options, and a plugin is known to be that only when its client
- * exists. Plugins reject unknown options before anything else happens, so: fewer, then none.
- * `*sent` tells how many were accepted. */
-static tt_status client_negotiate(const PJRT_Api *api, int cpu_devices, size_t *sent,
-                                  PJRT_Client **out) {
+/* Exchanges the client for one with the CPU plugin's options, as far as it knows them. `*sent`
+ * tells how many it took. */
+static tt_status client_reopen(tt_client *client, int cpu_devices, size_t *sent) {
   PJRT_NamedValue options[2] = {client_option("cpu_device_count", PJRT_NamedValue_kInt64),
                                 client_option("asynchronous", PJRT_NamedValue_kBool)};
   options[0].value.int64_value = cpu_devices;
   options[1].value.bool_value = false; /* waiting is done by threads of ours */
+  client_close(client);
   for (*sent = 2;; --*sent) {
-    tt_status status = client_try(api, options, *sent, out);
+    tt_status status = client_try(client, options, *sent);
     if (tt_status_code(status) != TT_INVALID_ARGUMENT || *sent == 0) return status;
     tt_status_release(status);
   }
@@ -43,8 +48,7 @@ static tt_status client_names(tt_client *client) {
   TT_TRY(TT_CALL(client->api, Client_PlatformName, &name));
   TT_TRY(TT_CALL(client->api, Client_PlatformVersion, &version));
   client->platform = tt_strndup(name.platform_name, name.platform_name_size);
-  client->platform_version =
-      tt_strndup(version.platform_version, version.platform_version_size);
+  client->platform_version = tt_strndup(version.platform_version, version.platform_version_size);
   return client->platform && client->platform_version ? TT_SUCCESS : tt_out_of_memory();
 }
 
@@ -66,6 +70,20 @@ static tt_status client_devices(tt_client *client) {
   return TT_SUCCESS;
 }
 
+/* Options go to the CPU plugin only, and that it is one is known from a first client (which takes
+ * few milliseconds there): what another plugin would do with unknown options is anybody's guess. */
+static tt_status client_open(tt_client *client, int cpu_devices) {
+  TT_TRY(client_try(client, NULL, 0));
+  TT_TRY(client_names(client));
+  if (!strcmp(client->platform, "cpu")) {
+    size_t sent = 0;
+    TT_TRY(client_reopen(client, cpu_devices, &sent));
+    client->host_memory = TT_HAS(client->api, Buffer_UnsafePointer);
+    client->runs_inline = client->host_memory && sent == 2;
+  }
+  return client_devices(client);
+}
+
 tt_status tt_client_create(tt_plugin *plugin, const tt_client_options *options, tt_client **out) {
   *out = NULL;
   int cpu_devices = options && options->cpu_devices ? options->cpu_devices : 1;
@@ -75,15 +93,7 @@ tt_status tt_client_create(tt_plugin *plugin, const tt_client_options *options, 
   tt_client *client = tt_calloc(1, sizeof *client);
   if (!client) return tt_out_of_memory();
   client->api = plugin->api;
-  size_t sent = 0;
-  tt_status status = client_negotiate(client->api, cpu_devices, &sent, &client->raw);
-  if (!status) status = client_names(client);
-  if (!status) {
-    client->host_memory =
-        !strcmp(client->platform, "cpu") && TT_HAS(client->api, Buffer_UnsafePointer);
-    client->runs_inline = client->host_memory && sent == 2;
-    status = client_devices(client);
-  }
+  tt_status status = client_open(client, cpu_devices);
   if (status) {
     tt_client_destroy(client);
     return status;
@@ -100,17 +110,12 @@ void tt_client_destroy(tt_client *client) {
   tt_free(client->devices);
   tt_free(client->platform);
   tt_free(client->platform_version);
-  if (client->raw) {
-    TT_ARGS(Client_Destroy, args, .client = client->raw);
-    TT_DESTROY(client->api, Client_Destroy, &args);
-  }
+  client_close(client);
   tt_free(client);
 }
 
 const char *tt_client_platform(const tt_client *client) { return client->platform; }
-const char *tt_client_platform_version(const tt_client *client) {
-  return client->platform_version;
-}
+const char *tt_client_platform_version(const tt_client *client) { return client->platform_version; }
 bool tt_client_host_memory(const tt_client *client) { return client->host_memory; }
 bool tt_client_inline(const tt_client *client) { return client->runs_inline; }
 int tt_client_device_count(const tt_client *client) { return client->device_count; }

@@ -40,10 +40,8 @@ static void put_bytes(tt_text *out, int field, const char *data, size_t size) {
 
 /* A message inside another; `inner` is consumed. */
 static void put_message(tt_text *out, int field, tt_text *inner) {
-  if (inner->failed)
-    out->failed = true;
-  else
-    put_bytes(out, field, inner->data, inner->size);
+  if (inner->failed) out->failed = true;
+  else put_bytes(out, field, inner->data, inner->size);
   tt_text_deinit(inner);
 }
 
@@ -54,8 +52,7 @@ static void put_override(tt_text *out, const char *name, const char *value) {
   bool yes = !strcmp(value, "true"), no = !strcmp(value, "false");
   if (yes || no) /* XLA does not read these words, but numbers and names of enumerators */
     put_int(&choice, TT_FIELD_bool_value, yes);
-  else
-    put_bytes(&choice, TT_FIELD_string_value, value, strlen(value));
+  else put_bytes(&choice, TT_FIELD_string_value, value, strlen(value));
   put_bytes(&entry, TT_FIELD_map_key, name, strlen(name));
   put_message(&entry, TT_FIELD_map_value, &choice);
   put_message(out, TT_FIELD_env_option_overrides, &entry);

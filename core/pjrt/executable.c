@@ -77,8 +77,8 @@ tt_status tt_executable_load(tt_client *client, const void *data, size_t size,
   if (!data || !size) return tt_error(TT_INVALID_ARGUMENT, "load: the stored program is empty");
   if (!TT_HAS(api, Executable_DeserializeAndLoad))
     return tt_pjrt_missing("Executable_DeserializeAndLoad");
-  TT_ARGS(Executable_DeserializeAndLoad, args, .client = client->raw,
-          .serialized_executable = data, .serialized_executable_size = size);
+  TT_ARGS(Executable_DeserializeAndLoad, args, .client = client->raw, .serialized_executable = data,
+          .serialized_executable_size = size);
   TT_TRY(TT_CALL(api, Executable_DeserializeAndLoad, &args));
   return tt_executable_wrap(api, client, args.loaded_executable, NULL, out);
 }
@@ -184,8 +184,8 @@ tt_status tt_execute(tt_executable *executable, tt_device *device, tt_buffer *co
   return execute(executable, 1, device, &arguments, count, keep, keep_count, &outputs, done);
 }
 
-tt_status tt_execute_all(tt_executable *executable, int devices,
-                         tt_buffer *const *const *arguments, int count, const int64_t *keep,
-                         int keep_count, tt_buffer **const *outputs) {
+tt_status tt_execute_all(tt_executable *executable, int devices, tt_buffer *const *const *arguments,
+                         int count, const int64_t *keep, int keep_count,
+                         tt_buffer **const *outputs) {
   return execute(executable, devices, NULL, arguments, count, keep, keep_count, outputs, NULL);
 }

@@ -74,8 +74,9 @@ void tt_device_deinit(tt_device *device);
 /* Wraps handles (consumed, also on failure) and asks for what tt_executable caches. */
 tt_status tt_executable_wrap(const PJRT_Api *api, tt_client *client, PJRT_LoadedExecutable *loaded,
                              PJRT_Executable *compiled, tt_executable **out);
-/* The program and the options as a plugin wants them. `program` borrows `code`; `options_out` is the
- * caller's to deinit, also on failure. INVALID_ARGUMENT: what no plugin should be bothered with. */
+/* The program and the options as a plugin wants them. `program` borrows `code`; `options_out` is
+ * the caller's to deinit, also on failure. INVALID_ARGUMENT: what no plugin should be bothered
+ * with. */
 tt_status tt_pjrt_program(const char *code, size_t size, const tt_compile_options *options,
                           PJRT_Program *program, tt_text *options_out);
 

@@ -18,7 +18,7 @@ typedef struct PJRT_Event tt_event;
 /* -- plugin.c -- */
 /* Opens a PJRT plugin and checks its version. NOT_FOUND: no such file; FAILED_PRECONDITION:
  * another major version, a missing entry point, or a broken table; each says what to do. Unless
- * TORCH_TPU_LOG names `plugin`, XLA's own chatter is turned off (TF_CPP_MIN_LOG_LEVEL, if unset). */
+ * TORCH_TPU_LOG names `plugin`, XLA's own chatter is turned off (sets TF_CPP_MIN_LOG_LEVEL). */
 tt_status tt_plugin_open(const char *path, tt_plugin **out);
 void tt_plugin_version(const tt_plugin *plugin, int *major, int *minor);
 /* An int64 attribute list such as "stablehlo_current_version"; false if absent. */
@@ -27,15 +27,15 @@ const char *tt_plugin_path(const tt_plugin *plugin);
 
 /* -- client.c -- */
 typedef struct tt_client_options {
-  int cpu_devices; /* virtual devices on the CPU plugin; 0: 1. Options a plugin does not know are not sent. */
+  int cpu_devices; /* virtual devices of the CPU plugin; 0: 1. Other plugins are not told. */
 } tt_client_options;
 tt_status tt_client_create(tt_plugin *plugin, const tt_client_options *options, tt_client **out);
 void tt_client_destroy(tt_client *client);
-const char *tt_client_platform(const tt_client *client);         /* "cpu", "cuda", "tpu" */
+const char *tt_client_platform(const tt_client *client); /* "cpu", "cuda", "tpu" */
 const char *tt_client_platform_version(const tt_client *client);
-bool tt_client_host_memory(const tt_client *client);             /* device memory is host-addressable */
-bool tt_client_inline(const tt_client *client);                  /* executions end before tt_execute returns */
-int tt_client_device_count(const tt_client *client);             /* addressable ones */
+bool tt_client_host_memory(const tt_client *client); /* device memory is host-addressable */
+bool tt_client_inline(const tt_client *client);      /* executions end before tt_execute returns */
+int tt_client_device_count(const tt_client *client); /* addressable ones */
 tt_device *tt_client_device(const tt_client *client, int index); /* borrowed */
 
 /* -- device.c -- */
@@ -53,19 +53,21 @@ tt_status tt_device_memory(const tt_device *device, int64_t *in_use, int64_t *li
 tt_status tt_buffer_from_host(tt_device *device, const tt_type *type, const void *data,
                               void (*release)(void *user), void *user, tt_buffer **out);
 void tt_buffer_destroy(tt_client *client, tt_buffer *buffer); /* NULL is allowed */
-/* Waits for the value and copies it, row-major, into `data` of `size` bytes (exactly the type's). */
-tt_status tt_buffer_to_host(tt_client *client, tt_buffer *buffer, const tt_type *type, void *data, int64_t size);
+/* Waits for the value and copies it, row-major, into `data`; `size` is exactly the type's. */
+tt_status tt_buffer_to_host(tt_client *client, tt_buffer *buffer, const tt_type *type, void *data,
+                            int64_t size);
 /* Waits for the value. Its error, if the computation failed. */
 tt_status tt_buffer_await(tt_client *client, tt_buffer *buffer);
 /* Platforms with host memory: the bytes, valid while the buffer lives and is not donated. */
 tt_status tt_buffer_pointer(tt_client *client, tt_buffer *buffer, void **out);
 tt_status tt_buffer_bytes(tt_client *client, tt_buffer *buffer, int64_t *out); /* on-device size */
-tt_status tt_buffer_copy_to_device(tt_client *client, tt_buffer *buffer, tt_device *device, tt_buffer **out);
+tt_status tt_buffer_copy_to_device(tt_client *client, tt_buffer *buffer, tt_device *device,
+                                   tt_buffer **out);
 
 /* -- event.c -- */
 tt_status tt_event_await(tt_client *client, tt_event *event); /* does not destroy it */
 bool tt_event_ready(tt_client *client, tt_event *event);
-void tt_event_destroy(tt_client *client, tt_event *event);    /* NULL is allowed */
+void tt_event_destroy(tt_client *client, tt_event *event); /* NULL is allowed */
 
 /* -- executable.c -- */
 typedef struct tt_compile_options {
@@ -78,25 +80,31 @@ typedef struct tt_compile_options {
   int override_count;
 } tt_compile_options;
 /* Compiles a StableHLO module (text or bytecode). */
-tt_status tt_compile(tt_client *client, const char *code, size_t size, const tt_compile_options *options, tt_executable **out);
+tt_status tt_compile(tt_client *client, const char *code, size_t size,
+                     const tt_compile_options *options, tt_executable **out);
 tt_status tt_executable_load(tt_client *client, const void *data, size_t size, tt_executable **out);
 /* The caller frees *data with tt_free. */
 tt_status tt_executable_serialize(tt_executable *executable, void **data, size_t *size);
 void tt_executable_destroy(tt_executable *executable); /* NULL is allowed */
 int tt_executable_outputs(const tt_executable *executable);
-typedef struct tt_program_memory { int64_t arguments, outputs, aliased, temporaries, code; } tt_program_memory;
+typedef struct tt_program_memory {
+  int64_t arguments, outputs, aliased, temporaries, code;
+} tt_program_memory;
 tt_status tt_executable_memory(tt_executable *executable, tt_program_memory *out);
 /* The devices that a program of several replicas or partitions runs on here, in its order. `*count`
  * is set to their number, of which at most `capacity` are written to `out` (borrowed). */
-tt_status tt_executable_devices(tt_executable *executable, tt_device **out, int capacity, int *count);
+tt_status tt_executable_devices(tt_executable *executable, tt_device **out, int capacity,
+                                int *count);
 /* Launches on one device (a portable executable). `keep` lists parameters that must not be
  * donated although the program says so. `outputs` receives tt_executable_outputs new buffers.
  * `done`, when not NULL, receives an event that the caller destroys. */
-tt_status tt_execute(tt_executable *executable, tt_device *device, tt_buffer *const *arguments, int count,
-                     const int64_t *keep, int keep_count, tt_buffer **outputs, tt_event **done);
+tt_status tt_execute(tt_executable *executable, tt_device *device, tt_buffer *const *arguments,
+                     int count, const int64_t *keep, int keep_count, tt_buffer **outputs,
+                     tt_event **done);
 /* Launches on all of tt_executable_devices at once; arguments[d] and outputs[d] are the d-th's. */
-tt_status tt_execute_all(tt_executable *executable, int devices, tt_buffer *const *const *arguments, int count,
-                         const int64_t *keep, int keep_count, tt_buffer **const *outputs);
+tt_status tt_execute_all(tt_executable *executable, int devices, tt_buffer *const *const *arguments,
+                         int count, const int64_t *keep, int keep_count,
+                         tt_buffer **const *outputs);
 
 /* -- topology.c -- */
 typedef struct tt_topology tt_topology;
@@ -104,6 +112,7 @@ typedef struct tt_topology tt_topology;
 tt_status tt_topology_create(tt_plugin *plugin, const char *name, tt_topology **out);
 void tt_topology_destroy(tt_topology *topology);
 int tt_topology_device_count(const tt_topology *topology);
-tt_status tt_topology_compile(tt_topology *topology, const char *code, size_t size, const tt_compile_options *options, tt_executable **out);
+tt_status tt_topology_compile(tt_topology *topology, const char *code, size_t size,
+                              const tt_compile_options *options, tt_executable **out);
 
 #endif

@@ -27,7 +27,8 @@ tt_status tt_pjrt_error_status(const PJRT_Api *api, PJRT_Error *error, const cha
   }
   api->PJRT_Error_Message(&text);
   bool known = code.code >= TT_CANCELLED && code.code <= TT_UNAUTHENTICATED;
-  size_t size = text.message_size < TT_MAX_PLUGIN_MESSAGE ? text.message_size : TT_MAX_PLUGIN_MESSAGE;
+  size_t size =
+      text.message_size < TT_MAX_PLUGIN_MESSAGE ? text.message_size : TT_MAX_PLUGIN_MESSAGE;
   while (size && isspace((unsigned char)text.message[size - 1])) size--;
   tt_status status = tt_error(known ? (tt_code)code.code : TT_UNKNOWN, "PJRT_%s: %.*s", slot,
                               (int)size, size ? text.message : "");
@@ -52,8 +53,9 @@ typedef const PJRT_Api *(*tt_get_api)(void);
 
 static tt_status plugin_load(const char *path, tt_get_api *out) {
   if (strchr(path, '/') && access(path, R_OK) != 0)
-    return tt_error(TT_NOT_FOUND, "cannot read the PJRT plugin '%s' (%s); set %s to a plugin's path",
-                    path, strerror(errno), tt_env_name(TT_ENV_PLUGIN));
+    return tt_error(TT_NOT_FOUND,
+                    "cannot read the PJRT plugin '%s' (%s); set %s to a plugin's path", path,
+                    strerror(errno), tt_env_name(TT_ENV_PLUGIN));
   if (!tt_log_on(TT_LOG_PLUGIN)) (void)setenv("TF_CPP_MIN_LOG_LEVEL", "2", 0);
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!library) {
@@ -70,7 +72,8 @@ static tt_status plugin_load(const char *path, tt_get_api *out) {
                     "'%s' is not a PJRT plugin (it has no GetPjrtApi); set %s to one", path,
                     tt_env_name(TT_ENV_PLUGIN));
   }
-  memcpy(out, &symbol, sizeof symbol); /* ISO C has no cast from data to function pointers */
+  /* ISO C has no cast from data to function pointers. */
+  memcpy((void *)out, (const void *)&symbol, sizeof symbol);
   return TT_SUCCESS;
 }
 
@@ -96,16 +99,16 @@ static tt_status plugin_check(const char *path, const PJRT_Api *api) {
                     path, api->struct_size);
   int major = api->pjrt_api_version.major_version;
   if (major != PJRT_API_MAJOR)
-    return tt_error(TT_FAILED_PRECONDITION,
-                    "the PJRT plugin '%s' has API version %d.%d, but only %d.x can be used; install "
-                    "a version of the plugin with API %d.x",
-                    path, major, api->pjrt_api_version.minor_version, PJRT_API_MAJOR,
-                    PJRT_API_MAJOR);
+    return tt_error(
+        TT_FAILED_PRECONDITION,
+        "the PJRT plugin '%s' has API version %d.%d, but only %d.x can be used; install "
+        "a version of the plugin with API %d.x",
+        path, major, api->pjrt_api_version.minor_version, PJRT_API_MAJOR, PJRT_API_MAJOR);
   const char *slot = plugin_missing_slot(api);
   if (slot)
     return tt_error(TT_FAILED_PRECONDITION,
-                    "the PJRT plugin '%s' (API %d.%d) lacks %s; install a newer version of it", path,
-                    major, api->pjrt_api_version.minor_version, slot);
+                    "the PJRT plugin '%s' (API %d.%d) lacks %s; install a newer version of it",
+                    path, major, api->pjrt_api_version.minor_version, slot);
   return TT_SUCCESS;
 }
 

@@ -18,7 +18,7 @@ struct tt_stream {
   pthread_mutex_t sleep_lock;
   pthread_cond_t work, progress;
   atomic_bool launcher_sleeps;
-  atomic_int waiters;
+  _Atomic uint64_t wake_at; /* the lowest tail that somebody sleeps for; UINT64_MAX: nobody */
   tt_status error;       /* first since the last synchronisation; guarded by sleep_lock */
   tt_event *last;        /* end of the last asynchronous launch; guarded by event_lock */
   pthread_mutex_t event_lock;
@@ -46,9 +46,10 @@ static void finish(tt_stream *stream, tt_launch *launch, tt_status status) {
     else tt_status_release(status);
     pthread_mutex_unlock(&stream->sleep_lock);
   }
-  atomic_fetch_add(&stream->tail, 1);
-  if (atomic_load(&stream->waiters) == 0) return;
+  uint64_t tail = atomic_fetch_add(&stream->tail, 1) + 1;
+  if (tail < atomic_load(&stream->wake_at)) return;
   pthread_mutex_lock(&stream->sleep_lock);
+  atomic_store(&stream->wake_at, UINT64_MAX); /* who still has to wait says so again */
   pthread_cond_broadcast(&stream->progress);
   pthread_mutex_unlock(&stream->sleep_lock);
 }
@@ -89,6 +90,7 @@ tt_status tt_stream_create(tt_device *device, int index, tt_stream **out) {
   if (!stream) return tt_out_of_memory();
   stream->device = device;
   stream->index = index;
+  atomic_init(&stream->wake_at, UINT64_MAX);
   pthread_mutex_init(&stream->record_lock, NULL);
   pthread_mutex_init(&stream->sleep_lock, NULL);
   pthread_mutex_init(&stream->event_lock, NULL);
@@ -128,9 +130,11 @@ void tt_stream_wait(tt_stream *stream, uint64_t ticket) {
     cpu_relax();
   }
   pthread_mutex_lock(&stream->sleep_lock);
-  atomic_fetch_add(&stream->waiters, 1);
-  while (atomic_load(&stream->tail) < ticket) pthread_cond_wait(&stream->progress, &stream->sleep_lock);
-  atomic_fetch_sub(&stream->waiters, 1);
+  while (!tt_stream_passed(stream, ticket)) {
+    if (ticket < atomic_load(&stream->wake_at)) atomic_store(&stream->wake_at, ticket);
+    if (atomic_load(&stream->tail) >= ticket) break;
+    pthread_cond_wait(&stream->progress, &stream->sleep_lock);
+  }
   pthread_mutex_unlock(&stream->sleep_lock);
 }
 

@@ -48,7 +48,7 @@ tt_node *program_in(program *p, tt_dtype dtype, int rank, const int64_t *dims,
   return tt_hlo_convert(p->h, tt_hlo_param(p->h, &type), dtype);
 }
 
-static tt_executable *compiled(program *p, tt_node *const *results, int count) {
+static tt_executable *compiled(program *p, tt_node *const *results, int count, int level) {
   static const char *const names[] = {"xla_cpu_enable_fast_min_max"};
   static const char *const values[] = {"False"};
   tt_text text = TT_TEXT_INIT;
@@ -56,8 +56,10 @@ static tt_executable *compiled(program *p, tt_node *const *results, int count) {
   tt_executable *executable = NULL;
   if (program_can_run()) {
     open_client();
-    tt_compile_options options = {.portable = true, .optimization_level = -1,
-                                  .override_names = names, .override_values = values,
+    tt_compile_options options = {.portable = true,
+                                  .optimization_level = level,
+                                  .override_names = names,
+                                  .override_values = values,
                                   .override_count = 1};
     check(tt_compile(client, text.data, text.size, &options, &executable), text.data);
   }
@@ -66,7 +68,7 @@ static tt_executable *compiled(program *p, tt_node *const *results, int count) {
 }
 
 void program_accept(program *p, tt_node *const *results, int count) {
-  tt_executable_destroy(compiled(p, results, count));
+  tt_executable_destroy(compiled(p, results, count, 0));
   tt_hlo_destroy(p->h);
 }
 
@@ -100,7 +102,7 @@ static double *run(program *p, tt_executable *executable, const tt_type *type) {
 void program_expect(program *p, tt_node *result, const double *expected) {
   tt_node *wide = tt_hlo_convert(p->h, result, TT_F64);
   tt_type type = wide->type;
-  tt_executable *executable = compiled(p, &wide, 1);
+  tt_executable *executable = compiled(p, &wide, 1, -1);
   if (executable) {
     double *got = run(p, executable, &type);
     compare(got, expected, tt_type_numel(&type));

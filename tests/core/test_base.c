@@ -258,8 +258,7 @@ static void test_intern_out_of_memory(void **state) {
     }
   }
   assert_true(failures >= 100);
-  for (int i = 0; i < 100; i++)
-    assert_ptr_equal(tt_intern_find(&table, &i, sizeof i), &value);
+  for (int i = 0; i < 100; i++) assert_ptr_equal(tt_intern_find(&table, &i, sizeof i), &value);
   tt_intern_deinit(&table);
 }
 

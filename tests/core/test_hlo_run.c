@@ -69,30 +69,51 @@ static const struct {
     {TT_HLO_shift_right_logical, "su", -8, 1, 2147483644},
     {TT_HLO_subtract, "sufc", 2, 3, -1},
     {TT_HLO_xor, "bsu", 6, 3, 5},
+    {TT_HLO_acos, "fc", 0.3, 0, 1.26610367},
+    {TT_HLO_acosh, "fc", 2.5, 0, 1.56679924},
+    {TT_HLO_asin, "fc", 0.3, 0, 0.304692654},
+    {TT_HLO_asinh, "fc", 0.7, 0, 0.652666566},
+    {TT_HLO_atan, "fc", -2, 0, -1.10714872},
+    {TT_HLO_atanh, "fc", 0.4, 0, 0.42364893},
+    {TT_HLO_bessel_i1e, "f", 1.5, 0, 0.219039387},
+    {TT_HLO_cosh, "fc", 0.5, 0, 1.12762597},
+    {TT_HLO_digamma, "f", 2.5, 0, 0.703156641},
+    {TT_HLO_erf, "f", 0.5, 0, 0.520499878},
+    {TT_HLO_erf_inv, "f", 0.5, 0, 0.476936276},
+    {TT_HLO_erfc, "f", 0.5, 0, 0.479500122},
+    {TT_HLO_lgamma, "f", 4.5, 0, 2.45373657},
+    {TT_HLO_sinh, "fc", 0.5, 0, 0.521095305},
+    {TT_HLO_next_after, "f", 1, 2, 1.00000012},
+    {TT_HLO_zeta, "f", 2, 1.5, 0.934802201},
 };
 enum { ELEMENTWISE = sizeof elementwise / sizeof *elementwise };
 
 static tt_node *apply(tt_hlo *h, int i, tt_node *x, tt_node *y) {
-  bool binary = elementwise[i].op >= TT_HLO_add;
-  return binary ? tt_hlo_binary(h, elementwise[i].op, x, y) : tt_hlo_unary(h, elementwise[i].op, x);
+  tt_hlo_op op = elementwise[i].op;
+  bool binary = (op >= TT_HLO_add && op <= TT_HLO_xor) || op >= TT_HLO_next_after;
+  return binary ? tt_hlo_binary(h, op, x, y) : tt_hlo_unary(h, op, x);
 }
 
 static void test_elementwise_values(void **state) {
   (void)state;
   assert_int_equal(ELEMENTWISE, TT_HLO_ELEMENTWISE_COUNT);
+  double xs[ELEMENTWISE], ys[ELEMENTWISE];
+  for (int i = 0; i < ELEMENTWISE; i++) {
+    xs[i] = elementwise[i].x;
+    ys[i] = elementwise[i].y;
+  }
   for (int k = 0; k < 2; k++) {
     tt_dtype dtype = k ? TT_I32 : TT_F32;
     program p = program_start();
-    tt_node *nodes[ELEMENTWISE];
+    tt_node *x = program_in(&p, dtype, 1, DIMS(ELEMENTWISE), xs);
+    tt_node *y = program_in(&p, dtype, 1, DIMS(ELEMENTWISE), ys), *nodes[ELEMENTWISE];
     double expected[ELEMENTWISE];
     int count = 0;
     for (int i = 0; i < ELEMENTWISE; i++) {
       if (takes(elementwise[i].classes, TT_F32) == (dtype == TT_I32)) continue;
-      tt_node *x = tt_hlo_const(p.h, dtype, elementwise[i].x);
-      tt_node *y = tt_hlo_const(p.h, dtype, elementwise[i].y);
       expected[count] = elementwise[i].expected;
-      nodes[count++] = tt_hlo_reshape(p.h, apply(p.h, i, tt_hlo_optimization_barrier(p.h, x), y), 1,
-                                      DIMS(1));
+      nodes[count++] = apply(p.h, i, tt_hlo_slice_dim(p.h, x, 0, i, i + 1, 1),
+                             tt_hlo_slice_dim(p.h, y, 0, i, i + 1, 1));
     }
     program_expect(&p, tt_hlo_concatenate(p.h, nodes, count, 0), expected);
   }
@@ -159,8 +180,9 @@ static void test_nan_through_max(void **state) {
     tt_node *x = program_in(&p, TT_F32, 1, DIMS(4), values);
     tt_node *a = tt_hlo_reduce(p.h, TT_MAX, x, INTS(0), 1);
     tt_node *b = tt_hlo_reduce(p.h, TT_MIN, x, INTS(0), 1);
-    program_expect(&p, tt_hlo_maximum(p.h, tt_hlo_minimum(p.h, a, tt_hlo_const(p.h, TT_F32, 0)),
-                                      tt_hlo_minimum(p.h, tt_hlo_const(p.h, TT_F32, 0), b)),
+    program_expect(&p,
+                   tt_hlo_maximum(p.h, tt_hlo_minimum(p.h, a, tt_hlo_const(p.h, TT_F32, 0)),
+                                  tt_hlo_minimum(p.h, tt_hlo_const(p.h, TT_F32, 0), b)),
                    VALS(NAN));
   }
 }
@@ -187,8 +209,8 @@ static void test_select_clamp(void **state) {
   tt_node *x = program_in(&p, TT_F32, 1, DIMS(3), VALS(-1, 0.5, 7));
   tt_node *positive = tt_hlo_compare(p.h, TT_GT, x, tt_hlo_const(p.h, TT_F32, 0));
   x = tt_hlo_select(p.h, positive, x, tt_hlo_const(p.h, TT_F32, -9));
-  program_expect(&p, tt_hlo_clamp(p.h, tt_hlo_const(p.h, TT_F32, -3), x,
-                                  tt_hlo_const(p.h, TT_F32, 2)),
+  program_expect(&p,
+                 tt_hlo_clamp(p.h, tt_hlo_const(p.h, TT_F32, -3), x, tt_hlo_const(p.h, TT_F32, 2)),
                  VALS(-3, 0.5, 2));
 }
 
@@ -246,14 +268,10 @@ static void test_extremes(void **state) {
   static const struct {
     tt_dtype dtype;
     double low, high;
-  } rows[] = {{TT_BOOL, 0, 1},
-              {TT_I8, -128, 127},
-              {TT_U8, 0, 255},
-              {TT_I64, -0x1p63, 0x1p63},
-              {TT_U64, 0, 0x1p64},
-              {TT_F16, -INFINITY, INFINITY},
-              {TT_F8E4M3FN, -448, 448},
-              {TT_F8E5M2FNUZ, -57344, 57344},
+  } rows[] = {{TT_BOOL, 0, 1},           {TT_I8, -128, 127},
+              {TT_U8, 0, 255},           {TT_I64, -0x1p63, 0x1p63},
+              {TT_U64, 0, 0x1p64},       {TT_F16, -INFINITY, INFINITY},
+              {TT_F8E4M3FN, -448, 448},  {TT_F8E5M2FNUZ, -57344, 57344},
               {TT_F8E4M3FNUZ, -240, 240}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     program p = program_start();
@@ -301,7 +319,8 @@ static void test_unchanged_is_the_same_node(void **state) {
   assert_ptr_equal(tt_hlo_transpose(p.h, x, INTS(0, 1)), x);
   assert_ptr_equal(tt_hlo_broadcast_to(p.h, x, 2, DIMS(2, 3)), x);
   assert_ptr_equal(tt_hlo_slice(p.h, x, DIMS(0, 0), DIMS(2, 3), NULL), x);
-  assert_ptr_equal(tt_hlo_pad(p.h, x, tt_hlo_const(p.h, TT_F64, 0), DIMS(0, 0), DIMS(0, 0), NULL), x);
+  assert_ptr_equal(tt_hlo_pad(p.h, x, tt_hlo_const(p.h, TT_F64, 0), DIMS(0, 0), DIMS(0, 0), NULL),
+                   x);
   assert_ptr_equal(tt_hlo_reverse(p.h, x, NULL, 0), x);
   assert_ptr_equal(tt_hlo_concatenate(p.h, &x, 1, 0), x);
   assert_ptr_equal(tt_hlo_convert(p.h, x, TT_F64), x);
@@ -321,9 +340,9 @@ static void test_dynamic_slices(void **state) {
   x = program_in(&p, TT_F32, 2, DIMS(2, 3), VALS(1, 2, 3, 4, 5, 6));
   at = program_in(&p, TT_I64, 0, NULL, VALS(1));
   tt_type one = tt_type_make(TT_F32, 2, DIMS(1, 1));
-  program_expect(&p, tt_hlo_dynamic_update_slice(p.h, x, tt_hlo_full(p.h, &one, 9),
-                                                 (tt_node *[]){at, at}),
-                 VALS(1, 2, 3, 4, 9, 6));
+  program_expect(
+      &p, tt_hlo_dynamic_update_slice(p.h, x, tt_hlo_full(p.h, &one, 9), (tt_node *[]){at, at}),
+      VALS(1, 2, 3, 4, 9, 6));
   p = program_start();
   x = program_in(&p, TT_F32, 2, DIMS(2, 3), VALS(1, 2, 3, 4, 5, 6));
   tt_type column = tt_type_make(TT_F32, 2, DIMS(2, 1));
@@ -339,12 +358,11 @@ static void test_reduce(void **state) {
     tt_reducer reducer;
     tt_dtype dtype;
     double expected[2];
-  } rows[] = {
-      {TT_SUM, TT_F32, {6, 15}},  {TT_PROD, TT_F64, {6, 120}}, {TT_MAX, TT_BF16, {3, 6}},
-      {TT_MIN, TT_U8, {1, 4}},    {TT_AND, TT_I32, {0, 4}},    {TT_OR, TT_I16, {3, 7}},
-      {TT_MAX, TT_I64, {3, 6}},   {TT_MIN, TT_F16, {1, 4}},    {TT_MAX, TT_BOOL, {1, 1}},
-      {TT_AND, TT_BOOL, {1, 1}},  {TT_SUM, TT_U64, {6, 15}},   {TT_SUM, TT_C64, {6, 15}},
-      {TT_MAX, TT_F8E4M3FN, {3, 6}}};
+  } rows[] = {{TT_SUM, TT_F32, {6, 15}},    {TT_PROD, TT_F64, {6, 120}}, {TT_MAX, TT_BF16, {3, 6}},
+              {TT_MIN, TT_U8, {1, 4}},      {TT_AND, TT_I32, {0, 4}},    {TT_OR, TT_I16, {3, 7}},
+              {TT_MAX, TT_I64, {3, 6}},     {TT_MIN, TT_F16, {1, 4}},    {TT_MAX, TT_BOOL, {1, 1}},
+              {TT_AND, TT_BOOL, {1, 1}},    {TT_SUM, TT_U64, {6, 15}},   {TT_SUM, TT_C64, {6, 15}},
+              {TT_MAX, TT_F8E4M3FN, {3, 6}}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     program p = program_start();
     tt_node *x = program_in(&p, rows[i].dtype, 2, DIMS(2, 3), VALS(1, 2, 3, 4, 5, 6));
@@ -371,8 +389,7 @@ static void test_reduce_n(void **state) {
     if (window)
       tt_hlo_reduce_window_n(p.h, 2, xs, inits, &(tt_window){.size = DIMS(1, 2)}, arg_max, NULL,
                              results);
-    else
-      tt_hlo_reduce_n(p.h, 2, xs, inits, INTS(1), 1, arg_max, NULL, results);
+    else tt_hlo_reduce_n(p.h, 2, xs, inits, INTS(1), 1, arg_max, NULL, results);
     program_expect(&p, results[1], window ? VALS(1, 1, 1, 2) : VALS(1, 2));
   }
 }
@@ -408,8 +425,7 @@ static void test_select_and_scatter(void **state) {
   p = program_start();
   x = program_in(&p, TT_F32, 1, DIMS(4), VALS(1, 5, 7, 6));
   source = program_in(&p, TT_F32, 1, DIMS(2), VALS(10, 20));
-  program_expect(&p, tt_hlo_select_and_scatter(p.h, x, source, &window, false),
-                 VALS(10, 0, 0, 20));
+  program_expect(&p, tt_hlo_select_and_scatter(p.h, x, source, &window, false), VALS(10, 0, 0, 20));
 }
 
 /* -- Linear algebra -- */
@@ -428,7 +444,8 @@ static void test_dot(void **state) {
   tt_hlo_precision(p.h, TT_PRECISION_HIGHEST);
   tt_node *a = program_in(&p, TT_BF16, 3, DIMS(2, 1, 2), VALS(1, 2, 3, 4));
   tt_node *b = program_in(&p, TT_BF16, 3, DIMS(2, 2, 2), VALS(1, 0, 0, 1, 1, 1, 1, 2));
-  program_expect(&p, tt_hlo_dot_general(p.h, a, b, INTS(0), INTS(0), 1, INTS(2), INTS(2), 1, TT_F32),
+  program_expect(&p,
+                 tt_hlo_dot_general(p.h, a, b, INTS(0), INTS(0), 1, INTS(2), INTS(2), 1, TT_F32),
                  VALS(1, 2, 7, 11));
 }
 
@@ -442,14 +459,21 @@ static void test_convolution(void **state) {
   p = program_start();
   x = program_in(&p, TT_F32, 3, DIMS(1, 2, 3), VALS(1, 2, 3, 4, 5, 6));
   k = program_in(&p, TT_F32, 3, DIMS(2, 1, 2), VALS(1, 1, 1, -1));
-  conv = (tt_conv){.spatial = 1, .padding = DIMS(1, -1), .stride = DIMS(1), .feature_groups = 2,
+  conv = (tt_conv){.spatial = 1,
+                   .padding = DIMS(1, -1),
+                   .stride = DIMS(1),
+                   .feature_groups = 2,
                    .reverse = (bool[]){true}};
   program_expect(&p, tt_hlo_convolution(p.h, x, k, &conv, TT_F32), VALS(1, 3, 4, 1));
   p = program_start(); /* [spatial, N, C] by [spatial, I, O], a transposed convolution */
   x = program_in(&p, TT_F32, 3, DIMS(2, 1, 1), VALS(1, 2));
   k = program_in(&p, TT_F32, 3, DIMS(2, 1, 1), VALS(3, 4));
-  conv = (tt_conv){.spatial = 1, .lhs_dilation = DIMS(2), .padding = DIMS(1, 1),
-                   .input = INTS(1, 2, 0), .kernel = INTS(2, 1, 0), .output = INTS(1, 2, 0)};
+  conv = (tt_conv){.spatial = 1,
+                   .lhs_dilation = DIMS(2),
+                   .padding = DIMS(1, 1),
+                   .input = INTS(1, 2, 0),
+                   .kernel = INTS(2, 1, 0),
+                   .output = INTS(1, 2, 0)};
   program_expect(&p, tt_hlo_convolution(p.h, x, k, &conv, TT_F32), VALS(4, 3, 8, 6));
   p = program_start();
   x = program_in(&p, TT_F32, 3, DIMS(2, 1, 2), VALS(1, 2, 3, 4));
@@ -538,10 +562,14 @@ static void test_gather(void **state) {
   program p = program_start(); /* windows 1x2 at (row, column) */
   tt_node *x = program_in(&p, TT_F32, 2, DIMS(3, 3), VALS(1, 2, 3, 4, 5, 6, 7, 8, 9));
   tt_node *idx = program_in(&p, TT_I32, 2, DIMS(2, 2), VALS(0, 1, 2, 0));
-  tt_gather numbers = {.offset_dims = INTS(1), .offset_count = 1,
-                       .collapsed_dims = INTS(0), .collapsed_count = 1,
-                       .start_map = INTS(0, 1), .start_count = 2,
-                       .index_vector_dim = 1, .slice_sizes = DIMS(1, 2)};
+  tt_gather numbers = {.offset_dims = INTS(1),
+                       .offset_count = 1,
+                       .collapsed_dims = INTS(0),
+                       .collapsed_count = 1,
+                       .start_map = INTS(0, 1),
+                       .start_count = 2,
+                       .index_vector_dim = 1,
+                       .slice_sizes = DIMS(1, 2)};
   program_expect(&p, tt_hlo_gather(p.h, x, idx, &numbers), VALS(2, 3, 7, 8));
 }
 
@@ -560,8 +588,11 @@ static void test_scatter(void **state) {
     tt_node *x = program_in(&p, TT_F32, 1, DIMS(4), VALS(1, 2, 3, 4));
     tt_node *idx = program_in(&p, TT_I32, 1, DIMS(3), VALS(1, 3, 4)); /* 4 is dropped */
     tt_node *updates = program_in(&p, TT_F32, 1, DIMS(3), VALS(7, 5, 99));
-    tt_scatter numbers = {.inserted_dims = INTS(0), .inserted_count = 1,
-                          .scatter_map = INTS(0), .scatter_count = 1, .index_vector_dim = 1};
+    tt_scatter numbers = {.inserted_dims = INTS(0),
+                          .inserted_count = 1,
+                          .scatter_map = INTS(0),
+                          .scatter_count = 1,
+                          .index_vector_dim = 1};
     program_expect(&p, tt_hlo_scatter(p.h, x, idx, updates, &numbers, rows[i].combiner),
                    rows[i].expected);
   }
@@ -573,18 +604,28 @@ static void test_scatter_batched(void **state) {
   tt_node *x = program_in(&p, TT_F32, 2, DIMS(2, 3), VALS(1, 2, 3, 4, 5, 6));
   tt_node *idx = program_in(&p, TT_I64, 2, DIMS(2, 2), VALS(0, 0, 2, 1));
   tt_node *updates = program_in(&p, TT_F32, 2, DIMS(2, 2), VALS(10, 20, 30, 40));
-  tt_scatter numbers = {.inserted_dims = INTS(1), .inserted_count = 1, .operand_batch = INTS(0),
-                        .index_batch = INTS(0), .batch_count = 1, .scatter_map = INTS(1),
-                        .scatter_count = 1, .index_vector_dim = 2};
+  tt_scatter numbers = {.inserted_dims = INTS(1),
+                        .inserted_count = 1,
+                        .operand_batch = INTS(0),
+                        .index_batch = INTS(0),
+                        .batch_count = 1,
+                        .scatter_map = INTS(1),
+                        .scatter_count = 1,
+                        .index_vector_dim = 2};
   program_expect(&p, tt_hlo_scatter(p.h, x, idx, updates, &numbers, TT_ADD),
                  VALS(31, 2, 3, 4, 45, 36));
   p = program_start(); /* whole rows */
   x = program_in(&p, TT_F32, 2, DIMS(3, 2), VALS(1, 2, 3, 4, 5, 6));
   idx = program_in(&p, TT_I64, 1, DIMS(2), VALS(2, 0));
   updates = program_in(&p, TT_F32, 2, DIMS(2, 2), VALS(10, 20, 30, 40));
-  numbers = (tt_scatter){.window_dims = INTS(1), .window_count = 1, .inserted_dims = INTS(0),
-                         .inserted_count = 1, .scatter_map = INTS(0), .scatter_count = 1,
-                         .index_vector_dim = 1, .unique = true};
+  numbers = (tt_scatter){.window_dims = INTS(1),
+                         .window_count = 1,
+                         .inserted_dims = INTS(0),
+                         .inserted_count = 1,
+                         .scatter_map = INTS(0),
+                         .scatter_count = 1,
+                         .index_vector_dim = 1,
+                         .unique = true};
   program_expect(&p, tt_hlo_scatter(p.h, x, idx, updates, &numbers, TT_SET),
                  VALS(30, 40, 3, 4, 10, 20));
 }
@@ -623,8 +664,8 @@ static void test_while(void **state) {
   (void)state;
   program p = program_start();
   tt_node *x = program_in(&p, TT_F32, 1, DIMS(2), VALS(1, 3)), *results[2];
-  loop values = {tt_hlo_const(p.h, TT_I32, 3), tt_hlo_broadcast_to(p.h, tt_hlo_const(p.h, TT_F32, 2),
-                                                                  1, DIMS(2))};
+  loop values = {tt_hlo_const(p.h, TT_I32, 3),
+                 tt_hlo_broadcast_to(p.h, tt_hlo_const(p.h, TT_F32, 2), 1, DIMS(2))};
   tt_node *inits[] = {tt_hlo_const(p.h, TT_I32, 0), x};
   tt_hlo_while(p.h, 2, inits, below, grow, &values, results);
   program_expect(&p, results[1], VALS(8, 24));

@@ -182,6 +182,33 @@ static void test_client_errors(void **state) {
   assert_null(none);
 }
 
+/* A CPU plugin that knows one of the two options. */
+static void test_client_options(void **state) {
+  (void)state;
+  int failures = 0;
+  tt_client_options options = {.cpu_devices = 5};
+  setenv("TT_FAKE_PLATFORM", "cpu", 1);
+  for (int64_t nth = 0;; nth++) {
+    tt_client *own = NULL;
+    fake.tt_fake_fail_at(nth);
+    tt_status status = tt_client_create(plugin, &options, &own);
+    bool happened = fake.tt_fake_failed();
+    fake.tt_fake_fail_at(0);
+    failures += status != NULL;
+    if (!status) {
+      assert_int_equal(tt_client_device_count(own), 5);
+      assert_true(tt_client_host_memory(own));
+      assert_false(tt_client_inline(own)); /* it may run asynchronously */
+      tt_client_destroy(own);
+    }
+    tt_status_release(status);
+    no_leak();
+    if (!happened) break;
+  }
+  unsetenv("TT_FAKE_PLATFORM");
+  assert_true(failures > 20);
+}
+
 /* -- Buffers -- */
 
 static void round_trip(bool lend) {
@@ -425,7 +452,8 @@ static void test_compile_options(void **state) {
   (void)state;
   tt_text text = TT_TEXT_INIT;
   ok(tt_compile_options_write(NULL, &text));
-  static const char least[] = "\x1a\x0f\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x20\x01\x28\x01";
+  static const char least[] =
+      "\x1a\x0f\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x20\x01\x28\x01";
   assert_int_equal(text.size, sizeof least - 1);
   assert_memory_equal(text.data, least, text.size);
   tt_text_deinit(&text);
@@ -552,8 +580,7 @@ static void test_every_call_fails_once(void **state) {
       failures += status != NULL;
       if (tt_status_code(status) == TT_UNKNOWN) /* it was the call that asks for the code */
         fails(status, TT_UNKNOWN, "PJRT_Client_Create: Unexpected option name");
-      else if (status)
-        fails(status, TT_INTERNAL, "injected failure in ");
+      else if (status) fails(status, TT_INTERNAL, "injected failure in ");
       no_leak();
       all_released(expected);
       if (!happened) break;
@@ -655,6 +682,7 @@ int main(void) {
       TEST(test_plugin),
       TEST(test_client),
       TEST(test_client_errors),
+      TEST(test_client_options),
       TEST(test_round_trip),
       TEST(test_small_shapes),
       TEST(test_buffer_errors),

@@ -328,12 +328,12 @@ static void test_compile_options(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_platform),          cmocka_unit_test(test_add),
-      cmocka_unit_test(test_all_reduce),
-      cmocka_unit_test(test_donation),          cmocka_unit_test(test_zero_copy),
-      cmocka_unit_test(test_zero_copy_donated), cmocka_unit_test(test_small_shapes),
-      cmocka_unit_test(test_copy_to_device),    cmocka_unit_test(test_serialize),
-      cmocka_unit_test(test_compile_errors),    cmocka_unit_test(test_compile_options),
+      cmocka_unit_test(test_platform),        cmocka_unit_test(test_add),
+      cmocka_unit_test(test_all_reduce),      cmocka_unit_test(test_donation),
+      cmocka_unit_test(test_zero_copy),       cmocka_unit_test(test_zero_copy_donated),
+      cmocka_unit_test(test_small_shapes),    cmocka_unit_test(test_copy_to_device),
+      cmocka_unit_test(test_serialize),       cmocka_unit_test(test_compile_errors),
+      cmocka_unit_test(test_compile_options),
   };
   if (!getenv("TT_CPU_PLUGIN")) {
     print_message("skipped: TT_CPU_PLUGIN is not set\n");

@@ -54,8 +54,7 @@ static void test_order(void **state) {
   reset();
   tt_pool *pool = NULL;
   assert_null(tt_pool_create(1, &pool));
-  for (intptr_t i = 0; i < 2000; i++)
-    assert_null(tt_pool_submit(pool, ordered_job, (void *)i));
+  for (intptr_t i = 0; i < 2000; i++) assert_null(tt_pool_submit(pool, ordered_job, (void *)i));
   wait_for(&ran, 2000);
   assert_int_equal(order_errors, 0);
   tt_pool_destroy(pool);

@@ -63,8 +63,11 @@ def is_available() -> bool:
 
 
 def device_count() -> int:
-    """The number of devices; 0 if no plugin can be opened. Never raises."""
-    return _C.device_count()
+    """The number of devices; 0 if no plugin can be opened. Never raises; opens the plugin."""
+    try:
+        return _C.device_count()
+    except (RuntimeError, ImportError):
+        return 0
 
 
 def current_device() -> int:

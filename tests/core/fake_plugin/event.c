@@ -62,10 +62,8 @@ fake_moment *fake_moment_create(const char *failure) {
   moment->ready = !fake_is_async;
   if (moment->ready) return moment;
   moment->refs++;
-  if (fake_queue_last)
-    fake_queue_last->next = moment;
-  else
-    fake_queue_first = moment;
+  if (fake_queue_last) fake_queue_last->next = moment;
+  else fake_queue_first = moment;
   fake_queue_last = moment;
   pthread_t thread;
   if (!fake_thread_runs && pthread_create(&thread, NULL, fake_thread, NULL) == 0) {

@@ -151,8 +151,7 @@ static bool kept(const PJRT_ExecuteOptions *options, int index) {
 }
 
 static bool donated(const PJRT_LoadedExecutable_Execute_Args *args, int index) {
-  return args->executable->program->arguments[index].donates_to >= 0 &&
-         !kept(args->options, index);
+  return args->executable->program->arguments[index].donates_to >= 0 && !kept(args->options, index);
 }
 
 static PJRT_Error *check_argument(const PJRT_LoadedExecutable_Execute_Args *args, int index) {
@@ -214,8 +213,7 @@ static PJRT_Error *launch(PJRT_LoadedExecutable_Execute_Args *args, fake_moment 
   }
   for (int i = 0; i < program->argument_count; i++)
     if (donated(args, i)) fake_buffer_free_memory(args->argument_lists[0][i]);
-  if (args->device_complete_events)
-    args->device_complete_events[0] = fake_event_create(moment);
+  if (args->device_complete_events) args->device_complete_events[0] = fake_event_create(moment);
   return NULL;
 }
 

@@ -78,12 +78,27 @@ FAKE(Plugin_Attributes) {
   FAKE_ENTER(Plugin_Attributes);
   static const int64_t version[3] = {1, 20, 0};
   static const PJRT_NamedValue attributes[] = {
-      {PJRT_NamedValue_STRUCT_SIZE, NULL, "xla_version", 11, PJRT_NamedValue_kInt64,
-       {.int64_value = 2}, 1},
-      {PJRT_NamedValue_STRUCT_SIZE, NULL, "stablehlo_current_version", 25,
-       PJRT_NamedValue_kInt64List, {.int64_array_value = version}, 3},
-      {PJRT_NamedValue_STRUCT_SIZE, NULL, "words", 5, PJRT_NamedValue_kString,
-       {.string_value = "fake"}, 4},
+      {PJRT_NamedValue_STRUCT_SIZE,
+       NULL,
+       "xla_version",
+       11,
+       PJRT_NamedValue_kInt64,
+       {.int64_value = 2},
+       1},
+      {PJRT_NamedValue_STRUCT_SIZE,
+       NULL,
+       "stablehlo_current_version",
+       25,
+       PJRT_NamedValue_kInt64List,
+       {.int64_array_value = version},
+       3},
+      {PJRT_NamedValue_STRUCT_SIZE,
+       NULL,
+       "words",
+       5,
+       PJRT_NamedValue_kString,
+       {.string_value = "fake"},
+       4},
   };
   args->attributes = attributes;
   args->num_attributes = sizeof attributes / sizeof attributes[0];
@@ -102,16 +117,31 @@ static void fake_describe(PJRT_DeviceDescription *description, size_t index) {
   (void)snprintf(description->string, sizeof description->string, "FakeDevice(%zu)", index);
 }
 
+/* Only as "cpu" it knows an option, and just one. */
+static PJRT_Error *fake_read_options(const PJRT_Client_Create_Args *args, const char *platform,
+                                     int64_t *count) {
+  for (size_t i = 0; i < args->num_options; i++) {
+    const PJRT_NamedValue *option = &args->create_options[i];
+    bool known = option->name_size == 16 && !memcmp(option->name, "cpu_device_count", 16);
+    if (strcmp(platform, "cpu") != 0 || !known || option->type != PJRT_NamedValue_kInt64)
+      return fake_error(TT_INVALID_ARGUMENT, "Unexpected option %.*s", (int)option->name_size,
+                        option->name);
+    *count = option->value.int64_value;
+  }
+  return NULL;
+}
+
 FAKE(Client_Create) {
   FAKE_ENTER(Client_Create);
-  if (args->num_options)
-    return fake_error(TT_INVALID_ARGUMENT, "Unexpected option name passed to PJRT_Client_Create: "
-                                           "%.*s",
-                      (int)args->create_options->name_size, args->create_options->name);
+  const char *platform = getenv("TT_FAKE_PLATFORM");
+  if (!platform || !*platform) platform = "fake";
   int64_t count = fake_number("TT_FAKE_DEVICES", 1);
+  PJRT_Error *error = fake_read_options(args, platform, &count);
+  if (error) return error;
   if (count < 0 || count > FAKE_MAX_DEVICES)
-    return fake_error(TT_INVALID_ARGUMENT, "TT_FAKE_DEVICES is out of range");
+    return fake_error(TT_INVALID_ARGUMENT, "%lld devices are too many", (long long)count);
   PJRT_Client *client = fake_alloc(sizeof *client);
+  (void)snprintf(client->platform, sizeof client->platform, "%s", platform);
   client->device_count = (size_t)count;
   client->devices = fake_alloc((size_t)count * sizeof *client->devices);
   for (size_t i = 0; i < client->device_count; i++) {
@@ -133,8 +163,8 @@ FAKE(Client_Destroy) {
 
 FAKE(Client_PlatformName) {
   FAKE_ENTER(Client_PlatformName);
-  args->platform_name = "fake";
-  args->platform_name_size = 4;
+  args->platform_name = args->client->platform;
+  args->platform_name_size = strlen(args->platform_name);
   return NULL;
 }
 
@@ -235,8 +265,8 @@ TT_PJRT_SLOTS(CALL, CALL, SKIP, SKIP)
 
 static void fake_fill(PJRT_Api *api) {
   *api = (PJRT_Api){.struct_size = sizeof *api};
-  api->pjrt_api_version = (PJRT_Api_Version){PJRT_Api_Version_STRUCT_SIZE, NULL, PJRT_API_MAJOR,
-                                             PJRT_API_MINOR};
+  api->pjrt_api_version =
+      (PJRT_Api_Version){PJRT_Api_Version_STRUCT_SIZE, NULL, PJRT_API_MAJOR, PJRT_API_MINOR};
 #define CALL(slot) api->PJRT_##slot = fake_##slot;
   TT_PJRT_SLOTS(CALL, CALL, SKIP, CALL)
 #undef CALL

@@ -1,10 +1,11 @@
 /* A PJRT plugin with no hardware behind it, for tests.
  *
- * Platform "fake". Device memory is mapped without access, so that host code that touches it
- * faults; programs are only scanned for the signature of @main, and their results are zeros.
+ * Device memory is mapped without access, so that host code that touches it faults; programs are
+ * only scanned for the signature of @main, and their results are zeros.
  * Environment, read when a client is created: TT_FAKE_DEVICES (default 1), TT_FAKE_MEMORY (bytes
- * per device, default 1 GiB); read by GetPjrtApi: TT_FAKE_BREAK (null, tiny, short, major, or slot:
- * what is wrong with the table it returns; old: a usable table without anything optional).
+ * per device, default 1 GiB), TT_FAKE_PLATFORM (default fake); read by GetPjrtApi: TT_FAKE_BREAK
+ * (null, tiny, short, major, or slot: what is wrong with the table it returns; old: a usable table
+ * without anything optional).
  *
  * The functions below are exported; get them with dlsym. Thread-safe. */
 #ifndef TT_FAKE_H

@@ -36,6 +36,7 @@ struct PJRT_Device {
 };
 
 struct PJRT_Client {
+  char platform[16];
   PJRT_Device **devices;
   size_t device_count;
 };
@@ -88,8 +89,7 @@ extern atomic_int_fast64_t fake_live;
   PJRT_Error *fake_##slot(PJRT_##slot##_Args *args);                                               \
   PJRT_Error *fake_##slot(PJRT_##slot##_Args *args)
 #define FAKE_ENTER(slot)                                                                           \
-  PJRT_Error *enter_error =                                                                        \
-      fake_enter(args->struct_size, PJRT_##slot##_Args_STRUCT_SIZE, #slot);                        \
+  PJRT_Error *enter_error = fake_enter(args->struct_size, PJRT_##slot##_Args_STRUCT_SIZE, #slot);  \
   if (enter_error) return enter_error
 
 /* event.c; all under the lock */

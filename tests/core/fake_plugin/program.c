@@ -107,8 +107,9 @@ PJRT_Error *fake_program_parse(const char *text, size_t size, fake_program **out
   memcpy(program->text, text, size);
   scanner scan = {program->text, program->text + size};
   if (!take_signature(&scan, program)) {
-    PJRT_Error *error = fake_error(TT_INVALID_ARGUMENT, "Failed to parse: no valid @main, at byte "
-                                                        "%td",
+    PJRT_Error *error = fake_error(TT_INVALID_ARGUMENT,
+                                   "Failed to parse: no valid @main, at byte "
+                                   "%td",
                                    scan.at - program->text);
     fake_program_release(program);
     return error;
