@@ -4,6 +4,7 @@
 #include <ATen/native/CPUFallback.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 
@@ -68,6 +69,14 @@ bool run_decomposition(PyObject* function, const c10::OperatorHandle& op, torch:
   return true;
 }
 
+// A decomposition that arrives at its own operator again does not lead anywhere.
+thread_local std::vector<PyObject*> running;
+
+struct Running {
+  explicit Running(PyObject* function) { running.push_back(function); }
+  ~Running() { running.pop_back(); }
+};
+
 void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   std::string name = c10::toString(op.operator_name()), policy;
   bool first;
@@ -94,9 +103,9 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromB
 
 void run_elsewhere(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   PyObject* function = decomposition(op);
-  if (function && run_decomposition(function, op, stack)) {
-    tt_count_add(TT_COUNT_OPS_DECOMPOSED, 1);
-    return;
+  if (function && std::find(running.begin(), running.end(), function) == running.end()) {
+    Running guard(function);
+    if (run_decomposition(function, op, stack)) return tt_count_add(TT_COUNT_OPS_DECOMPOSED, 1);
   }
   run_on_host(op, stack);
 }

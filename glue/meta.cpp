@@ -37,8 +37,8 @@ torch::jit::Stack twin_stack(const Plan& plan, c10::ArrayRef<c10::IValue> args, 
 }
 
 // Meta refused the arguments: raise what the CPU raises for tensors of these shapes, so that type
-// and text of an error are the same on both devices. Returns if the CPU has no objection, or the
-// tensors are too large to try.
+// and text of an error are the same on both devices. Returns if the CPU has no objection; rethrows
+// if the tensors are too large to try.
 void raise_as_cpu(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args) {
   constexpr size_t kMostBytes = size_t{1} << 28;
   size_t bytes = 0;
@@ -47,7 +47,7 @@ void raise_as_cpu(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef
     if (value.isTensorList())
       for (const c10::IValue& element : value.toListRef()) bytes += element.toTensor().nbytes();
   }
-  if (bytes > kMostBytes) return;
+  if (bytes > kMostBytes) throw;
   auto stack = twin_stack(plan, args, c10::DeviceType::CPU);
   op.callBoxed(&stack);
 }
@@ -71,9 +71,9 @@ bool has_meta(const c10::OperatorHandle& op, tt_op_class cls) {
 
 }  // namespace
 
-bool run_meta(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args,
+Meta run_meta(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args,
               std::vector<at::Tensor>* results, std::vector<at::Tensor>* outs) {
-  if (!has_meta(op, plan.row->cls)) return false;
+  if (!has_meta(op, plan.row->cls)) return Meta::Missing;
   auto stack = twin_stack(plan, args, c10::DeviceType::Meta);
   for (size_t i = 0; i < args.size(); i++)
     if (plan.args[i].out && stack[i].isTensor()) outs->push_back(stack[i].toTensor());
@@ -82,10 +82,10 @@ bool run_meta(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10
     op.callBoxed(&stack);
   } catch (const c10::NotImplementedError&) {
     outs->clear();
-    return false;
+    return Meta::Missing;
   } catch (...) {
     raise_as_cpu(plan, op, args);
-    throw;
+    return Meta::Refused;
   }
   for (size_t i = 0; i < plan.returns.size(); i++) {
     if (plan.returns[i].alias >= 0) continue;
@@ -95,7 +95,7 @@ bool run_meta(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10
       for (const c10::IValue& element : value.toListRef()) results->push_back(element.toTensor());
     else results->push_back(at::Tensor());
   }
-  return true;
+  return Meta::Done;
 }
 
 }  // namespace tt

@@ -45,16 +45,14 @@ std::shared_ptr<Plan> make_plan(const c10::FunctionSchema& schema, const tt_op_r
   plan->row = row;
   plan->row_args = 0;
   plan->mutates = false;
-  plan->indexes = schema.name().find("index") != std::string::npos;
-  bool takes_index_list = false;
+  plan->indices = -1;
   for (const auto& arg : schema.arguments()) {
     ArgPlan one{kind_of(arg), is_static(row, arg.name()), writes(arg), arg.is_out()};
     if (!one.out) plan->row_args++;
     plan->mutates |= one.write;
-    takes_index_list |= one.kind == ArgKind::TensorList && arg.name() == "indices";
+    if (one.kind == ArgKind::TensorList && arg.name() == "indices") plan->indices = static_cast<int>(plan->args.size());
     plan->args.push_back(one);
   }
-  plan->indexes &= takes_index_list;
   for (const auto& ret : schema.returns()) {
     int alias = -1;
     for (size_t i = 0; ret.alias_info() && i < schema.arguments().size(); i++) {

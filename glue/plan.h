@@ -42,7 +42,7 @@ struct Plan {
   std::vector<ReturnPlan> returns;
   int row_args;  // arguments that the row sees: all but out=
   bool mutates;
-  bool indexes;  // takes a list of index tensors, which may be masks or live on the host
+  int indices;   // the argument that lists index tensors, which may be masks or live on the host; or -1
 };
 
 // Plans for every overload that a row serves: the row's own, its in-place and its out= forms.
@@ -56,9 +56,15 @@ std::vector<PlannedOverload> make_plans();
 // run_elsewhere where the row cannot express the arguments.
 void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
-// PyTorch's Meta kernel on the same arguments. Returns false when there is none; throws what it
-// throws. `results` receives the returns, flattened; `outs` the out= arguments afterwards.
-bool run_meta(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args,
+enum class Meta {
+  Done,
+  Missing,  // no Meta kernel
+  Refused   // it refuses arguments that the CPU accepts: results whose sizes depend on data
+};
+
+// PyTorch's Meta kernel on the same arguments. Throws what the CPU throws where that refuses them,
+// too. `results` receives the returns, flattened; `outs` the out= arguments afterwards.
+Meta run_meta(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args,
               std::vector<at::Tensor>* results, std::vector<at::Tensor>* outs);
 
 }  // namespace tt

@@ -317,10 +317,16 @@ void spec_targets(Spec& spec, const Walk& walk) {
   }
 }
 
-// False when an out= tensor was resized: the key is stale and the walk must start again.
-bool make_spec(Walk& walk, const c10::OperatorHandle& op, Spec& spec, tt_call_spec* out) {
+enum class Found {
+  Call,
+  Restart,   // an out= tensor was resized: the key is stale
+  Elsewhere  // no lowering for these arguments
+};
+
+Found make_spec(Walk& walk, const c10::OperatorHandle& op, Spec& spec, tt_call_spec* out) {
   std::vector<at::Tensor> fresh, outs;
-  bool promised = run_meta(walk.plan, op, walk.args, &fresh, &outs);
+  Meta meta = run_meta(walk.plan, op, walk.args, &fresh, &outs);
+  if (meta == Meta::Refused) return Found::Elsewhere;
   bool resized = false;
   for (size_t i = 0, k = 0; i < walk.plan.args.size(); i++) {
     if (!walk.plan.args[i].out || walk.plan.args[i].kind != ArgKind::Tensor) continue;
@@ -328,7 +334,7 @@ bool make_spec(Walk& walk, const c10::OperatorHandle& op, Spec& spec, tt_call_sp
     if (k < outs.size() && target.sizes() != outs[k].sizes()) resized |= at::native::resize_output(target, outs[k].sizes());
     k++;
   }
-  if (resized) return false;
+  if (resized) return Found::Restart;
   for (size_t i = 0; i < walk.tensors.size(); i++)
     spec.tensors.push_back({walk.storages[i]->type, view_of(*walk.tensors[i]), walk.storages[i]->value == nullptr, walk.same_as[i]});
   for (size_t i = 0; i < walk.plan.args.size(); i++) {
@@ -340,7 +346,7 @@ bool make_spec(Walk& walk, const c10::OperatorHandle& op, Spec& spec, tt_call_sp
   if (walk.plan.row->cls == TT_RANDOM) spec.numbers.insert(spec.numbers.end(), 2, TT_I64);
   for (const at::Tensor& meta : fresh) spec.results.push_back(fresh_result(meta));
   spec_targets(spec, walk);
-  bool types_known = promised || !spec.results.empty();
+  bool types_known = meta == Meta::Done || !spec.results.empty();
   if (!types_known) spec.results.resize(walk.plan.returns.size(), fresh_result(at::Tensor()));
   auto common = at::native::result_type(spec.promotion);
   *out = {};
@@ -357,7 +363,7 @@ bool make_spec(Walk& walk, const c10::OperatorHandle& op, Spec& spec, tt_call_sp
   out->result_count = static_cast<int>(spec.results.size());
   out->promised = types_known;
   out->checks = tt_runtime_mode() == TT_MODE_DEBUG;
-  return true;
+  return Found::Call;
 }
 
 // Keys that no lowering could express; bounded, since each needs a distinct program shape.
@@ -372,8 +378,6 @@ Unsupported& unsupported() {
 
 std::string key_text(const Walk& walk) { return {reinterpret_cast<const char*>(walk.key.data), walk.key.size}; }
 
-enum class Found { Call, Restart, Elsewhere };
-
 Found new_call(Walk& walk, const c10::OperatorHandle& op, tt_call** call) {
   {
     std::lock_guard<std::mutex> guard(unsupported().lock);
@@ -381,7 +385,7 @@ Found new_call(Walk& walk, const c10::OperatorHandle& op, tt_call** call) {
   }
   Spec spec;
   tt_call_spec core;
-  if (!make_spec(walk, op, spec, &core)) return Found::Restart;
+  if (Found found = make_spec(walk, op, spec, &core); found != Found::Call) return found;
   tt_status status = tt_call_create(&walk.key, &core, call);
   if (tt_status_code(status) != TT_UNIMPLEMENTED) {
     check(status);
@@ -471,7 +475,7 @@ void push_results(const Walk& walk, const tt_call* call, tt_storage** storages, 
 void expand_indices(const Plan& plan, torch::jit::Stack* stack) {
   size_t first = stack->size() - plan.args.size();
   const at::Tensor& self = (*stack)[first].toTensor();
-  IValue& list = (*stack)[first + 1];
+  IValue& list = (*stack)[first + static_cast<size_t>(plan.indices)];
   bool plain = true;
   for (const IValue& element : list.toListRef()) {
     const at::Tensor& index = as_tensor(element);
@@ -494,7 +498,7 @@ void expand_indices(const Plan& plan, torch::jit::Stack* stack) {
 }  // namespace
 
 void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  if (plan.indexes) expand_indices(plan, stack);
+  if (plan.indices >= 0) expand_indices(plan, stack);
   for (int attempt = 0; attempt < 3; attempt++) {
     Walk walk(plan, torch::jit::last(*stack, plan.args.size()));
     walk_args(walk);

@@ -20,10 +20,13 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm(
     const at::Tensor& input, const std::optional<at::Tensor>& weight, const std::optional<at::Tensor>& bias,
     const std::optional<at::Tensor>& running_mean, const std::optional<at::Tensor>& running_var, bool training,
     double momentum, double eps) {
-  if (running_mean && running_mean->defined() && running_var && running_var->defined())
-    return at::_native_batch_norm_legit(input, weight, bias, const_cast<at::Tensor&>(*running_mean),
-                                        const_cast<at::Tensor&>(*running_var), training, momentum, eps);
-  return at::_native_batch_norm_legit(input, weight, bias, training, momentum, eps);
+  bool tracked = running_mean && running_mean->defined() && running_var && running_var->defined();
+  auto results = tracked ? at::_native_batch_norm_legit(input, weight, bias, const_cast<at::Tensor&>(*running_mean),
+                                                        const_cast<at::Tensor&>(*running_var), training, momentum, eps)
+                         : at::_native_batch_norm_legit(input, weight, bias, training, momentum, eps);
+  if (training) return results;
+  auto none = at::empty({0}, std::get<1>(results).options());  // as on the CPU
+  return {std::get<0>(results), none, none};
 }
 
 struct CopyPlan {

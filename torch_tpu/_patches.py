@@ -13,6 +13,7 @@ def apply() -> None:
     """Applies all patches; called once, when the device is added."""
     _patch_repr()
     _patch_dlpack()
+    _patch_storage()
 
 
 def _patch_repr() -> None:
@@ -89,3 +90,46 @@ def _patch_dlpack() -> None:
     torch.Tensor.__dlpack__ = dlpack  # type: ignore[method-assign]
     for module in (torch, torch.utils.dlpack):
         vars(module)["to_dlpack"] = to_dlpack
+
+
+def _patch_storage() -> None:
+    """Keeps storages from being read or written through an address that is a handle.
+
+    These methods of `UntypedStorage` use the pointer of any device but CUDA's as if it were the
+    host's; `pickle` and `torch.save` in the old format need the first two.
+    """
+    cls = torch.UntypedStorage
+    write_file, set_from_file = cls._write_file, cls._set_from_file
+    byteswap, getitem = cls.byteswap, cls.__getitem__
+
+    def write_file_from_host(self: torch.UntypedStorage, *args: Any) -> Any:
+        return write_file(self.cpu() if self.device.type == "tpu" else self, *args)
+
+    def set_from_file_through_host(self: torch.UntypedStorage, *args: Any) -> Any:
+        if self.device.type != "tpu":
+            return set_from_file(self, *args)
+        host = torch.UntypedStorage(self.nbytes())
+        set_from_file(host, *args)
+        return self.copy_(host)
+
+    def byteswap_on_host(self: torch.UntypedStorage, dtype: torch.dtype) -> None:
+        host = self.cpu() if self.device.type == "tpu" else self
+        byteswap(host, dtype)
+        if host is not self:
+            self.copy_(host)
+
+    def getitem_unless_slice(self: torch.UntypedStorage, index: Any) -> Any:
+        if self.device.type == "tpu" and isinstance(index, slice):
+            raise NotImplementedError(
+                "a part of a tpu storage cannot be a storage of its own; slice the tensor instead"
+            )
+        return getitem(self, index)
+
+    changes = {
+        "_write_file": write_file_from_host,
+        "_set_from_file": set_from_file_through_host,
+        "byteswap": byteswap_on_host,
+        "__getitem__": getitem_unless_slice,
+    }
+    for name, method in changes.items():
+        setattr(cls, name, method)

@@ -43,7 +43,11 @@ tt_node *tt_hlo_fail(tt_hlo *h, tt_code code, const char *format, ...) {
 
 bool tt_hlo_failed(const tt_hlo *h) { return h->error != TT_SUCCESS; }
 void tt_hlo_where(tt_hlo *h, const char *where) { h->where = where; }
-void tt_hlo_precision(tt_hlo *h, tt_precision precision) { h->precision = precision; }
+tt_precision tt_hlo_precision(tt_hlo *h, tt_precision precision) {
+  tt_precision before = h->precision;
+  h->precision = precision;
+  return before;
+}
 tt_arena *tt_hlo_arena(tt_hlo *h) { return &h->arena; }
 int tt_hlo_size(const tt_hlo *h) { return h->instr_count; }
 tt_node *tt_hlo_poison(tt_hlo *h) { return &h->poison.node; }

@@ -40,7 +40,7 @@ typedef enum tt_precision {
   TT_PRECISION_HIGH,
   TT_PRECISION_HIGHEST
 } tt_precision;
-void tt_hlo_precision(tt_hlo *h, tt_precision precision);
+tt_precision tt_hlo_precision(tt_hlo *h, tt_precision precision); /* returns the one before */
 tt_arena *tt_hlo_arena(tt_hlo *h); /* scratch memory that lives as long as the builder */
 
 /* Parameters, in order. */

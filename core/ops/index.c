@@ -79,7 +79,10 @@ tt_node *tt_prefix_sum(tt_lower *cx, tt_node *x) {
   int64_t n = type.rank > 0 ? type.dims[type.rank - 1] : 1, numel = tt_type_numel(&type);
   if (numel == 0 || type.rank == 0) return x;
   x = tt_hlo_reshape(cx->h, x, 2, (int64_t[]){numel / n, n});
-  return tt_hlo_reshape(cx->h, prefix_rows(cx, x), type.rank, type.dims);
+  tt_precision before = tt_hlo_precision(cx->h, TT_PRECISION_HIGHEST);
+  x = prefix_rows(cx, x);
+  (void)tt_hlo_precision(cx->h, before);
+  return tt_hlo_reshape(cx->h, x, type.rank, type.dims);
 }
 
 tt_node *tt_count_before(tt_lower *cx, tt_node *mask) {

@@ -54,8 +54,7 @@ static winner pool_slices(tt_lower *cx, winner w, const tt_pool *p, int d) {
   return best;
 }
 
-/* Whether (v, i) wins over (b, bi), in whatever order a reduction meets them. */
-static void keep_winner(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
+void tt_keep_winner(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
   (void)user;
   tt_node *b = args[0], *bi = args[1], *v = args[2], *i = args[3];
   tt_node *zero = tt_hlo_const_i(h, i->type.dtype, 0);
@@ -83,7 +82,7 @@ static winner pool_map(tt_lower *cx, winner w, int dim, const tt_map *map) {
   tt_node *xs[] = {tt_taps_spread(cx, w.value, dim, &taps, inits[0]),
                    tt_taps_spread(cx, w.index, dim, &taps, inits[1])};
   tt_node *results[2];
-  tt_hlo_reduce_n(h, 2, xs, inits, &dim, 1, keep_winner, NULL, results);
+  tt_hlo_reduce_n(h, 2, xs, inits, &dim, 1, tt_keep_winner, NULL, results);
   return (winner){results[0], results[1]};
 }
 

@@ -1,7 +1,7 @@
 /* Philox-4x32-10 as integer operations: the same numbers on every device and in every mode.
  *
  * Key: the call's seed, low word first. Counter: the call's offset plus the number of the block in
- * words 0 and 1, zeros in words 2 and 3. A block gives four words.
+ * words 0 and 1, the number of the draw in word 2, zero in word 3. A block gives four words.
  *
  * Every element computes all of its block and keeps what is its own. That repeats work, but it is
  * one loop without a shuffle, which XLA vectorizes: several times faster than interleaving. */
@@ -37,19 +37,23 @@ static void philox_round(tt_hlo *h, tt_node **c, tt_node *const *key) {
   c[3] = low_word(h, p0);
 }
 
-/* The four words of each block. */
-static void blocks_at(tt_lower *cx, tt_node *block, tt_node **lanes) {
+void tt_philox_at(tt_lower *cx, tt_node *blocks, tt_node *word2, tt_node *word3, tt_node **words) {
   tt_hlo *h = cx->h;
-  tt_type word = block->type;
-  word.dtype = TT_U32;
+  const tt_type *type = &blocks->type;
+  if (!cx->seed || !cx->offset) {
+    for (int k = 0; k < 4; k++)
+      words[k] = tt_hlo_fail(h, TT_INTERNAL, "%s: no seed and offset were given", cx->row->name);
+    return;
+  }
   tt_node *seed = tt_hlo_convert(h, cx->seed, TT_U64);
-  tt_node *counter = tt_hlo_add(h, block, tt_hlo_convert(h, cx->offset, TT_U64));
+  tt_node *counter = tt_hlo_add(h, blocks, tt_hlo_convert(h, cx->offset, TT_U64));
   tt_node *key[2] = {low_word(h, seed), high_word(h, seed)};
-  lanes[0] = low_word(h, counter);
-  lanes[1] = high_word(h, counter);
-  lanes[2] = lanes[3] = tt_hlo_zeros(h, &word);
+  words[0] = low_word(h, counter);
+  words[1] = high_word(h, counter);
+  words[2] = tt_hlo_broadcast_to(h, word2, type->rank, type->dims);
+  words[3] = tt_hlo_broadcast_to(h, word3, type->rank, type->dims);
   for (int i = 0; i < ROUNDS; i++) {
-    philox_round(h, lanes, key);
+    philox_round(h, words, key);
     for (int k = 0; k < 2; k++) key[k] = tt_hlo_add(h, key[k], tt_hlo_const_i(h, TT_U32, weyl[k]));
   }
 }
@@ -60,27 +64,19 @@ int64_t tt_philox_blocks(const tt_op_row *row, int64_t numel) {
   return tt_mul_i64(numel / 4 + 1, row->param, &blocks) ? blocks : INT64_MAX;
 }
 
-/* -- Taking blocks in order -- */
+/* -- Draws -- */
 
 void tt_draw_blocks(tt_lower *cx, tt_stream *stream, int64_t count, int64_t sharing,
-                    tt_node **lanes, tt_node **slot) {
+                    tt_node **words, tt_node **slot) {
   tt_hlo *h = cx->h;
   tt_type type = {.dtype = TT_U64, .rank = 1, .dims = {count}};
   tt_node *i = tt_hlo_iota(h, &type, 0), *block = i;
-  if (!cx->seed || !cx->offset) {
-    for (int k = 0; k < 4; k++)
-      lanes[k] = tt_hlo_fail(h, TT_INTERNAL, "%s: no seed and offset were given", cx->row->name);
-    if (slot) *slot = lanes[0];
-    return;
-  }
-  if (sharing > 1) {
-    tt_node *shift = tt_hlo_const_i(h, TT_U64, sharing == 2 ? 1 : 2);
-    block = tt_hlo_shift_right_logical(h, i, shift);
-  }
-  if (stream->blocks > 0) block = tt_hlo_add(h, block, tt_hlo_const_i(h, TT_U64, stream->blocks));
+  if (sharing > 1)
+    block = tt_hlo_shift_right_logical(h, i, tt_hlo_const_i(h, TT_U64, sharing == 2 ? 1 : 2));
   if (slot) *slot = low_word(h, tt_hlo_and(h, i, tt_hlo_const_i(h, TT_U64, sharing - 1)));
-  stream->blocks += (count + sharing - 1) / sharing;
-  blocks_at(cx, block, lanes);
+  tt_philox_at(cx, block, tt_hlo_const_i(h, TT_U32, stream->draws), tt_hlo_const_i(h, TT_U32, 0),
+               words);
+  stream->draws++;
 }
 
 /* The slot's own among `count` (2, 4) values. */
@@ -192,8 +188,8 @@ tt_node *tt_draw_normal(tt_lower *cx, tt_stream *stream, int64_t count, tt_dtype
   return box_muller(cx, first, second, odd);
 }
 
-/* One block a try: F32 takes three of its words; F64 takes the uniform's 32 bits from a word that
- * the normal's second number leaves. */
+/* One block a try: the normal takes words 0 and 1 and the uniform word 2, or, in F64, the normal
+ * words 0 to 2 and the uniform word 3. */
 void tt_draw_try(tt_lower *cx, tt_stream *stream, int64_t count, tt_dtype dtype, tt_node **normal,
                  tt_node **unit) {
   tt_node *lanes[4];

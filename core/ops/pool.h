@@ -23,4 +23,8 @@ void tt_spatial_list(tt_lower *cx, int i, int spatial, int64_t otherwise, int64_
 /* Pads dim `dim` so that window places fill it, with `value`; cuts what no window reaches. */
 tt_node *tt_pool_pad(tt_lower *cx, tt_node *x, const tt_pool *pool, int d, tt_node *value);
 
+/* A reduction's body over (value, position): the maximum, NaN above all; -1 positions lose, the
+ * first of equal values wins, and the last of NaNs, in whatever order they are met. */
+void tt_keep_winner(tt_hlo *h, tt_node *const *args, tt_node **results, void *user);
+
 #endif

@@ -1,13 +1,12 @@
-/* Random operators. A row's `param` is the number of Philox words that one element may take, so
- * that the generator's offset moves by (numel / 4 + 1) * param blocks, whatever the dtype and the
- * mode:
+/* Random operators. A row's `param` is the number of Philox words that an element takes at most in
+ * one draw, so that the generator's offset moves by (numel / 4 + 1) * param blocks, whatever the
+ * dtype and the mode:
  *
- *   uniform, bernoulli, integers    one word; two in F64 and for ranges beyond 2^32
- *   normal                          as uniform; complex numbers twice as much
- *   permutations                    two words
- *   samplers (sample.c)             a fixed number of rounds, a block each
+ *   uniform, bernoulli, normal, integers   one word; two in F64 and for ranges beyond 2^32
+ *   permutations                           two words
+ *   samplers (sample.c)                    four words, and as many draws as it tries
  *
- * In one draw element i takes word i, or words 2i and 2i + 1; the next draw starts at a block. */
+ * In one draw element i takes word i, or words 2i and 2i + 1, or the whole block i. */
 #include "ops/random.h"
 
 static tt_node *unit_like(tt_lower *cx, const tt_type *type, tt_dtype compute) {

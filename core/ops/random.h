@@ -4,14 +4,19 @@
 
 #include "ops/index.h"
 
+/* A call's draws. Draw k has k in word 2 of its counters, so that draws never share a block however
+ * many a call makes, and the generator's offset need only move by what the largest takes. */
 typedef struct tt_stream {
-  int64_t blocks; /* taken so far */
+  int64_t draws;
 } tt_stream;
 
-/* The four words of the blocks that `count` elements use, `sharing` (1, 2, 4) of them one block
- * each time; *slot, unless NULL, is an element's number among those that share its block (U32). */
+/* Four words for each of `blocks` (U64, any shape), numbered from the call's offset on; `word2`
+ * and `word3` (U32 of that shape, or rank 0) complete the counter. */
+void tt_philox_at(tt_lower *cx, tt_node *blocks, tt_node *word2, tt_node *word3, tt_node **words);
+/* The words of the blocks that `count` elements use, `sharing` (1, 2, 4) of them one block each
+ * time; *slot, unless NULL, is an element's number among those that share its block (U32). */
 void tt_draw_blocks(tt_lower *cx, tt_stream *stream, int64_t count, int64_t sharing,
-                    tt_node **lanes, tt_node **slot);
+                    tt_node **words, tt_node **slot);
 /* `count` numbers, rank 1. */
 tt_node *tt_draw_u32(tt_lower *cx, tt_stream *stream, int64_t count);
 tt_node *tt_draw_u64(tt_lower *cx, tt_stream *stream, int64_t count);
@@ -19,7 +24,8 @@ tt_node *tt_draw_u64(tt_lower *cx, tt_stream *stream, int64_t count);
 tt_node *tt_draw_unit(tt_lower *cx, tt_stream *stream, int64_t count, tt_dtype dtype); /* [0, 1) */
 tt_node *tt_draw_open(tt_lower *cx, tt_stream *stream, int64_t count, tt_dtype dtype); /* (0, 1) */
 tt_node *tt_draw_normal(tt_lower *cx, tt_stream *stream, int64_t count, tt_dtype dtype);
-/* A normal number and a uniform one in (0, 1) from one block, for samplers that reject. */
+/* A normal number and a uniform one in (0, 1) from one block, for samplers that try until
+ * they accept. */
 void tt_draw_try(tt_lower *cx, tt_stream *stream, int64_t count, tt_dtype dtype, tt_node **normal,
                  tt_node **unit);
 

@@ -33,9 +33,7 @@ static void combine_op(tt_lower *cx, tt_node *const *before, tt_node *const *aft
 void tt_lower_cumulate(tt_lower *cx) {
   tt_node *x = tt_in(cx, 0);
   bool whole = tt_is_integer(x->type.dtype) || x->type.dtype == TT_BOOL;
-  tt_dtype dtype = cx->promised && cx->promised_count > 0 ? cx->promised[0].dtype
-                   : whole                                ? TT_I64
-                                                          : x->type.dtype;
+  tt_dtype dtype = tt_result_dtype(cx, 0, whole ? TT_I64 : x->type.dtype);
   x = tt_cast(cx, x, tt_compute_dtype(dtype));
   scan(cx, &x, 1, tt_dim(cx, 1, x->type.rank), combine_op);
   tt_out_in(cx, 0, x, dtype);

@@ -192,7 +192,8 @@ static tt_node *zeta(tt_lower *cx, tt_node *s, tt_node *q) {
   tt_node *odd = tt_hlo_and(h, is(cx, q, TT_LT, 0), tt_hlo_compare(h, TT_NE, s, tt_hlo_floor(h, s)));
   y = tt_hlo_select(h, odd, splat(cx, y, (double)NAN), y);
   y = tt_hlo_select(h, pole, splat(cx, y, (double)INFINITY), y);
-  return tt_hlo_select(h, is(cx, s, TT_LE, 1), tt_hlo_zeta(h, s, q), y);
+  y = tt_hlo_select(h, is(cx, s, TT_EQ, 1), splat(cx, y, (double)INFINITY), y);
+  return tt_hlo_select(h, is(cx, s, TT_LT, 1), splat(cx, y, (double)NAN), y);
 }
 
 void tt_lower_zeta(tt_lower *cx) {

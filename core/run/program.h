@@ -15,7 +15,7 @@ typedef struct tt_program {
   tt_text text;     /* StableHLO */
   tt_executable *executable;
   tt_status error;
-  const char *name; /* of the first call that asked for it; borrowed, lives for ever */
+  char *name; /* of the first call that asked for it */
   int result_count; /* without check flags */
   int donor_count;  /* parameters that may be donated, ascending */
   int64_t *donors;
@@ -24,11 +24,15 @@ typedef struct tt_program {
   tt_code *check_codes;
 } tt_program;
 
-/* Takes the fields of `program` (text, donors, checks); *out is an equal program that exists
+/* Takes the fields of `program` (text, name, donors, checks); *out is an equal program that exists
  * already, or a new one whose compilation has been started. Thread-safe. */
 tt_status tt_program_intern(tt_program *program, tt_program **out);
 void tt_program_deinit(tt_program *program);
-/* Waits for the compiler. The error is a clone. */
+/* Waits for the compiler. The error is a clone. Thread-safe. */
 tt_status tt_program_await(tt_program *program);
+/* Starts the compiler again if it failed for want of memory or of a device. Thread-safe. */
+void tt_program_retry(tt_program *program);
+/* Ends the compilers and frees all programs; nobody may use them any more. */
+void tt_program_shutdown(void);
 
 #endif

@@ -187,3 +187,35 @@ def test_storages():
     copied = torch.arange(4.0).untyped_storage().tpu()
     y = torch.empty(0, device="tpu").set_(copied, 0, (4,), (1,))
     assert y.tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_both_formats(zipped):
+    x = torch.arange(5, dtype=torch.int16).to(DEVICE)
+    buffer = io.BytesIO()
+    torch.save([x, x[1:]], buffer, _use_new_zipfile_serialization=zipped)
+    buffer.seek(0)
+    a, b = torch.load(buffer)
+    b.zero_()
+    assert a.device.type == DEVICE and a.tolist() == [0, 0, 0, 0, 0]
+
+
+@only_tpu
+def test_storages_never_read_the_handle():
+    storage = torch.arange(4, dtype=torch.int16).to("tpu").untyped_storage()
+    assert storage[2] == 1
+    with pytest.raises(NotImplementedError, match="slice the tensor"):
+        storage[1:3]
+    storage.byteswap(torch.int16)
+    assert storage.tolist() == [0, 0, 0, 1, 0, 2, 0, 3]
+
+
+@only_tpu
+def test_sharing_between_processes_is_refused():
+    from multiprocessing.reduction import ForkingPickler
+
+    import torch.multiprocessing as mp
+
+    assert mp is not None
+    with pytest.raises(RuntimeError, match="CPU"):
+        ForkingPickler.dumps(torch.ones(2, device="tpu"))
