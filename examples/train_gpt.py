@@ -52,7 +52,7 @@ def train(device: str, pieces: list[torch.Tensor], config: Config) -> Run:
     """Trains a new model and returns its losses; each device starts from the same weights."""
     torch.manual_seed(SEED)
     model = GPT(config).to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.1)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.1)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate(step, len(pieces)))
     run = Run(device, model=model)
     columns = (TextColumn("{task.description:>5}"), BarColumn(), TextColumn("{task.fields[note]}"))
@@ -130,7 +130,7 @@ def main() -> None:
     """Reads the command line, trains, compares, samples and draws."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--device", default=DEVICE)
-    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--no-compare", action="store_true", help="skip the run on the CPU")
     parser.add_argument("--out", type=Path, default=Path("out"))

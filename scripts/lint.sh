@@ -8,7 +8,9 @@ check() {
   shift
   "$@" || status=1
 }
-sources() { git ls-files -co --exclude-standard "$@" | while read -r f; do [ -f "$f" ] && echo "$f"; done; }
+sources() {
+  git ls-files -co --exclude-standard "$@" | while read -r f; do [ -f "$f" ] && echo "$f"; done
+}
 format() { sources '*.c' '*.h' '*.cpp' | xargs "$bin/clang-format" --dry-run -Werror; }
 analyse() {
   [ -x "$bin/clang-tidy" ] || { echo "clang-tidy is not installed: skipped"; return 0; }

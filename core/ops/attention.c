@@ -28,8 +28,9 @@ static attention attention_of(tt_lower *cx, int first, int dropout, int causal, 
   a.rank = a.q->type.rank;
   a.last = a.rank - 1;
   if (a.rank < 2 || a.k->type.rank != a.rank || a.v->type.rank != a.rank) {
-    tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT,
-                "scaled_dot_product_attention: query, key and value need the same rank, at least 2");
+    tt_hlo_fail(
+        cx->h, TT_INVALID_ARGUMENT,
+        "scaled_dot_product_attention: query, key and value need the same rank, at least 2");
     return a;
   }
   a.bias = tt_has(cx, first + 3) ? tt_in(cx, first + 3) : NULL;
@@ -57,8 +58,8 @@ static tt_node *logits(tt_lower *cx, const attention *a) {
   if (a->causal) {
     tt_type ids = *type;
     ids.dtype = TT_I32;
-    tt_node *past = tt_hlo_compare(h, TT_GE, tt_hlo_iota(h, &ids, a->last - 1),
-                                   tt_hlo_iota(h, &ids, a->last));
+    tt_node *past =
+        tt_hlo_compare(h, TT_GE, tt_hlo_iota(h, &ids, a->last - 1), tt_hlo_iota(h, &ids, a->last));
     x = tt_hlo_select(h, past, x, lowest);
   }
   return x;
@@ -78,8 +79,8 @@ static tt_node *dropout_factor(tt_lower *cx, const attention *a, const tt_type *
   int64_t limit = p < 1 ? (int64_t)(p * 4294967296.0) : UINT32_MAX;
   tt_node *keep = tt_hlo_compare(h, TT_GE, words, tt_hlo_const_i(h, TT_U32, limit));
   if (p >= 1) return tt_hlo_zeros(h, type);
-  tt_node *factor = tt_hlo_broadcast_to(h, tt_hlo_const(h, type->dtype, 1 / (1 - p)), type->rank,
-                                        type->dims);
+  tt_node *factor =
+      tt_hlo_broadcast_to(h, tt_hlo_const(h, type->dtype, 1 / (1 - p)), type->rank, type->dims);
   return tt_where_or_zero(cx, keep, factor);
 }
 

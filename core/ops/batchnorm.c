@@ -193,8 +193,8 @@ void tt_lower_batch_norm_backward_elemt(tt_lower *cx) {
   tt_node *centered = tt_hlo_subtract(h, c.x, spread(cx, &c, tt_in(cx, 2)));
   tt_node *mean_dy = tt_hlo_divide(h, tt_cast(cx, tt_in(cx, 5), dtype), n);
   tt_node *mean_dy_xmu = tt_hlo_divide(h, tt_cast(cx, tt_in(cx, 6), dtype), n);
-  tt_node *dx = train_grad(cx, &c, tt_cast(cx, tt_in(cx, 0), dtype), centered, invstd, mean_dy,
-                           mean_dy_xmu);
+  tt_node *dx =
+      train_grad(cx, &c, tt_cast(cx, tt_in(cx, 0), dtype), centered, invstd, mean_dy, mean_dy_xmu);
   if (tt_has(cx, 4)) scale = tt_hlo_multiply(h, scale, tt_cast(cx, tt_in(cx, 4), dtype));
   out_like(cx, 0, tt_hlo_multiply(h, dx, spread(cx, &c, scale)), input);
 }

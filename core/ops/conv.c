@@ -77,8 +77,11 @@ static tt_node *convolve(tt_lower *cx, const geometry *g, tt_node *x, tt_node *w
             out[d]);
   }
   x = crop(cx, x, 2, g->spatial, padding);
-  tt_conv conv = {.spatial = g->spatial, .stride = g->stride, .rhs_dilation = g->dilation,
-                  .padding = padding, .feature_groups = g->groups};
+  tt_conv conv = {.spatial = g->spatial,
+                  .stride = g->stride,
+                  .rhs_dilation = g->dilation,
+                  .padding = padding,
+                  .feature_groups = g->groups};
   return tt_hlo_convolution(cx->h, x, w, &conv, sum_dtype(x));
 }
 
@@ -101,8 +104,11 @@ static tt_node *convolve_input_grad(tt_lower *cx, const geometry *g, tt_node *y,
     pad_for(padding + (size_t)(2 * d), reach - 1 - g->padding[d],
             size > 0 ? (size - 1) * g->stride[d] + 1 : 0, reach, 1, in[d]);
   }
-  tt_conv conv = {.spatial = g->spatial, .lhs_dilation = g->stride, .rhs_dilation = g->dilation,
-                  .padding = padding, .feature_groups = g->groups};
+  tt_conv conv = {.spatial = g->spatial,
+                  .lhs_dilation = g->stride,
+                  .rhs_dilation = g->dilation,
+                  .padding = padding,
+                  .feature_groups = g->groups};
   return tt_hlo_convolution(cx->h, y, adjoint_kernel(cx, g, w), &conv, sum_dtype(y));
 }
 
@@ -123,16 +129,22 @@ static tt_node *convolve_weight_grad(tt_lower *cx, const geometry *g, tt_node *x
     x = tt_split_dim(cx, x, 1, g->groups, x->type.dims[1] / g->groups);
     x = tt_merge_dim(cx, tt_move_dim(cx, x, 1, 0), 0);
   }
-  tt_conv conv = {.spatial = g->spatial, .stride = g->dilation, .rhs_dilation = g->stride,
-                  .padding = padding, .feature_groups = g->groups,
-                  .input = dims, .kernel = dims, .output = dims};
+  tt_conv conv = {.spatial = g->spatial,
+                  .stride = g->dilation,
+                  .rhs_dilation = g->stride,
+                  .padding = padding,
+                  .feature_groups = g->groups,
+                  .input = dims,
+                  .kernel = dims,
+                  .output = dims};
   return tt_hlo_convolution(cx->h, x, y, &conv, sum_dtype(x));
 }
 
 static bool check_channels(tt_lower *cx, const geometry *g, tt_node *input, tt_node *weight) {
   int64_t given = input->type.dims[1];
   int64_t wanted = g->transposed ? weight->type.dims[0] : weight->type.dims[1] * g->groups;
-  if (weight->type.rank == input->type.rank && given == wanted && weight->type.dims[0] % g->groups == 0) {
+  if (weight->type.rank == input->type.rank && given == wanted &&
+      weight->type.dims[0] % g->groups == 0) {
     return true;
   }
   tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT,

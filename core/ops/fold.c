@@ -1,4 +1,5 @@
-/* Unfolding of sliding blocks (im2col) and its adjoint (col2im), one spatial dim after the other. */
+/* Unfolding of sliding blocks (im2col) and its adjoint (col2im), one spatial dim after the other.
+ */
 #include "ops/taps.h"
 
 typedef struct blocks {
@@ -22,7 +23,8 @@ static blocks blocks_of(tt_lower *cx, int first, const int64_t *in) {
   for (int d = 0; d < 2; d++) {
     b.in[d] = in[d];
     if (b.kernel[d] < 1 || b.dilation[d] < 1 || b.stride[d] < 1 || b.padding[d] < 0) {
-      tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT, "unfold: kernel, dilation and stride must be positive");
+      tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT,
+                  "unfold: kernel, dilation and stride must be positive");
       return b;
     }
     b.out[d] = (in[d] + 2 * b.padding[d] - b.dilation[d] * (b.kernel[d] - 1) - 1) / b.stride[d] + 1;
@@ -62,7 +64,8 @@ void tt_lower_im2col(tt_lower *cx) {
   tt_out_as(cx, 0, tt_hlo_reshape(cx->h, x, batched ? 3 : 2, batched ? dims : dims + 1));
 }
 
-/* self [n, c * kh * kw, blocks] or without n, output_size, kernel_size, dilation, padding, stride */
+/* self [n, c * kh * kw, blocks] or without n, output_size, kernel_size, dilation, padding, stride
+ */
 void tt_lower_col2im(tt_lower *cx) {
   tt_node *input = tt_in(cx, 0);
   bool batched = input->type.rank == 3;
@@ -73,8 +76,7 @@ void tt_lower_col2im(tt_lower *cx) {
   if (tt_hlo_failed(cx->h)) return;
   int64_t n = x->type.dims[0], area = b.kernel[0] * b.kernel[1], c = x->type.dims[1] / area;
   x = tt_cast(cx, x, tt_compute_dtype(x->type.dtype));
-  x = tt_hlo_reshape(cx->h, x, 6,
-                     (int64_t[]){n, c, b.kernel[0], b.kernel[1], b.out[0], b.out[1]});
+  x = tt_hlo_reshape(cx->h, x, 6, (int64_t[]){n, c, b.kernel[0], b.kernel[1], b.out[0], b.out[1]});
   x = tt_hlo_transpose(cx->h, x, (const int[]){0, 1, 2, 4, 3, 5});
   x = tt_merge_dim(cx, tt_merge_dim(cx, x, 4), 2);
   for (int d = 1; d >= 0; d--) {

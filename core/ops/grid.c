@@ -35,8 +35,8 @@ static tt_node *reflect(tt_lower *cx, tt_node *x, double low, double high, tt_no
   tt_node *far = tt_plus(cx, x, -start), *distance = tt_hlo_abs(h, far);
   tt_node *rest = tt_hlo_remainder(h, distance, tt_like(cx, x, span));
   tt_node *turns = tt_hlo_floor(h, tt_hlo_divide(h, distance, tt_like(cx, x, span)));
-  tt_node *odd = tt_hlo_compare(h, TT_NE, tt_hlo_remainder(h, turns, tt_like(cx, x, 2)),
-                                tt_like(cx, x, 0));
+  tt_node *odd =
+      tt_hlo_compare(h, TT_NE, tt_hlo_remainder(h, turns, tt_like(cx, x, 2)), tt_like(cx, x, 0));
   tt_node *back = tt_hlo_subtract(h, tt_like(cx, x, span), rest);
   if (slope) {
     tt_node *below = tt_hlo_compare(h, TT_LT, far, tt_like(cx, x, 0));
@@ -51,7 +51,8 @@ static tt_node *clip(tt_lower *cx, tt_node *x, int64_t size, tt_node **slope) {
   tt_hlo *h = cx->h;
   tt_node *low = tt_like(cx, x, 0), *high = tt_like(cx, x, (double)(size - 1));
   if (slope) {
-    tt_node *free = tt_hlo_and(h, tt_hlo_compare(h, TT_GT, x, low), tt_hlo_compare(h, TT_LT, x, high));
+    tt_node *free =
+        tt_hlo_and(h, tt_hlo_compare(h, TT_GT, x, low), tt_hlo_compare(h, TT_LT, x, high));
     *slope = tt_where_or_zero(cx, free, *slope);
   }
   return tt_hlo_minimum(h, tt_hlo_maximum(h, x, low), high);
@@ -62,7 +63,8 @@ static tt_node *apply_padding(tt_lower *cx, const sampler *s, tt_node *x, int64_
   if (s->padding == ZEROS) return x;
   if (s->padding == REFLECTION) {
     double last = (double)size;
-    x = s->align ? reflect(cx, x, 0, 2 * (last - 1), slope) : reflect(cx, x, -1, 2 * last - 1, slope);
+    x = s->align ? reflect(cx, x, 0, 2 * (last - 1), slope)
+                 : reflect(cx, x, -1, 2 * last - 1, slope);
   }
   return clip(cx, x, size, slope);
 }
@@ -128,8 +130,10 @@ static void taps_of(tt_lower *cx, sampler *s, int d, tt_node *grid) {
 static bool sampler_of(tt_lower *cx, int first, sampler *s) {
   tt_hlo *h = cx->h;
   tt_node *image = tt_in(cx, first), *grid = tt_in(cx, first + 1);
-  *s = (sampler){.dims = cx->row->param, .mode = (int)tt_int(cx, first + 2),
-                 .padding = (int)tt_int(cx, first + 3), .align = tt_bool(cx, first + 4)};
+  *s = (sampler){.dims = cx->row->param,
+                 .mode = (int)tt_int(cx, first + 2),
+                 .padding = (int)tt_int(cx, first + 3),
+                 .align = tt_bool(cx, first + 4)};
   if (image->type.rank != s->dims + 2 || grid->type.rank != s->dims + 2 ||
       grid->type.dims[s->dims + 1] != s->dims || (s->mode == BICUBIC && s->dims != 2)) {
     tt_hlo_fail(h, TT_INVALID_ARGUMENT, "grid_sampler: the grid does not fit the input");
@@ -164,7 +168,8 @@ static int combinations(const sampler *s) {
 
 /* Combination c: each dim's tap in `chosen`; the flat index, I32 [n, points]; and whether all of
  * its taps are inside. */
-static tt_node *choose(tt_lower *cx, const sampler *s, int c, const tap **chosen, tt_node **inside) {
+static tt_node *choose(tt_lower *cx, const sampler *s, int c, const tap **chosen,
+                       tt_node **inside) {
   tt_hlo *h = cx->h;
   tt_node *flat = NULL;
   *inside = NULL;
@@ -181,9 +186,16 @@ static tt_node *choose(tt_lower *cx, const sampler *s, int c, const tap **chosen
 /* The image at flat indices: [n, channels, points] */
 static tt_node *read_image(tt_lower *cx, const sampler *s, tt_node *flat) {
   static const int zero[] = {0}, one[] = {1}, two[] = {2};
-  tt_gather dims = {.offset_dims = one, .offset_count = 1, .collapsed_dims = two,
-                    .collapsed_count = 1, .operand_batch = zero, .index_batch = zero,
-                    .batch_count = 1, .start_map = two, .start_count = 1, .index_vector_dim = 2,
+  tt_gather dims = {.offset_dims = one,
+                    .offset_count = 1,
+                    .collapsed_dims = two,
+                    .collapsed_count = 1,
+                    .operand_batch = zero,
+                    .index_batch = zero,
+                    .batch_count = 1,
+                    .start_map = two,
+                    .start_count = 1,
+                    .index_vector_dim = 2,
                     .slice_sizes = (int64_t[]){1, s->channels, 1}};
   return tt_hlo_gather(cx->h, s->image, tt_unsqueeze(cx, flat, 2), &dims);
 }
@@ -232,9 +244,15 @@ void tt_lower_grid_sampler(tt_lower *cx) {
 static tt_node *add_at(tt_lower *cx, const sampler *s, tt_node *image, tt_node *flat,
                        tt_node *inside, tt_node *updates) {
   static const int zero[] = {0}, one[] = {1}, two[] = {2};
-  tt_scatter dims = {.window_dims = one, .window_count = 1, .inserted_dims = two,
-                     .inserted_count = 1, .operand_batch = zero, .index_batch = zero,
-                     .batch_count = 1, .scatter_map = two, .scatter_count = 1,
+  tt_scatter dims = {.window_dims = one,
+                     .window_count = 1,
+                     .inserted_dims = two,
+                     .inserted_count = 1,
+                     .operand_batch = zero,
+                     .index_batch = zero,
+                     .batch_count = 1,
+                     .scatter_map = two,
+                     .scatter_count = 1,
                      .index_vector_dim = 2};
   tt_node *nowhere = tt_hlo_full(cx->h, &flat->type, (double)s->plane);
   flat = tt_hlo_select(cx->h, inside, flat, nowhere);

@@ -181,8 +181,8 @@ static void out_gathered(tt_lower *cx, tt_node *input, int spatial, const tt_map
                          int indices) {
   tt_taps taps[TT_MAX_POOL];
   int64_t area = 1, combinations = 1;
-  reader r = {.g = tt_in(cx, 0), .taps = taps, .spatial = spatial,
-              .lead = input->type.rank - spatial};
+  reader r = {
+      .g = tt_in(cx, 0), .taps = taps, .spatial = spatial, .lead = input->type.rank - spatial};
   for (int d = 0; d < spatial; d++) {
     if (!tt_map_table(cx, &maps[d], &taps[d])) return;
     area *= input->type.dims[r.lead + d];

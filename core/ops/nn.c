@@ -62,13 +62,6 @@ int64_t *tt_scratch(tt_lower *cx, int64_t count) {
   return count <= TT_MAX_RANK ? spare : NULL;
 }
 
-void tt_out_reshaped(tt_lower *cx, int k, tt_node *x) {
-  if (cx->promised && k < cx->promised_count && cx->promised[k].dtype != TT_INVALID) {
-    x = tt_hlo_reshape(cx->h, x, cx->promised[k].rank, cx->promised[k].dims);
-  }
-  tt_out_as(cx, k, x);
-}
-
 tt_node *tt_unsqueeze(tt_lower *cx, tt_node *x, int dim) {
   tt_type type = x->type;
   if (type.rank == TT_MAX_RANK || dim > type.rank) {

@@ -8,7 +8,7 @@
 tt_node *tt_along(tt_lower *cx, tt_node *v, int dim, const tt_type *shape);
 /* `x` lacks dims `dims` of `shape`: spread over them, the inverse of a reduction. */
 tt_node *tt_unreduce(tt_lower *cx, tt_node *x, const int *dims, int count, const tt_type *shape);
-/* Sum, or sum divided by `n`, over `dims`. */
+/* Sum, or average, over `dims`. */
 tt_node *tt_sum(tt_lower *cx, tt_node *x, const int *dims, int count);
 tt_node *tt_mean(tt_lower *cx, tt_node *x, const int *dims, int count);
 /* x * c, x + c for a host constant. */
@@ -22,8 +22,10 @@ bool tt_flag(tt_lower *cx, int i, int k);
 /* Scratch from the builder's arena: `count` int64; fails the builder when memory is out, and
  * then returns a static array that is safe to write (count is at most TT_MAX_RANK) or NULL. */
 int64_t *tt_scratch(tt_lower *cx, int64_t count);
-/* States result k as a reshape of x to the promised dims (of equal size), or as x if none. */
-void tt_out_reshaped(tt_lower *cx, int k, tt_node *x);
+/* PyTorch's numbers for a loss's `reduction`. */
+enum { TT_REDUCTION_NONE, TT_REDUCTION_MEAN, TT_REDUCTION_SUM };
+/* Sums or averages the element losses, and states them as result 0 of `dtype`. */
+void tt_out_loss(tt_lower *cx, tt_node *loss, int64_t reduction, tt_dtype dtype);
 /* Reshape with a dim inserted, or dims split in two. */
 tt_node *tt_unsqueeze(tt_lower *cx, tt_node *x, int dim);
 tt_node *tt_split_dim(tt_lower *cx, tt_node *x, int dim, int64_t outer, int64_t inner);

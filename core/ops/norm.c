@@ -16,7 +16,8 @@ static tt_node *on_rows(tt_lower *cx, tt_node *v, tt_node *x) {
 }
 
 /* (x - mean) * rstd by rows; `mean` NULL leaves out the centering. */
-static tt_node *standardize(tt_lower *cx, tt_node *x, tt_node *eps, tt_node **mean, tt_node **rstd) {
+static tt_node *standardize(tt_lower *cx, tt_node *x, tt_node *eps, tt_node **mean,
+                            tt_node **rstd) {
   if (mean) {
     *mean = row_mean(cx, x);
     x = tt_hlo_subtract(cx->h, x, on_rows(cx, *mean, x));
@@ -123,7 +124,8 @@ void tt_lower_rms_norm(tt_lower *cx) {
   split s = split_at(cx, input, 1);
   tt_node *x = as_rows(cx, input, s.rows, s.columns);
   bool wide = x->type.dtype == TT_F64;
-  tt_node *eps = tt_has(cx, 3) ? tt_num(cx, 3, x->type.dtype) : tt_like(cx, x, wide ? 0x1p-52 : 0x1p-23);
+  tt_node *eps =
+      tt_has(cx, 3) ? tt_num(cx, 3, x->type.dtype) : tt_like(cx, x, wide ? 0x1p-52 : 0x1p-23);
   tt_node *y = standardize(cx, x, eps, NULL, &rstd);
   if (tt_has(cx, 2)) y = tt_hlo_multiply(cx->h, y, column_vector(cx, 2, x));
   tt_out_as(cx, 0, back(cx, y, input));

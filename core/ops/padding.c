@@ -56,8 +56,8 @@ static tt_node *pad_dim(tt_lower *cx, tt_node *x, int kind, int dim, int64_t low
   }
   parts[count++] = x;
   if (high > 0) {
-    parts[count++] = kind == REFLECT ? mirror(cx, x, dim, n - 1 - high, n - 1)
-                                     : repeat(cx, x, dim, n - 1, high);
+    parts[count++] =
+        kind == REFLECT ? mirror(cx, x, dim, n - 1 - high, n - 1) : repeat(cx, x, dim, n - 1, high);
   }
   if (count > 1) x = tt_hlo_concatenate(cx->h, parts, count, dim);
   int64_t start = low < 0 ? -low : 0, stop = x->type.dims[dim] + (high < 0 ? high : 0);

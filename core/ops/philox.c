@@ -188,21 +188,28 @@ tt_node *tt_draw_normal(tt_lower *cx, tt_stream *stream, int64_t count, tt_dtype
   return box_muller(cx, first, second, odd);
 }
 
-/* One block a try: the normal takes words 0 and 1 and the uniform word 2, or, in F64, the normal
- * words 0 to 2 and the uniform word 3. */
-void tt_draw_try(tt_lower *cx, tt_stream *stream, int64_t count, tt_dtype dtype, tt_node **normal,
-                 tt_node **unit) {
-  tt_node *lanes[4];
-  tt_draw_blocks(cx, stream, count, 1, lanes, NULL);
-  if (dtype == TT_F64) {
-    tt_node *wide[2] = {joined(cx->h, lanes[0], lanes[1]),
-                        joined(cx->h, lanes[2], tt_hlo_zeros(cx->h, &lanes[2]->type))};
-    *normal = box_muller(cx, wide[0], wide[1], NULL);
-    *unit = tt_hlo_convert(cx->h, fraction(cx, lanes[3], 31, 0.5), TT_F64);
-  } else {
-    *normal = box_muller(cx, lanes[0], lanes[1], NULL);
-    *unit = fraction(cx, lanes[2], 23, 0.5);
+/* The normal takes words 0 and 1 and the uniform word 2; in F64 words 0 to 2 and word 3. */
+void tt_split_try(tt_lower *cx, tt_node *const *words, tt_dtype dtype, tt_node **normal,
+                  tt_node **unit) {
+  tt_hlo *h = cx->h;
+  if (dtype != TT_F64) {
+    *normal = box_muller(cx, words[0], words[1], NULL);
+    *unit = fraction(cx, words[2], 23, 0.5);
+    return;
   }
+  tt_node *low = tt_hlo_zeros(h, &words[2]->type);
+  *normal = box_muller(cx, joined(h, words[0], words[1]), joined(h, words[2], low), NULL);
+  *unit = tt_hlo_convert(h, fraction(cx, words[3], 23, 0.5), TT_F64);
+}
+
+/* Words 0 and 1; in F64 all four. */
+void tt_split_pair(tt_lower *cx, tt_node *const *words, tt_dtype dtype, tt_node **first,
+                   tt_node **second) {
+  bool wide = dtype == TT_F64;
+  *first = wide ? joined(cx->h, words[0], words[1]) : words[0];
+  *second = wide ? joined(cx->h, words[2], words[3]) : words[1];
+  *first = fraction(cx, *first, wide ? 52 : 23, 0.5);
+  *second = fraction(cx, *second, wide ? 52 : 23, 0.5);
 }
 
 /* -- What the distributions share -- */

@@ -8,7 +8,7 @@ bool tt_static_equals(const tt_lower *cx, int i, double value) {
   return arg->kind == TT_ARG_FLOAT && arg->f == value;
 }
 
-tt_dtype tt_result_dtype(const tt_lower *cx, int k, tt_dtype otherwise) {
+tt_dtype tt_promised_dtype(const tt_lower *cx, int k, tt_dtype otherwise) {
   bool known = cx->promised && k < cx->promised_count && cx->promised[k].dtype != TT_INVALID;
   return known ? cx->promised[k].dtype : otherwise;
 }
@@ -30,7 +30,7 @@ void tt_operands(tt_lower *cx, tt_node **a, tt_node **b, tt_dtype dtype) {
 /* param: TT_HLO_add, TT_HLO_subtract, or -TT_HLO_subtract for rsub. Argument 2 is alpha. */
 void tt_lower_add(tt_lower *cx) {
   tt_hlo *h = cx->h;
-  tt_dtype result = tt_result_dtype(cx, 0, cx->common), dtype = tt_compute_dtype(result);
+  tt_dtype result = tt_promised_dtype(cx, 0, cx->common), dtype = tt_compute_dtype(result);
   tt_node *a, *b;
   tt_operands(cx, &a, &b, dtype);
   bool reversed = cx->row->param == -TT_HLO_subtract;
@@ -178,7 +178,7 @@ void tt_lower_shift(tt_lower *cx) {
 }
 
 void tt_lower_where(tt_lower *cx) {
-  tt_dtype dtype = tt_result_dtype(cx, 0, cx->common);
+  tt_dtype dtype = tt_promised_dtype(cx, 0, cx->common);
   tt_node *xs[3] = {tt_in_as(cx, 0, TT_BOOL), tt_in_as(cx, 1, dtype), tt_in_as(cx, 2, dtype)};
   tt_broadcast_all(cx, xs, 3);
   tt_out_as(cx, 0, tt_hlo_select(cx->h, xs[0], xs[1], xs[2]));
@@ -242,7 +242,7 @@ void tt_lower_lerp(tt_lower *cx) {
 /* self + value * a * b or self + value * a / b; param: TT_HLO_multiply or TT_HLO_divide. */
 void tt_lower_addcmul(tt_lower *cx) {
   tt_hlo *h = cx->h;
-  tt_dtype result = tt_result_dtype(cx, 0, cx->common), dtype = tt_compute_dtype(result);
+  tt_dtype result = tt_promised_dtype(cx, 0, cx->common), dtype = tt_compute_dtype(result);
   tt_node *x = tt_in_as(cx, 0, dtype), *a = tt_in_as(cx, 1, dtype), *b = tt_in_as(cx, 2, dtype);
   tt_broadcast_pair(cx, &a, &b, dtype);
   if (tt_has(cx, 3) && !tt_static_equals(cx, 3, 1))

@@ -8,7 +8,7 @@
 
 /* The promised dtype of result k, or `otherwise`: where the common dtype counts numbers (alpha, a
  * factor) that PyTorch leaves out of the promotion. */
-tt_dtype tt_result_dtype(const tt_lower *cx, int k, tt_dtype otherwise);
+tt_dtype tt_promised_dtype(const tt_lower *cx, int k, tt_dtype otherwise);
 /* Argument i is a number known now and equal to `value`. */
 bool tt_static_equals(const tt_lower *cx, int i, double value);
 tt_node *tt_is_nan(tt_lower *cx, tt_node *x);

@@ -62,8 +62,11 @@ tt_node *tt_pool_pad(tt_lower *cx, tt_node *x, const tt_pool *p, int d, tt_node 
 }
 
 tt_windows tt_pool_windows(const tt_pool *p, int d) {
-  return (tt_windows){.in = p->in[d], .out = p->out[d], .size = p->kernel[d],
-                      .stride = p->stride[d], .padding = p->padding[d],
+  return (tt_windows){.in = p->in[d],
+                      .out = p->out[d],
+                      .size = p->kernel[d],
+                      .stride = p->stride[d],
+                      .padding = p->padding[d],
                       .dilation = p->dilation[d]};
 }
 

@@ -24,10 +24,11 @@ tt_node *tt_draw_u64(tt_lower *cx, tt_stream *stream, int64_t count);
 tt_node *tt_draw_unit(tt_lower *cx, tt_stream *stream, int64_t count, tt_dtype dtype); /* [0, 1) */
 tt_node *tt_draw_open(tt_lower *cx, tt_stream *stream, int64_t count, tt_dtype dtype); /* (0, 1) */
 tt_node *tt_draw_normal(tt_lower *cx, tt_stream *stream, int64_t count, tt_dtype dtype);
-/* A normal number and a uniform one in (0, 1) from one block, for samplers that try until
- * they accept. */
-void tt_draw_try(tt_lower *cx, tt_stream *stream, int64_t count, tt_dtype dtype, tt_node **normal,
-                 tt_node **unit);
+/* Made of a block's words: a normal number and one in (0, 1); two numbers in (0, 1). */
+void tt_split_try(tt_lower *cx, tt_node *const *words, tt_dtype dtype, tt_node **normal,
+                  tt_node **unit);
+void tt_split_pair(tt_lower *cx, tt_node *const *words, tt_dtype dtype, tt_node **first,
+                   tt_node **second);
 
 /* The dtype that a distribution over `dtype` is computed in: F64 for F64 and C128, else F32. */
 tt_dtype tt_draw_dtype(tt_dtype dtype);

@@ -28,7 +28,7 @@ tt_node *tt_reduction_spread(tt_lower *cx, const tt_reduction *r, tt_node *y) {
 
 static tt_dtype sum_dtype(tt_lower *cx, tt_node *x) {
   bool whole = tt_is_integer(x->type.dtype) || x->type.dtype == TT_BOOL;
-  return tt_result_dtype(cx, 0, whole ? TT_I64 : x->type.dtype);
+  return tt_promised_dtype(cx, 0, whole ? TT_I64 : x->type.dtype);
 }
 
 /* param: the position of the dims, or 0 when the operator reduces everything. */
@@ -63,7 +63,7 @@ static tt_node *mean_of(tt_lower *cx, const tt_reduction *r) {
 }
 
 void tt_lower_mean(tt_lower *cx) {
-  tt_dtype dtype = tt_result_dtype(cx, 0, tt_in(cx, 0)->type.dtype);
+  tt_dtype dtype = tt_promised_dtype(cx, 0, tt_in(cx, 0)->type.dtype);
   tt_reduction r = sum_operand(cx, dtype);
   tt_out_in(cx, 0, mean_of(cx, &r), dtype);
 }

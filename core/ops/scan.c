@@ -1,85 +1,71 @@
-/* Running sums, products, extremes: doubling steps, so n elements take log2(n) of them. */
+/* Running sums, products, extremes: windows that reach back to the beginning, which compilers know
+ * how to scan in parallel. */
 #include "ops/reduce.h"
 
-/* Combines `n` nodes of what comes before with `n` of what comes after. */
-typedef void (*tt_scan_fn)(tt_lower *cx, tt_node *const *before, tt_node *const *after,
-                           tt_node **out);
-
-enum { MAX_PARTS = 2 };
-
-static void scan(tt_lower *cx, tt_node **parts, int n, int dim, tt_scan_fn combine) {
-  tt_hlo *h = cx->h;
-  int64_t size = parts[0]->type.rank > 0 ? parts[0]->type.dims[dim] : 1;
-  for (int64_t step = 1; step < size; step *= 2) {
-    tt_node *before[MAX_PARTS], *after[MAX_PARTS], *out[MAX_PARTS];
-    for (int i = 0; i < n; i++) {
-      before[i] = tt_hlo_slice_dim(h, parts[i], dim, 0, size - step, 1);
-      after[i] = tt_hlo_slice_dim(h, parts[i], dim, step, size, 1);
-    }
-    combine(cx, before, after, out);
-    for (int i = 0; i < n; i++) {
-      tt_node *head = tt_hlo_slice_dim(h, parts[i], dim, 0, step, 1);
-      parts[i] = tt_hlo_concatenate(h, (tt_node *[]){head, out[i]}, 2, dim);
-    }
-  }
+static tt_node *running(tt_lower *cx, tt_reducer reducer, tt_node *x, int dim) {
+  if (x->type.rank == 0 || tt_type_numel(&x->type) == 0) return x;
+  int64_t size[TT_MAX_RANK], padding[2 * TT_MAX_RANK] = {0};
+  for (int i = 0; i < x->type.rank; i++) size[i] = 1;
+  size[dim] = x->type.dims[dim];
+  padding[2 * dim] = size[dim] - 1;
+  tt_window window = {.size = size, .padding = padding};
+  return tt_hlo_reduce_window(cx->h, reducer, x, &window);
 }
 
-static void combine_op(tt_lower *cx, tt_node *const *before, tt_node *const *after,
-                       tt_node **out) {
-  out[0] = tt_hlo_binary(cx->h, (tt_hlo_op)cx->row->param, before[0], after[0]);
-}
-
-/* cumsum and cumprod; param: the tt_hlo_op. */
+/* cumsum and cumprod; param: the reducer. */
 void tt_lower_cumulate(tt_lower *cx) {
   tt_node *x = tt_in(cx, 0);
   bool whole = tt_is_integer(x->type.dtype) || x->type.dtype == TT_BOOL;
-  tt_dtype dtype = tt_result_dtype(cx, 0, whole ? TT_I64 : x->type.dtype);
+  tt_dtype dtype = tt_promised_dtype(cx, 0, whole ? TT_I64 : x->type.dtype);
   x = tt_cast(cx, x, tt_compute_dtype(dtype));
-  scan(cx, &x, 1, tt_dim(cx, 1, x->type.rank), combine_op);
+  x = running(cx, (tt_reducer)cx->row->param, x, tt_dim(cx, 1, x->type.rank));
   tt_out_in(cx, 0, x, dtype);
 }
 
-/* The later of two equal values wins, and NaN wins over all. */
-static void combine_extreme(tt_lower *cx, tt_node *const *before, tt_node *const *after,
-                            tt_node **out) {
-  tt_hlo *h = cx->h;
-  tt_node *later = tt_hlo_compare(h, (tt_cmp)cx->row->param, after[0], before[0]);
-  if (tt_is_float(after[0]->type.dtype)) later = tt_hlo_or(h, later, tt_is_nan(cx, after[0]));
-  for (int i = 0; i < 2; i++) out[i] = tt_hlo_select(h, later, after[i], before[i]);
-}
-
-/* cummax and cummin; param: TT_GE or TT_LE. */
+/* cummax and cummin; param: the reducer. An element that equals the extreme so far set it, so the
+ * place is that of the last such element; NaN sets it always. */
 void tt_lower_cumulate_extreme(tt_lower *cx) {
-  tt_node *x = tt_in(cx, 0);
+  tt_hlo *h = cx->h;
+  tt_node *in = tt_in(cx, 0);
+  tt_node *x = in->type.dtype == TT_BOOL ? tt_cast(cx, in, TT_U8) : in;
   int dim = tt_dim(cx, 1, x->type.rank);
   tt_type type = x->type;
-  type.dtype = TT_I64;
-  tt_node *place = type.rank > 0 ? tt_hlo_iota(cx->h, &type, dim) : tt_hlo_zeros(cx->h, &type);
-  tt_node *parts[2] = {x, place};
-  scan(cx, parts, 2, dim, combine_extreme);
-  tt_out_as(cx, 0, parts[0]);
-  tt_out_as(cx, 1, parts[1]);
+  type.dtype = TT_I32;
+  tt_node *extreme = running(cx, (tt_reducer)cx->row->param, x, dim);
+  tt_node *sets = tt_hlo_compare(h, TT_EQ, x, extreme), *zeros = tt_hlo_zeros(h, &type);
+  if (tt_is_float(x->type.dtype)) sets = tt_hlo_or(h, sets, tt_is_nan(cx, x));
+  tt_node *place = type.rank > 0 ? tt_hlo_iota(h, &type, dim) : zeros;
+  tt_out_in(cx, 0, extreme, in->type.dtype);
+  tt_out_in(cx, 1, running(cx, TT_MAX, tt_hlo_select(h, sets, place, zeros), dim), TT_I64);
 }
 
-static void combine_logaddexp(tt_lower *cx, tt_node *const *before, tt_node *const *after,
-                              tt_node **out) {
+static tt_node *logaddexp(tt_lower *cx, tt_node *a, tt_node *b) {
   tt_hlo *h = cx->h;
-  tt_node *a = before[0], *b = after[0], *high = tt_hlo_maximum(h, a, b);
+  tt_node *high = tt_hlo_maximum(h, a, b);
   tt_node *gap = tt_hlo_negate(h, tt_hlo_abs(h, tt_hlo_subtract(h, a, b)));
   tt_node *y = tt_hlo_add(h, high, tt_hlo_log_plus_one(h, tt_hlo_exponential(h, gap)));
   tt_node *endless =
       tt_hlo_compare(h, TT_EQ, tt_hlo_abs(h, high), tt_like(cx, high, (double)INFINITY));
-  out[0] = tt_hlo_select(h, endless, high, y);
+  return tt_hlo_select(h, endless, high, y);
 }
 
+/* Doubling steps: after k of them each element stands for the 2^k before it. */
 void tt_lower_logcumsumexp(tt_lower *cx) {
+  tt_hlo *h = cx->h;
   tt_node *x = tt_in(cx, 0);
   tt_dtype dtype = x->type.dtype;
   if (tt_is_complex(dtype)) {
-    tt_hlo_fail(cx->h, TT_UNIMPLEMENTED, "logcumsumexp: complex operands are not supported");
+    tt_hlo_fail(h, TT_UNIMPLEMENTED, "logcumsumexp: complex operands are not supported");
     return;
   }
   x = tt_cast(cx, x, tt_compute_dtype(dtype));
-  scan(cx, &x, 1, tt_dim(cx, 1, x->type.rank), combine_logaddexp);
+  int dim = tt_dim(cx, 1, x->type.rank);
+  int64_t size = x->type.rank > 0 ? x->type.dims[dim] : 1;
+  for (int64_t step = 1; step < size; step *= 2) {
+    tt_node *before = tt_hlo_slice_dim(h, x, dim, 0, size - step, 1);
+    tt_node *after = tt_hlo_slice_dim(h, x, dim, step, size, 1);
+    tt_node *parts[2] = {tt_hlo_slice_dim(h, x, dim, 0, step, 1), logaddexp(cx, before, after)};
+    x = tt_hlo_concatenate(h, parts, 2, dim);
+  }
   tt_out_in(cx, 0, x, dtype);
 }

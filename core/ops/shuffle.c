@@ -9,7 +9,8 @@ void tt_lower_pixel_shuffle(tt_lower *cx) {
   if (rank < 3 || r < 1 || x->type.dims[c] % (r * r)) {
     tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT,
                 "pixel_shuffle expects its input's channels to be divisible by the square of "
-                "upscale_factor %lld", (long long)r);
+                "upscale_factor %lld",
+                (long long)r);
     return;
   }
   x = tt_split_dim(cx, x, c, x->type.dims[c] / (r * r), r * r);
@@ -42,7 +43,8 @@ void tt_lower_channel_shuffle(tt_lower *cx) {
   tt_node *x = tt_in(cx, 0);
   int64_t groups = tt_int(cx, 1);
   if (x->type.rank < 3 || groups < 1 || x->type.dims[1] % groups) {
-    tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT, "channel_shuffle: channels must be divisible by groups");
+    tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT,
+                "channel_shuffle: channels must be divisible by groups");
     return;
   }
   x = tt_split_dim(cx, x, 1, groups, x->type.dims[1] / groups);

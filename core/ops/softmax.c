@@ -95,8 +95,8 @@ void tt_lower_masked_softmax_backward(tt_lower *cx) {
   tt_node *grad = tt_in(cx, 0);
   tt_dtype dtype = tt_compute_dtype(grad->type.dtype);
   tt_node *g = tt_cast(cx, grad, dtype), *y = tt_cast(cx, tt_in(cx, 1), dtype);
-  tt_node *mask = tt_hlo_broadcast_to(cx->h, tt_cast(cx, tt_in(cx, 2), TT_BOOL), g->type.rank,
-                                      g->type.dims);
+  tt_node *mask =
+      tt_hlo_broadcast_to(cx->h, tt_cast(cx, tt_in(cx, 2), TT_BOOL), g->type.rank, g->type.dims);
   int dim = tt_has(cx, 3) ? tt_dim(cx, 3, g->type.rank) : g->type.rank - 1;
   y = tt_where_or_zero(cx, tt_hlo_not(cx->h, mask), y);
   tt_node *dot = around(cx, TT_SUM, tt_hlo_multiply(cx->h, g, y), dim);

@@ -1,7 +1,58 @@
 /* Sorting, order statistics, and searching in what is sorted. NaN is the largest value. */
 #include "ops/index.h"
 
-static tt_dtype sort_dtype(tt_dtype dtype) { return dtype == TT_BOOL ? TT_U8 : dtype; }
+/* -- Keys: up to 32 bits of value and the index in one U64 -- */
+
+/* Such keys are unique and their order is plain, so that one fast sort of one operand, neither
+ * stable nor with a payload, is a stable sort of values and indices. */
+static bool has_key(const tt_node *x, int dim) {
+  return tt_dtype_bytes(x->type.dtype) <= 4 && !tt_is_complex(x->type.dtype) &&
+         x->type.dims[dim] <= UINT32_MAX;
+}
+
+/* U32 in the order of x. Floats: -0 equals 0, and NaN, whatever its sign, is the largest. */
+static tt_node *ordered_bits(tt_lower *cx, tt_node *x) {
+  tt_hlo *h = cx->h;
+  tt_kind kind = tt_dtype_kind(x->type.dtype);
+  tt_node *top = tt_hlo_const_i(h, TT_U32, INT64_C(1) << 31);
+  if (kind == TT_KIND_BOOL || kind == TT_KIND_UNSIGNED) return tt_hlo_convert(h, x, TT_U32);
+  if (kind == TT_KIND_SIGNED)
+    return tt_hlo_xor(h, tt_hlo_bitcast(h, tt_hlo_convert(h, x, TT_I32), TT_U32), top);
+  x = tt_hlo_convert(h, x, TT_F32);
+  tt_node *zero = tt_hlo_const(h, TT_F32, 0.0), *bits = tt_hlo_bitcast(h, x, TT_U32);
+  tt_node *none = tt_hlo_zeros(h, &bits->type);
+  bits = tt_hlo_select(h, tt_hlo_compare(h, TT_EQ, x, zero), none, bits);
+  tt_node *negative = tt_hlo_compare(h, TT_GE, bits, top);
+  bits = tt_hlo_select(h, negative, tt_hlo_not(h, bits), tt_hlo_xor(h, bits, top));
+  return tt_hlo_select(h, tt_hlo_compare(h, TT_NE, x, x), tt_hlo_not(h, none), bits);
+}
+
+static tt_node *make_keys(tt_lower *cx, tt_node *x, int dim, bool descending) {
+  tt_hlo *h = cx->h;
+  tt_type index = x->type;
+  index.dtype = TT_U64;
+  tt_node *bits = ordered_bits(cx, x);
+  bits = tt_hlo_convert(h, descending ? tt_hlo_not(h, bits) : bits, TT_U64);
+  bits = tt_hlo_shift_left(h, bits, tt_hlo_const_i(h, TT_U64, 32));
+  return tt_hlo_or(h, bits, tt_hlo_iota(h, &index, dim));
+}
+
+static tt_node *index_of(tt_lower *cx, tt_node *keys) {
+  return tt_hlo_convert(cx->h, tt_hlo_convert(cx->h, keys, TT_U32), TT_I64);
+}
+
+static void smaller_key(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
+  (void)user;
+  results[0] = tt_hlo_compare(h, TT_LT, args[0], args[1]);
+}
+
+static tt_node *sort_keys(tt_lower *cx, tt_node *keys, int dim) {
+  tt_node *sorted;
+  tt_hlo_sort(cx->h, 1, &keys, dim, false, smaller_key, NULL, &sorted);
+  return sorted;
+}
+
+/* -- Sorting -- */
 
 /* Whether a comes before b; user is NULL for ascending order. */
 static void comes_before(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
@@ -17,20 +68,78 @@ static void comes_before(tt_hlo *h, tt_node *const *args, tt_node **results, voi
 void tt_sorted(tt_lower *cx, tt_node *x, int dim, bool descending, tt_node **values,
                tt_node **indices) {
   tt_hlo *h = cx->h;
-  tt_dtype dtype = x->type.dtype;
   tt_type index = x->type;
-  index.dtype = x->type.dims[dim] <= INT32_MAX ? TT_I32 : TT_I64;
+  index.dtype = TT_I64;
   if (x->type.dims[dim] <= 1) {
-    index.dtype = TT_I64;
     *values = x;
     *indices = tt_hlo_zeros(h, &index);
     return;
   }
-  tt_node *xs[2] = {tt_cast(cx, x, sort_dtype(dtype)), tt_hlo_iota(h, &index, dim)}, *sorted[2];
+  if (has_key(x, dim)) {
+    *indices = index_of(cx, sort_keys(cx, make_keys(cx, x, dim, descending), dim));
+    *values = tt_hlo_take_along(h, x, *indices, dim);
+    return;
+  }
+  index.dtype = x->type.dims[dim] <= INT32_MAX ? TT_I32 : TT_I64;
+  tt_node *xs[2] = {x, tt_hlo_iota(h, &index, dim)}, *sorted[2];
   static char down;
   tt_hlo_sort(h, 2, xs, dim, true, comes_before, descending ? &down : NULL, sorted);
-  *values = tt_cast(cx, sorted[0], dtype);
+  *values = sorted[0];
   *indices = tt_cast(cx, sorted[1], TT_I64);
+}
+
+/* -- The first k of a sort -- */
+
+/* How long blocks must be for the least work, or 1 if a plain sort is best. */
+static int64_t block_length(int64_t n, int64_t k) {
+  int64_t length = 1;
+  while (length * length * k < n) length++;
+  int64_t work = (n + length - 1) / length + k * length;
+  return length > 1 && work < n / 2 ? length : 1;
+}
+
+/* The k smallest of each row of [rows, n], ascending. They lie in the k blocks whose least keys are
+ * the smallest; a key tells its block. */
+static tt_node *smallest_keys(tt_lower *cx, tt_node *keys, int64_t k) {
+  tt_hlo *h = cx->h;
+  int64_t rows = keys->type.dims[0], n = keys->type.dims[1], length = block_length(n, k);
+  int along = 1, inner = 2;
+  if (k == 1)
+    return tt_reduce_keep(cx, TT_MIN, keys, &along, 1, true);
+  if (length == 1) return tt_hlo_slice_dim(h, sort_keys(cx, keys, 1), 1, 0, k, 1);
+  int64_t blocks = (n + length - 1) / length;
+  tt_node *most = tt_hlo_not(h, tt_hlo_const_i(h, TT_U64, 0));
+  keys = tt_hlo_pad(h, keys, most, (int64_t[]){0, 0}, (int64_t[]){0, blocks * length - n}, NULL);
+  keys = tt_hlo_reshape(h, keys, 3, (int64_t[]){rows, blocks, length});
+  tt_node *least = sort_keys(cx, tt_hlo_reduce(h, TT_MIN, keys, &inner, 1), 1);
+  tt_node *at = index_of(cx, tt_hlo_slice_dim(h, least, 1, 0, k, 1));
+  at = tt_hlo_divide(h, at, tt_hlo_const_i(h, TT_I64, length));
+  tt_node *row = tt_hlo_iota(h, &at->type, 0);
+  at = tt_hlo_add(h, at, tt_hlo_multiply(h, row, tt_hlo_const_i(h, TT_I64, blocks)));
+  keys = tt_hlo_reshape(h, keys, 2, (int64_t[]){rows * blocks, length});
+  keys = tt_hlo_reshape(h, tt_hlo_take(h, keys, at, 0), 2, (int64_t[]){rows, k * length});
+  return tt_hlo_slice_dim(h, sort_keys(cx, keys, 1), 1, 0, k, 1);
+}
+
+static void first_of_sort(tt_lower *cx, tt_node *x, int dim, bool descending, int64_t k,
+                          tt_node **values, tt_node **indices) {
+  tt_hlo *h = cx->h;
+  int perm[TT_MAX_RANK], last = x->type.rank - 1;
+  int64_t n = x->type.dims[dim];
+  if (!has_key(x, dim) || n <= 1) {
+    tt_sorted(cx, x, dim, descending, values, indices);
+    *values = tt_hlo_slice_dim(h, *values, dim, 0, k, 1);
+    *indices = tt_hlo_slice_dim(h, *indices, dim, 0, k, 1);
+    return;
+  }
+  for (int i = 0; i <= last; i++) perm[i] = i == dim ? last : i == last ? dim : i;
+  tt_node *keys = tt_hlo_transpose(h, make_keys(cx, x, dim, descending), perm);
+  tt_type type = keys->type;
+  keys = tt_hlo_reshape(h, keys, 2, (int64_t[]){tt_type_numel(&type) / n, n});
+  type.dims[last] = k;
+  keys = tt_hlo_reshape(h, smallest_keys(cx, keys, k), type.rank, type.dims);
+  *indices = tt_hlo_transpose(h, index_of(cx, keys), perm);
+  *values = tt_hlo_take_along(h, x, *indices, dim);
 }
 
 static void state_pair(tt_lower *cx, tt_node *values, tt_node *indices) {
@@ -60,10 +169,8 @@ void tt_lower_topk(tt_lower *cx) {
   if (pair_empty(cx)) return;
   tt_node *x = tt_in(cx, 0), *values, *indices;
   int dim = tt_dim(cx, 2, x->type.rank);
-  tt_sorted(cx, tt_at_least_1d(cx, x), dim, tt_bool(cx, 3), &values, &indices);
-  int64_t k = tt_int(cx, 1);
-  state_pair(cx, tt_hlo_slice_dim(cx->h, values, dim, 0, k, 1),
-             tt_hlo_slice_dim(cx->h, indices, dim, 0, k, 1));
+  first_of_sort(cx, tt_at_least_1d(cx, x), dim, tt_bool(cx, 3), tt_int(cx, 1), &values, &indices);
+  state_pair(cx, values, indices);
 }
 
 /* self, k, dim */
@@ -71,8 +178,8 @@ void tt_lower_kthvalue(tt_lower *cx) {
   if (pair_empty(cx)) return;
   tt_node *x = tt_in(cx, 0), *values, *indices;
   int dim = tt_dim(cx, 2, x->type.rank);
-  tt_sorted(cx, tt_at_least_1d(cx, x), dim, false, &values, &indices);
   int64_t k = tt_int(cx, 1);
+  first_of_sort(cx, tt_at_least_1d(cx, x), dim, false, k, &values, &indices);
   state_pair(cx, tt_hlo_slice_dim(cx->h, values, dim, k - 1, k, 1),
              tt_hlo_slice_dim(cx->h, indices, dim, k - 1, k, 1));
 }
@@ -204,7 +311,7 @@ static tt_node *contained(tt_lower *cx, tt_node *x, tt_node *tests) {
 
 /* elements, test elements, assume_unique, invert */
 void tt_lower_isin(tt_lower *cx) {
-  tt_dtype dtype = sort_dtype(cx->common);
+  tt_dtype dtype = cx->common == TT_BOOL ? TT_U8 : cx->common;
   tt_node *x = tt_cast(cx, tt_in(cx, 0), dtype), *tests = tt_cast(cx, tt_in(cx, 1), dtype);
   tt_node *found = contained(cx, x, tests);
   tt_out_as(cx, 0, tt_bool(cx, 3) ? tt_hlo_not(cx->h, found) : found);

@@ -24,9 +24,14 @@ static tt_node *scatter_planes(tt_lower *cx, tt_node *updates, tt_node *index, i
   static const int zero[] = {0}, one[] = {1};
   tt_type type = updates->type;
   type.dims[1] = area;
-  tt_scatter dims = {.inserted_dims = one, .inserted_count = 1, .operand_batch = zero,
-                     .index_batch = zero, .batch_count = 1, .scatter_map = one,
-                     .scatter_count = 1, .index_vector_dim = 2};
+  tt_scatter dims = {.inserted_dims = one,
+                     .inserted_count = 1,
+                     .operand_batch = zero,
+                     .index_batch = zero,
+                     .batch_count = 1,
+                     .scatter_map = one,
+                     .scatter_count = 1,
+                     .index_vector_dim = 2};
   return tt_hlo_scatter(cx->h, tt_hlo_zeros(cx->h, &type), tt_unsqueeze(cx, index, 2), updates,
                         &dims, combiner);
 }

@@ -133,6 +133,16 @@ static tt_node *as_byte(tt_lower *cx, tt_node *x) {
   return tt_hlo_clamp(cx->h, tt_like(cx, x, 0), x, tt_like(cx, x, 255));
 }
 
+/* Bytes are weighted by 16-bit fixed-point numbers, as precise as the largest weight allows. */
+static void quantize(tt_map *map) {
+  double largest = 0, unit = 1;
+  for (int64_t i = 0; i < map->count; i++) largest = fmax(largest, map->terms[i].weight);
+  for (int bits = 0; bits < 22 && floor(0.5 + largest * unit * 2) < 32768; bits++) unit *= 2;
+  for (int64_t i = 0; i < map->count; i++) {
+    map->terms[i].weight = round(map->terms[i].weight * unit) / unit;
+  }
+}
+
 /* `backward` maps from the result's spatial sizes, argument 1, to those at the end of argument 2.
  * param: kind * 10 + spatial dims */
 static void lower_resample(tt_lower *cx, bool backward) {
@@ -152,10 +162,14 @@ static void lower_resample(tt_lower *cx, bool backward) {
     x = tt_cast(cx, x, input->type.dtype == TT_F64 ? TT_F64 : TT_F32);
   }
   for (int d = spatial - 1; d >= 0; d--) {
-    axis a = {.kind = kind, .align = align, .wide = input->type.dtype == TT_F64,
-              .in = in[lead + d], .out = out[d],
+    axis a = {.kind = kind,
+              .align = align,
+              .wide = input->type.dtype == TT_F64,
+              .in = in[lead + d],
+              .out = out[d],
               .given = tt_has(cx, next + d) ? tt_float(cx, next + d) : 0};
     tt_map map = resample(cx, &a);
+    if (input->type.dtype == TT_U8) quantize(&map);
     if (backward) tt_map_transpose(&map);
     x = tt_map_apply(cx, x, lead + d, &map);
     if (computes && tt_is_integer(input->type.dtype)) x = as_byte(cx, x);

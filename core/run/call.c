@@ -1,28 +1,11 @@
 #include "run/call.h"
 
+#include "run/call_internal.h"
 #include "run/program.h"
 #include "run/run.h"
 
 #include <pthread.h>
 #include <string.h>
-
-/* -- Keys and their table -- */
-
-void tt_key_deinit(tt_key *key) {
-  if (key->data != key->local) tt_free(key->data);
-}
-
-bool tt_key_grow(tt_key *key, size_t more) {
-  size_t capacity = key->capacity;
-  while (capacity < key->size + more) capacity *= 2;
-  uint8_t *data = tt_malloc(capacity);
-  if (!data) return key->failed = true, false;
-  memcpy(data, key->data, key->size);
-  tt_key_deinit(key);
-  key->data = data;
-  key->capacity = capacity;
-  return true;
-}
 
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 static tt_intern table = TT_INTERN_INIT;
@@ -42,241 +25,127 @@ int64_t tt_call_table_size(void) {
   return count;
 }
 
-/* -- Lowering one call -- */
+/* -- One call as a program of its own -- */
 
-typedef struct lowering {
+typedef struct alone {
   tt_hlo *h;
-  const tt_call_spec *spec;
-  tt_call *call;
-  tt_node **storages;     /* [tensor_count] current value of each tensor's storage */
-  int *params;            /* [tensor_count] parameter of each storage, or -1 */
-  tt_node **tensors, **numbers;
-  tt_node **results;      /* [result_count + TT_MAX_CHECKS]: what the program returns */
-  tt_type *promised;
-  int output_count;
-  int64_t *donors;
-  int donor_count;
-  tt_lower cx;
-} lowering;
+  tt_node **inputs, **outputs;
+  int *overwrites;
+  tt_checks checks;
+} alone;
 
-static int root_of(const tt_call_spec *spec, int tensor) {
-  while (spec->tensors[tensor].same_as >= 0) tensor = spec->tensors[tensor].same_as;
-  return tensor;
+static tt_status lower_alone(tt_call *call, bool learn, alone *a) {
+  tt_arena *arena = tt_hlo_arena(a->h);
+  size_t outputs = (size_t)call->spec.result_count + TT_MAX_CHECKS;
+  a->inputs = tt_arena_alloc(arena, sizeof(tt_node *) * ((size_t)call->input_count + 1));
+  a->outputs = tt_arena_alloc(arena, sizeof(tt_node *) * outputs);
+  a->overwrites = tt_arena_alloc(arena, sizeof(int) * outputs);
+  if (!a->inputs || !a->outputs || !a->overwrites) return tt_out_of_memory();
+  for (int i = 0; i < call->input_count; i++)
+    a->inputs[i] = tt_hlo_param(a->h, call->spec.tensors[call->inputs[i]].storage);
+  int64_t words = call->word_count;
+  tt_type type = tt_type_make(TT_U32, 1, &words);
+  tt_call_io io = {.inputs = a->inputs, .words = words ? tt_hlo_param(a->h, &type) : NULL,
+                   .outputs = a->outputs, .overwrites = a->overwrites, .checks = &a->checks};
+  return tt_call_lower(call, learn, a->h, &io);
 }
 
-static void read_tensors(lowering *low) {
-  const tt_call_spec *spec = low->spec;
-  for (int i = 0; i < spec->tensor_count; i++) {
-    const tt_call_tensor *tensor = &spec->tensors[i];
-    int root = root_of(spec, i);
-    low->params[i] = -1;
-    if (root != i) {
-      low->storages[i] = low->storages[root];
-      low->params[i] = low->params[root];
-    } else if (tensor->undefined) {
-      low->storages[i] = tt_hlo_zeros(low->h, tensor->storage);
-    } else {
-      low->params[i] = low->call->input_count;
-      low->call->inputs[low->call->input_count++] = i;
-      low->storages[i] = tt_hlo_param(low->h, tensor->storage);
-    }
-    low->tensors[i] = tt_view_read(low->h, low->storages[i], &tensor->view);
+/* An input is donated to the first output that replaces it. */
+static tt_status donate(tt_call *call, alone *a, tt_program *program) {
+  program->donors = tt_malloc(sizeof *program->donors * ((size_t)call->output_count + 1));
+  if (!program->donors) return tt_out_of_memory();
+  for (int k = 0; k < call->output_count; k++) {
+    bool first = a->overwrites[k] >= 0;
+    for (int i = 0; i < k; i++) first = first && a->overwrites[i] != a->overwrites[k];
+    if (!first) continue;
+    tt_hlo_donate(a->h, a->overwrites[k], k);
+    program->donors[program->donor_count++] = a->overwrites[k];
   }
-}
-
-static tt_node *unpack_number(tt_hlo *h, tt_node *words, int at, tt_dtype dtype) {
-  int64_t start = at, limit = at + tt_number_words(dtype);
-  tt_node *slice = tt_hlo_slice(h, words, &start, &limit, NULL);
-  if (tt_number_words(dtype) == 2) return tt_hlo_bitcast(h, slice, dtype);
-  slice = tt_hlo_reshape(h, slice, 0, NULL);
-  if (dtype == TT_BOOL) return tt_hlo_compare(h, TT_NE, slice, tt_hlo_const_i(h, TT_U32, 0));
-  return tt_hlo_bitcast(h, slice, dtype);
-}
-
-static void read_numbers(lowering *low) {
-  const tt_call_spec *spec = low->spec;
-  if (spec->number_count == 0) return;
-  int64_t count = 0;
-  for (int i = 0; i < spec->number_count; i++) count += tt_number_words(spec->numbers[i]);
-  low->call->word_count = (int)count;
-  tt_type type = tt_type_make(TT_U32, 1, &count);
-  tt_node *words = tt_hlo_param(low->h, &type);
-  int at = 0;
-  for (int i = 0; i < spec->number_count; i++) {
-    low->numbers[i] = unpack_number(low->h, words, at, spec->numbers[i]);
-    at += tt_number_words(spec->numbers[i]);
-  }
-}
-
-static void lower_row(lowering *low) {
-  const tt_call_spec *spec = low->spec;
-  tt_arena *arena = tt_hlo_arena(low->h);
-  tt_lower *cx = &low->cx;
-  *cx = (tt_lower){.h = low->h, .row = spec->row, .args = spec->args, .arg_count = spec->arg_count,
-                   .tensors = low->tensors, .numbers = low->numbers, .common = spec->common,
-                   .promised = low->promised, .promised_count = low->promised ? spec->result_count : 0,
-                   .checks = spec->checks, .result_capacity = spec->result_count};
-  cx->results = tt_arena_alloc(arena, sizeof(tt_node *) * (size_t)(spec->result_count + 1));
-  cx->check_flags = tt_arena_alloc(arena, sizeof(tt_node *) * TT_MAX_CHECKS);
-  cx->check_texts = tt_arena_alloc(arena, sizeof(char *) * TT_MAX_CHECKS);
-  cx->check_codes = tt_arena_alloc(arena, sizeof(tt_code) * TT_MAX_CHECKS);
-  if (!cx->results || !cx->check_flags || !cx->check_texts || !cx->check_codes) {
-    tt_hlo_fail(low->h, TT_RESOURCE_EXHAUSTED, "out of host memory");
-    return;
-  }
-  if (spec->row->cls == TT_RANDOM && spec->number_count >= 2) {
-    cx->seed = low->numbers[spec->number_count - 2];
-    cx->offset = low->numbers[spec->number_count - 1];
-  }
-  spec->row->lower(cx);
-}
-
-static tt_node *write_target(lowering *low, int k, tt_node *value) {
-  const tt_call_spec *spec = low->spec;
-  int target = spec->results[k].target, root = root_of(spec, target);
-  const tt_call_tensor *tensor = &spec->tensors[target];
-  tt_node *old = low->storages[root];
-  value = tt_hlo_convert(low->h, value, tensor->view.dtype);
-  value = tt_hlo_broadcast_to(low->h, value, tensor->view.rank, tensor->view.sizes);
-  tt_node *written = tt_view_write(low->h, old, &old->type, &tensor->view, value);
-  low->storages[root] = written;
-  bool fits = low->params[root] >= 0 && tt_type_equal(&written->type, tensor->storage);
-  for (int i = 0; i < low->donor_count; i++) fits = fits && low->donors[i] != low->params[root];
-  if (fits) {
-    tt_hlo_donate(low->h, low->params[root], low->output_count);
-    low->donors[low->donor_count++] = low->params[root];
-  }
-  return written;
-}
-
-static tt_node *new_storage(lowering *low, int k, tt_node *value) {
-  tt_call_result *result = &low->call->results[k];
-  tt_type storage;
-  if (!low->spec->promised) {
-    tt_view whole = tt_view_whole(&value->type);
-    result->view = whole;
-  }
-  if (low->spec->promised) {
-    tt_type promise = tt_view_type(&result->view);
-    if (!tt_type_equal(&value->type, &promise))
-      return tt_hlo_fail(low->h, TT_INTERNAL, "result %d has another type than PyTorch's Meta kernel says", k);
-  }
-  tt_view_dense(&result->view, &storage);
-  return tt_view_write(low->h, NULL, &storage, &result->view, value);
-}
-
-static tt_status collect_results(lowering *low) {
-  const tt_call_spec *spec = low->spec;
-  tt_call *call = low->call;
-  if (tt_hlo_failed(low->h)) return TT_SUCCESS; /* tt_hlo_finish reports it */
-  if (!spec->promised) call->result_count = low->cx.result_count;
-  for (int k = 0; k < call->result_count; k++) {
-    call->results[k] = spec->results[k];
-    tt_node *value = k < low->cx.result_count ? low->cx.results[k] : NULL;
-    bool unwanted = spec->promised && spec->results[k].view.dtype == TT_INVALID;
-    if (!value || unwanted) continue;
-    call->results[k].defined = true;
-    tt_node *out = spec->results[k].target >= 0 ? write_target(low, k, value) : new_storage(low, k, value);
-    TT_TRY(tt_type_intern(&out->type, &call->results[k].storage));
-    low->results[low->output_count++] = out;
-  }
-  for (int i = 0; i < low->cx.check_count; i++)
-    low->results[low->output_count + i] = low->cx.check_flags[i];
   return TT_SUCCESS;
 }
 
-static tt_status fill_program(lowering *low, tt_program *program) {
-  program->name = low->call->name;
-  program->result_count = low->output_count;
-  int checks = low->cx.check_count;
-  if (low->donor_count) {
-    program->donors = tt_malloc(sizeof *program->donors * (size_t)low->donor_count);
-    if (!program->donors) return tt_out_of_memory();
-    memcpy(program->donors, low->donors, sizeof *program->donors * (size_t)low->donor_count);
-    program->donor_count = low->donor_count;
+static tt_status copy_checks(const tt_checks *checks, tt_program *program) {
+  size_t count = (size_t)checks->count;
+  if (count == 0) return TT_SUCCESS;
+  program->check_texts = tt_calloc(count, sizeof(char *));
+  program->check_codes = tt_calloc(count, sizeof(tt_code));
+  if (!program->check_texts || !program->check_codes) return tt_out_of_memory();
+  for (size_t i = 0; i < count; i++) {
+    program->check_texts[i] = tt_strndup(checks->texts[i], strlen(checks->texts[i]));
+    if (!program->check_texts[i]) return tt_out_of_memory();
+    program->check_codes[i] = checks->codes[i];
+    program->check_count++;
+    /* Programs are told apart by their text, so what a check says is part of it. */
+    tt_text_printf(&program->text, "// %d %s\n", (int)checks->codes[i], checks->texts[i]);
   }
-  if (checks) {
-    program->check_texts = tt_calloc((size_t)checks, sizeof(char *));
-    program->check_codes = tt_calloc((size_t)checks, sizeof(tt_code));
-    if (!program->check_texts || !program->check_codes) return tt_out_of_memory();
-    program->check_count = checks;
-    for (int i = 0; i < checks; i++) {
-      const char *text = low->cx.check_texts[i];
-      program->check_texts[i] = tt_strndup(text, strlen(text));
-      program->check_codes[i] = low->cx.check_codes[i];
-    }
-  }
-  return tt_hlo_finish(low->h, low->results, low->output_count + checks, &program->text);
+  return tt_text_status(&program->text);
 }
 
-static tt_status lower_call(const tt_call_spec *spec, tt_call *call) {
-  lowering low = {.spec = spec, .call = call};
-  tt_program program = {0};
-  TT_TRY(tt_hlo_create(&low.h));
-  tt_status status = TT_SUCCESS;
-  tt_arena *arena = tt_hlo_arena(low.h);
-  size_t tensors = (size_t)spec->tensor_count + 1, results = (size_t)spec->result_count + TT_MAX_CHECKS;
-  low.storages = tt_arena_alloc(arena, tensors * sizeof(tt_node *));
-  low.tensors = tt_arena_alloc(arena, tensors * sizeof(tt_node *));
-  low.params = tt_arena_alloc(arena, tensors * sizeof(int));
-  low.numbers = tt_arena_alloc(arena, ((size_t)spec->number_count + 1) * sizeof(tt_node *));
-  low.results = tt_arena_alloc(arena, results * sizeof(tt_node *));
-  low.donors = tt_arena_alloc(arena, results * sizeof(int64_t));
-  low.promised = tt_arena_alloc(arena, results * sizeof(tt_type));
-  if (!low.storages || !low.tensors || !low.params || !low.numbers || !low.results || !low.donors || !low.promised)
-    status = tt_out_of_memory();
-  if (!status) {
-    tt_hlo_where(low.h, call->name);
-    for (int k = 0; spec->promised && k < spec->result_count; k++)
-      low.promised[k] = tt_view_type(&spec->results[k].view);
-    if (!spec->promised) low.promised = NULL;
-    read_tensors(&low);
-    read_numbers(&low);
-    lower_row(&low);
-    status = collect_results(&low);
-  }
-  if (!status) status = fill_program(&low, &program);
-  if (!status) status = tt_program_intern(&program, &call->program);
-  tt_program_deinit(&program);
-  tt_hlo_destroy(low.h);
+static tt_status build(tt_call *call, bool learn, tt_program *program) {
+  alone a = {0};
+  TT_TRY(tt_hlo_create(&a.h));
+  program->name = tt_strndup(call->name, strlen(call->name));
+  tt_status status = program->name ? lower_alone(call, learn, &a) : tt_out_of_memory();
+  if (!status && !tt_hlo_failed(a.h)) status = donate(call, &a, program);
+  if (!status) status = copy_checks(&a.checks, program);
+  for (int i = 0; i < a.checks.count; i++) a.outputs[call->output_count + i] = a.checks.flags[i];
+  program->result_count = call->output_count;
+  if (!status) status = tt_hlo_finish(a.h, a.outputs, call->output_count + a.checks.count, &program->text);
+  tt_hlo_destroy(a.h);
   return status;
 }
 
-/* -- Calls -- */
+tt_status tt_call_program(tt_call *call, tt_program **out) {
+  *out = __atomic_load_n(&call->program, __ATOMIC_ACQUIRE);
+  if (*out) return TT_SUCCESS;
+  tt_program program = {0};
+  tt_status status = build(call, false, &program);
+  if (!status) status = tt_program_intern(&program, out);
+  if (!status) __atomic_store_n(&call->program, *out, __ATOMIC_RELEASE);
+  tt_program_deinit(&program);
+  return status;
+}
+
+/* -- Making calls -- */
 
 static void destroy(tt_call *call) {
   if (!call) return;
-  tt_free((char *)(uintptr_t)call->name);
-  tt_free(call->results);
-  tt_free(call->inputs);
+  tt_arena_deinit(&call->arena);
   tt_free(call);
 }
 
-static tt_status create(const tt_call_spec *spec, tt_call **out) {
-  tt_call *call = tt_calloc(1, sizeof *call);
-  if (!call) return tt_out_of_memory();
+static tt_status fill(tt_call *call, const tt_call_spec *spec) {
+  TT_TRY(tt_spec_copy(&call->arena, spec, &call->spec));
+  call->name = call->spec.name;
   call->row = spec->row;
-  call->tensor_count = spec->tensor_count;
-  call->number_count = spec->number_count;
   call->result_count = spec->result_count;
-  call->name = tt_strndup(spec->name, strlen(spec->name));
-  call->results = tt_calloc((size_t)spec->result_count + 1, sizeof *call->results);
-  call->inputs = tt_calloc((size_t)spec->tensor_count + 1, sizeof *call->inputs);
-  tt_status status = call->name && call->results && call->inputs ? TT_SUCCESS : tt_out_of_memory();
-  if (!status) status = lower_call(spec, call);
-  if (status) {
-    destroy(call);
-    return status;
+  call->results = tt_arena_alloc(&call->arena, sizeof *call->results * ((size_t)spec->result_count + 1));
+  call->inputs = tt_arena_alloc(&call->arena, sizeof *call->inputs * ((size_t)spec->tensor_count + 1));
+  if (!call->results || !call->inputs) return tt_out_of_memory();
+  for (int i = 0; i < spec->tensor_count; i++)
+    if (!spec->tensors[i].undefined && spec->tensors[i].same_as < 0) call->inputs[call->input_count++] = i;
+  for (int i = 0; i < spec->number_count; i++) call->word_count += tt_number_words(spec->numbers[i]);
+  tt_program program = {0};
+  tt_status status = build(call, true, &program);
+  call->hash = status ? 0 : tt_hash_bytes(program.text.data, program.text.size, 0);
+  if (!status && tt_runtime_mode() != TT_MODE_FUSED) {
+    tt_program *compiled = NULL;
+    status = tt_program_intern(&program, &compiled);
+    if (!status) __atomic_store_n(&call->program, compiled, __ATOMIC_RELEASE);
   }
-  *out = call;
-  return TT_SUCCESS;
+  tt_program_deinit(&program);
+  return status;
 }
 
 tt_status tt_call_create(const tt_key *key, const tt_call_spec *spec, tt_call **out) {
   if (key->failed) return tt_out_of_memory();
-  tt_call *call = NULL;
-  TT_TRY(create(spec, &call));
-  tt_status status = TT_SUCCESS;
+  tt_call *call = tt_calloc(1, sizeof *call);
+  if (!call) return tt_out_of_memory();
+  tt_status status = fill(call, spec);
+  if (status) {
+    destroy(call);
+    return status;
+  }
   pthread_rwlock_wrlock(&lock);
   tt_call *other = tt_intern_find(&table, key->data, key->size);
   if (!other) status = tt_intern_add(&table, key->data, key->size, call);
@@ -286,4 +155,13 @@ tt_status tt_call_create(const tt_key *key, const tt_call_spec *spec, tt_call **
   *out = other ? other : call;
   tt_count_add(TT_COUNT_CALLS_NEW, other ? 0 : 1);
   return TT_SUCCESS;
+}
+
+void tt_call_shutdown(void) {
+  pthread_rwlock_wrlock(&lock);
+  for (size_t i = 0; i < table.capacity; i++)
+    if (table.entries[i].key) destroy(table.entries[i].value);
+  tt_intern_deinit(&table);
+  table = (tt_intern)TT_INTERN_INIT;
+  pthread_rwlock_unlock(&lock);
 }

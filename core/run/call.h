@@ -44,12 +44,15 @@ typedef struct tt_call_spec {
 typedef struct tt_call {
   const char *name;
   const tt_op_row *row;
-  int tensor_count, number_count, result_count;
-  int word_count;           /* 32-bit words of packed numbers */
+  int result_count, output_count; /* outputs: defined results */
+  int word_count;                 /* 32-bit words of packed numbers */
   tt_call_result *results;
-  struct tt_program *program;
-  int *inputs;              /* tensors passed to the program, in order */
+  int *inputs;                    /* tensors whose storages the program reads, in order */
   int input_count;
+  uint64_t hash;                  /* of what it computes; equal in every process */
+  tt_call_spec spec;              /* the call's own copy */
+  tt_arena arena;
+  struct tt_program *program;     /* see tt_call_program; accessed atomically */
 } tt_call;
 
 /* Words that a number takes in the packed vector. */
@@ -99,5 +102,9 @@ tt_call *tt_call_find(const tt_key *key);
  * meantime is returned instead. */
 tt_status tt_call_create(const tt_key *key, const tt_call_spec *spec, tt_call **out);
 int64_t tt_call_table_size(void);
+/* The call as a program of its own; its compilation is started at the first request. Thread-safe. */
+tt_status tt_call_program(tt_call *call, struct tt_program **out);
+/* Frees all calls; nobody may use them any more. */
+void tt_call_shutdown(void);
 
 #endif

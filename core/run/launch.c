@@ -49,6 +49,12 @@ tt_status tt_word_cache_create(tt_device *device, tt_word_cache **out) {
   return TT_SUCCESS;
 }
 
+void tt_word_cache_destroy(tt_word_cache *cache) {
+  if (!cache) return;
+  for (int i = 0; i < CACHE_SLOTS; i++) tt_buffer_destroy(tt_runtime_client(), cache->slots[i].buffer);
+  tt_free(cache);
+}
+
 /* *owned is true when the caller destroys the buffer. */
 static tt_status upload(tt_word_cache *cache, const uint32_t *words, int count, tt_buffer **out, bool *owned) {
   int64_t n = count;
@@ -70,6 +76,11 @@ static tt_status upload(tt_word_cache *cache, const uint32_t *words, int count, 
 }
 
 /* -- Running -- */
+
+tt_status tt_launch_error(tt_status status, const char *name, uint32_t site) {
+  const char *text = tt_site_text(site);
+  return *text ? tt_annotate(status, "%s, called at %s", name, text) : tt_annotate(status, "%s", name);
+}
 
 enum { LOCAL = 64 };
 
@@ -98,10 +109,9 @@ static tt_status failed_input(const tt_launch *launch) {
   return TT_SUCCESS;
 }
 
-/* Debug: the program's check flags follow its results. */
-static tt_status read_checks(const tt_program *program, tt_buffer *const *flags) {
+/* Debug: the program's check flags follow its results. Destroys them also when `status` failed. */
+static tt_status read_checks(tt_status status, const tt_program *program, tt_buffer *const *flags) {
   tt_type type = tt_type_make(TT_BOOL, 0, NULL);
-  tt_status status = TT_SUCCESS;
   for (int i = 0; i < program->check_count; i++) {
     bool violated = false;
     if (!status) status = tt_buffer_to_host(tt_runtime_client(), flags[i], &type, &violated, 1);
@@ -125,7 +135,8 @@ static tt_status execute(tt_launch *launch, tt_device *device, tt_word_cache *ca
   if (owned) tt_buffer_destroy(tt_runtime_client(), s->buffers[count]);
   if (status) return status;
   tt_count_add(TT_COUNT_LAUNCHES, 1);
-  status = read_checks(program, outputs + launch->output_count);
+  if (launch->failure && done && *done) status = tt_event_await(tt_runtime_client(), *done);
+  status = read_checks(status, program, outputs + launch->output_count);
   for (int i = 0; i < launch->output_count; i++)
     if (!status) tt_value_fulfil(launch->outputs[i], outputs[i]);
     else tt_buffer_destroy(tt_runtime_client(), outputs[i]);
@@ -142,8 +153,7 @@ tt_status tt_launch_run(tt_launch *launch, tt_device *device, tt_word_cache *cac
     if (!status) status = tt_program_await(program);
     if (!status) status = execute(launch, device, cache, &s, done);
     scratch_deinit(&s);
-    const char *site = tt_site_text(launch->site);
-    if (status) status = tt_annotate(status, *site ? "%s, called at %s" : "%s%s", launch->name, site);
+    status = tt_launch_error(status, launch->name, launch->site);
   }
   if (!status) return TT_SUCCESS;
   for (int i = 0; i < launch->output_count; i++)

@@ -21,6 +21,11 @@ tt_stream *tt_runtime_stream(int index); /* NULL when out of range */
 /* Waits for all streams; joins their errors. */
 tt_status tt_runtime_sync(void);
 
+/* Ends the runtime: waits for the streams, ends all threads, frees calls and programs, closes the
+ * client. All storages must be gone, and no other thread may use the core meanwhile; afterwards
+ * tt_runtime_init starts anew. For tests that look for leaks: a process may end without it. */
+void tt_runtime_shutdown(void);
+
 tt_mode tt_runtime_mode(void);
 tt_status tt_runtime_set_mode(tt_mode mode); /* UNIMPLEMENTED for a mode that does not exist yet */
 

@@ -1,3 +1,4 @@
+#include "run/program.h"
 #include "run/run.h"
 
 #include <pthread.h>
@@ -37,6 +38,21 @@ tt_status tt_runtime_init(const char *path) {
   tt_status status = tt_runtime_ready() ? TT_SUCCESS : open_locked(path);
   pthread_mutex_unlock(&lock);
   return status;
+}
+
+void tt_runtime_shutdown(void) {
+  pthread_mutex_lock(&lock);
+  atomic_store(&device_count, 0);
+  for (int i = 0; i < MAX_DEVICES; i++) {
+    tt_stream_destroy(streams[i]);
+    streams[i] = NULL;
+  }
+  tt_call_shutdown();
+  tt_program_shutdown();
+  tt_client_destroy(client);
+  client = NULL;
+  plugin = NULL;
+  pthread_mutex_unlock(&lock);
 }
 
 bool tt_runtime_ready(void) { return tt_runtime_device_count() > 0; }

@@ -7,7 +7,15 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { QUEUE = 1024, SPINS = 4000 };
+enum { QUEUE = 1024, FLIGHTS = 256, SPINS = 4000 };
+
+/* An asynchronous launch that may not have ended. */
+typedef struct flight {
+  tt_event *end;
+  uint64_t ticket;
+  const char *name;
+  uint32_t site;
+} flight;
 
 struct tt_stream {
   tt_device *device;
@@ -20,8 +28,10 @@ struct tt_stream {
   atomic_bool launcher_sleeps;
   _Atomic uint64_t wake_at; /* the lowest tail that somebody sleeps for; UINT64_MAX: nobody */
   tt_status error;       /* first since the last synchronisation; guarded by sleep_lock */
-  tt_event *last;        /* end of the last asynchronous launch; guarded by event_lock */
-  pthread_mutex_t event_lock;
+  pthread_mutex_t flight_lock;
+  flight flights[FLIGHTS]; /* in launch order; guarded by flight_lock, as the next two */
+  uint64_t departed, landed;
+  pthread_t thread;
   tt_word_cache *words;  /* used by the launch thread alone */
   _Atomic int64_t allocated, peak, total, allocations, frees;
 };
@@ -32,6 +42,38 @@ static void cpu_relax(void) {
 #endif
 }
 
+static void remember(tt_stream *stream, tt_status error) {
+  if (!error) return;
+  pthread_mutex_lock(&stream->sleep_lock);
+  if (!stream->error) stream->error = error;
+  else tt_status_release(error);
+  pthread_mutex_unlock(&stream->sleep_lock);
+}
+
+/* -- Asynchronous launches -- */
+
+/* Takes the ends of the launches up to `ticket`, after waiting for them, and of later ones that
+ * are known to have ended. flight_lock is held. */
+static void land(tt_stream *stream, uint64_t ticket) {
+  tt_client *client = tt_runtime_client();
+  while (stream->landed < stream->departed) {
+    flight *f = &stream->flights[stream->landed % FLIGHTS];
+    if (f->ticket > ticket && !tt_event_ready(client, f->end)) break;
+    tt_status status = tt_event_await(client, f->end);
+    remember(stream, tt_launch_error(status, f->name, f->site));
+    tt_event_destroy(client, f->end);
+    stream->landed++;
+  }
+}
+
+static void depart(tt_stream *stream, flight started) {
+  pthread_mutex_lock(&stream->flight_lock);
+  bool full = stream->departed - stream->landed == FLIGHTS;
+  land(stream, full ? stream->flights[stream->landed % FLIGHTS].ticket : 0);
+  stream->flights[stream->departed++ % FLIGHTS] = started;
+  pthread_mutex_unlock(&stream->flight_lock);
+}
+
 /* -- The launch thread -- */
 
 static void finish(tt_stream *stream, tt_launch *launch, tt_status status) {
@@ -40,12 +82,7 @@ static void finish(tt_stream *stream, tt_launch *launch, tt_status status) {
     status = TT_SUCCESS;
   }
   tt_launch_destroy(launch);
-  if (status) {
-    pthread_mutex_lock(&stream->sleep_lock);
-    if (!stream->error) stream->error = status;
-    else tt_status_release(status);
-    pthread_mutex_unlock(&stream->sleep_lock);
-  }
+  remember(stream, status);
   uint64_t tail = atomic_fetch_add(&stream->tail, 1) + 1;
   if (tail < atomic_load(&stream->wake_at)) return;
   pthread_mutex_lock(&stream->sleep_lock);
@@ -72,17 +109,24 @@ static void *launch_loop(void *user) {
   for (uint64_t tail = 0;; tail++) {
     await_work(stream, tail);
     tt_launch *launch = stream->queue[tail % QUEUE];
+    if (!launch) return NULL; /* tt_stream_destroy */
     tt_event *done = NULL;
     tt_status status = tt_launch_run(launch, stream->device, stream->words, inline_execution ? NULL : &done);
-    if (done) {
-      pthread_mutex_lock(&stream->event_lock);
-      tt_event_destroy(tt_runtime_client(), stream->last);
-      stream->last = done;
-      pthread_mutex_unlock(&stream->event_lock);
-    }
+    if (done && launch->failure) tt_event_destroy(tt_runtime_client(), done);
+    else if (done) depart(stream, (flight){done, tail + 1, launch->name, launch->site});
     finish(stream, launch, status);
   }
-  return NULL;
+}
+
+static void destroy(tt_stream *stream) {
+  tt_word_cache_destroy(stream->words);
+  tt_status_release(stream->error);
+  pthread_mutex_destroy(&stream->record_lock);
+  pthread_mutex_destroy(&stream->sleep_lock);
+  pthread_mutex_destroy(&stream->flight_lock);
+  pthread_cond_destroy(&stream->work);
+  pthread_cond_destroy(&stream->progress);
+  tt_free(stream);
 }
 
 tt_status tt_stream_create(tt_device *device, int index, tt_stream **out) {
@@ -93,27 +137,34 @@ tt_status tt_stream_create(tt_device *device, int index, tt_stream **out) {
   atomic_init(&stream->wake_at, UINT64_MAX);
   pthread_mutex_init(&stream->record_lock, NULL);
   pthread_mutex_init(&stream->sleep_lock, NULL);
-  pthread_mutex_init(&stream->event_lock, NULL);
+  pthread_mutex_init(&stream->flight_lock, NULL);
   pthread_cond_init(&stream->work, NULL);
   pthread_cond_init(&stream->progress, NULL);
   tt_status status = tt_word_cache_create(device, &stream->words);
-  pthread_t thread;
-  if (!status && pthread_create(&thread, NULL, launch_loop, stream) != 0)
+  if (!status && pthread_create(&stream->thread, NULL, launch_loop, stream) != 0)
     status = tt_error(TT_RESOURCE_EXHAUSTED, "cannot start the launch thread of device %d", index);
   if (status) {
-    tt_free(stream->words);
-    tt_free(stream);
+    destroy(stream);
     return status;
   }
-  pthread_detach(thread);
   *out = stream;
   return TT_SUCCESS;
 }
 
 /* -- Waiting -- */
 
-bool tt_stream_passed(tt_stream *stream, uint64_t ticket) {
+static bool was_launched(tt_stream *stream, uint64_t ticket) {
   return atomic_load_explicit(&stream->tail, memory_order_acquire) >= ticket;
+}
+
+bool tt_stream_passed(tt_stream *stream, uint64_t ticket) {
+  if (!was_launched(stream, ticket)) return false;
+  pthread_mutex_lock(&stream->flight_lock);
+  land(stream, 0);
+  bool passed = stream->landed == stream->departed ||
+                stream->flights[stream->landed % FLIGHTS].ticket > ticket;
+  pthread_mutex_unlock(&stream->flight_lock);
+  return passed;
 }
 
 uint64_t tt_stream_ticket(tt_stream *stream) {
@@ -124,13 +175,13 @@ bool tt_stream_idle(tt_stream *stream) {
   return tt_stream_passed(stream, tt_stream_ticket(stream));
 }
 
-void tt_stream_wait(tt_stream *stream, uint64_t ticket) {
+static void await_launch(tt_stream *stream, uint64_t ticket) {
   for (int i = 0; i < SPINS; i++) {
-    if (tt_stream_passed(stream, ticket)) return;
+    if (was_launched(stream, ticket)) return;
     cpu_relax();
   }
   pthread_mutex_lock(&stream->sleep_lock);
-  while (!tt_stream_passed(stream, ticket)) {
+  while (!was_launched(stream, ticket)) {
     if (ticket < atomic_load(&stream->wake_at)) atomic_store(&stream->wake_at, ticket);
     if (atomic_load(&stream->tail) >= ticket) break;
     pthread_cond_wait(&stream->progress, &stream->sleep_lock);
@@ -138,18 +189,21 @@ void tt_stream_wait(tt_stream *stream, uint64_t ticket) {
   pthread_mutex_unlock(&stream->sleep_lock);
 }
 
+void tt_stream_wait(tt_stream *stream, uint64_t ticket) {
+  await_launch(stream, ticket);
+  pthread_mutex_lock(&stream->flight_lock);
+  land(stream, ticket);
+  pthread_mutex_unlock(&stream->flight_lock);
+}
+
 tt_status tt_stream_sync(tt_stream *stream) {
   tt_count_add(TT_COUNT_SYNCS, 1);
   tt_stream_wait(stream, tt_stream_ticket(stream));
-  tt_status late = TT_SUCCESS;
-  pthread_mutex_lock(&stream->event_lock);
-  if (stream->last) late = tt_event_await(tt_runtime_client(), stream->last);
-  pthread_mutex_unlock(&stream->event_lock);
   pthread_mutex_lock(&stream->sleep_lock);
   tt_status status = stream->error;
   stream->error = TT_SUCCESS;
   pthread_mutex_unlock(&stream->sleep_lock);
-  return tt_join(status, late);
+  return status;
 }
 
 int tt_stream_device_index(const tt_stream *stream) { return stream->index; }
@@ -159,7 +213,7 @@ int tt_stream_device_index(const tt_stream *stream) { return stream->index; }
 static void push(tt_stream *stream, tt_launch *launch) {
   uint64_t head = atomic_load_explicit(&stream->head, memory_order_relaxed);
   if (head - atomic_load_explicit(&stream->tail, memory_order_acquire) >= QUEUE)
-    tt_stream_wait(stream, head - QUEUE / 2);
+    await_launch(stream, head - QUEUE / 2);
   stream->queue[head % QUEUE] = launch;
   atomic_store(&stream->head, head + 1);
   if (!atomic_load(&stream->launcher_sleeps)) return;
@@ -168,11 +222,20 @@ static void push(tt_stream *stream, tt_launch *launch) {
   pthread_mutex_unlock(&stream->sleep_lock);
 }
 
+void tt_stream_destroy(tt_stream *stream) {
+  if (!stream) return;
+  tt_stream_wait(stream, tt_stream_ticket(stream));
+  pthread_mutex_lock(&stream->record_lock);
+  push(stream, NULL);
+  pthread_mutex_unlock(&stream->record_lock);
+  (void)pthread_join(stream->thread, NULL);
+  destroy(stream);
+}
+
 /* Everything that can fail: pending outputs and new storages. */
 static tt_status prepare(tt_stream *stream, const tt_call *call, tt_launch *launch, tt_storage **results) {
   int output = 0;
   for (int k = 0; k < call->result_count; k++) {
-    results[k] = NULL;
     if (!call->results[k].defined) continue;
     TT_TRY(tt_value_create(stream, call->results[k].storage, &launch->outputs[output]));
     if (call->results[k].target < 0) {
@@ -207,19 +270,17 @@ static void write_targets(const tt_call *call, tt_storage *const *tensors, tt_la
   }
 }
 
-static int count_outputs(const tt_call *call) {
-  int count = 0;
-  for (int k = 0; k < call->result_count; k++) count += call->results[k].defined;
-  return count;
-}
-
 tt_status tt_stream_record(tt_stream *stream, tt_call *call, tt_storage *const *tensors,
                            const uint32_t *words, uint32_t site, tt_storage **results) {
   bool debug = tt_runtime_mode() == TT_MODE_DEBUG;
   tt_status failure = TT_SUCCESS;
-  tt_launch *launch = tt_launch_create(call->input_count, count_outputs(call), call->word_count);
+  for (int k = 0; k < call->result_count; k++) results[k] = NULL;
+  tt_program *program = NULL;
+  TT_TRY(tt_call_program(call, &program));
+  tt_program_retry(program);
+  tt_launch *launch = tt_launch_create(call->input_count, call->output_count, call->word_count);
   if (!launch) return tt_out_of_memory();
-  launch->program = call->program;
+  launch->program = program;
   launch->name = call->name;
   launch->site = site;
   launch->failure = debug ? &failure : NULL;
@@ -234,7 +295,7 @@ tt_status tt_stream_record(tt_stream *stream, tt_call *call, tt_storage *const *
   uint64_t ticket = tt_stream_ticket(stream);
   pthread_mutex_unlock(&stream->record_lock);
   if (status) tt_launch_destroy(launch);
-  else if (debug) tt_stream_wait(stream, ticket);
+  else if (debug) await_launch(stream, ticket);
   status = tt_join(status, failure);
   for (int k = 0; status && k < call->result_count; k++) {
     tt_storage_destroy(results[k]);
@@ -268,13 +329,18 @@ tt_status tt_storage_write(tt_storage *storage, const tt_type *type, const void 
   return TT_SUCCESS;
 }
 
-/* The value's error; if the stream still holds an error to report, this reports it. */
-static tt_status failure_of(tt_stream *stream, const tt_value *value) {
+/* What a reader of a failed value is told. If the stream still has to report that error, naming
+ * the operator, this reports it. */
+static tt_status failure_of(tt_stream *stream, tt_status error, uint64_t ticket) {
+  tt_stream_wait(stream, ticket);
   pthread_mutex_lock(&stream->sleep_lock);
-  tt_status_release(stream->error);
-  stream->error = TT_SUCCESS;
+  if (strstr(tt_status_message(stream->error), tt_status_message(error))) {
+    tt_status_release(error);
+    error = stream->error;
+    stream->error = TT_SUCCESS;
+  }
   pthread_mutex_unlock(&stream->sleep_lock);
-  return tt_status_clone(value->error);
+  return error;
 }
 
 tt_status tt_storage_read(tt_storage *storage, void *data, int64_t size) {
@@ -289,12 +355,12 @@ tt_status tt_storage_read(tt_storage *storage, void *data, int64_t size) {
     memset(data, 0, (size_t)size);
     return TT_SUCCESS;
   }
-  tt_stream_wait(stream, tt_value_get_state(value) == TT_VALUE_PENDING ? ticket : 0);
+  if (tt_value_get_state(value) == TT_VALUE_PENDING) await_launch(stream, ticket);
   tt_status status;
-  if (tt_value_get_state(value) == TT_VALUE_FAILED) status = failure_of(stream, value);
+  if (tt_value_get_state(value) == TT_VALUE_FAILED) status = tt_status_clone(value->error);
   else status = tt_buffer_to_host(tt_runtime_client(), value->buffer, type, data, size);
   tt_value_release(value);
-  return status;
+  return status ? failure_of(stream, status, ticket) : TT_SUCCESS;
 }
 
 int64_t tt_storage_bytes(const tt_storage *storage) {
@@ -304,12 +370,13 @@ int64_t tt_storage_bytes(const tt_storage *storage) {
 
 /* -- Memory -- */
 
-void tt_stream_account(tt_stream *stream, int64_t bytes) {
-  int64_t now = atomic_fetch_add(&stream->allocated, bytes) + bytes;
-  if (bytes < 0) {
+void tt_stream_account(tt_stream *stream, int64_t bytes, bool freed) {
+  if (freed) {
+    atomic_fetch_sub(&stream->allocated, bytes);
     atomic_fetch_add(&stream->frees, 1);
     return;
   }
+  int64_t now = atomic_fetch_add(&stream->allocated, bytes) + bytes;
   atomic_fetch_add(&stream->allocations, 1);
   atomic_fetch_add(&stream->total, bytes);
   int64_t peak = atomic_load(&stream->peak);

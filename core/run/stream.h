@@ -10,6 +10,9 @@ typedef struct tt_stream tt_stream;
 typedef enum tt_mode { TT_MODE_DEBUG, TT_MODE_STRICT, TT_MODE_FUSED } tt_mode;
 
 tt_status tt_stream_create(tt_device *device, int index, tt_stream **out);
+/* Waits for what was recorded, then ends the launch thread. Its storages must be gone, and nobody
+ * may use it any more. NULL is allowed. */
+void tt_stream_destroy(tt_stream *stream);
 
 /* Records one call. `tensors[i]` is the storage of the call's tensor i; `words` its packed
  * numbers; `site` the Python line (see site ids in run.h). New storages are written to `results`
@@ -49,7 +52,7 @@ typedef struct tt_memory {
 void tt_stream_memory(tt_stream *stream, tt_memory *out);
 void tt_stream_memory_reset_peak(tt_stream *stream);
 void tt_stream_memory_reset_totals(tt_stream *stream);
-/* Called by values. */
-void tt_stream_account(tt_stream *stream, int64_t bytes);
+/* Called by values: a buffer of so many bytes came to be, or went. */
+void tt_stream_account(tt_stream *stream, int64_t bytes, bool freed);
 
 #endif

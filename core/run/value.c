@@ -17,7 +17,7 @@ void tt_value_release(tt_value *value) {
   if (!value || atomic_fetch_sub_explicit(&value->refs, 1, memory_order_acq_rel) != 1) return;
   if (value->buffer) {
     tt_buffer_destroy(tt_runtime_client(), value->buffer);
-    tt_stream_account(value->stream, -value->bytes);
+    tt_stream_account(value->stream, value->bytes, true);
   }
   tt_status_release(value->error);
   tt_free(value);
@@ -26,7 +26,7 @@ void tt_value_release(tt_value *value) {
 void tt_value_fulfil(tt_value *value, tt_buffer *buffer) {
   value->buffer = buffer;
   if (!tt_type_bytes(value->type, &value->bytes)) value->bytes = 0;
-  tt_stream_account(value->stream, value->bytes);
+  tt_stream_account(value->stream, value->bytes, false);
   atomic_store_explicit(&value->state, TT_VALUE_READY, memory_order_release);
 }
 

@@ -4,10 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static atomic_int_fast64_t fake_launch_count, fake_launch_fails_in;
+static atomic_int_fast64_t fake_launch_count, fake_launch_fails_in, fake_donated;
 
 void tt_fake_fail_launch(int64_t nth) { atomic_store(&fake_launch_fails_in, nth); }
 int64_t tt_fake_launches(void) { return atomic_load(&fake_launch_count); }
+int64_t tt_fake_donations(void) { return atomic_load(&fake_donated); }
 
 /* -- Compiling -- */
 
@@ -211,8 +212,11 @@ static PJRT_Error *launch(PJRT_LoadedExecutable_Execute_Args *args, fake_moment 
     }
     return error;
   }
-  for (int i = 0; i < program->argument_count; i++)
-    if (donated(args, i)) fake_buffer_free_memory(args->argument_lists[0][i]);
+  for (int i = 0; i < program->argument_count; i++) {
+    if (!donated(args, i)) continue;
+    fake_buffer_free_memory(args->argument_lists[0][i]);
+    atomic_fetch_add(&fake_donated, 1);
+  }
   if (args->device_complete_events) args->device_complete_events[0] = fake_event_create(moment);
   return NULL;
 }

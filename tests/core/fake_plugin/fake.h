@@ -28,5 +28,7 @@ int64_t tt_fake_live_objects(void);
 /* Calls of the table, and of Execute alone, since the plugin was loaded. */
 int64_t tt_fake_calls(void);
 int64_t tt_fake_launches(void);
+/* Arguments of executions that were donated. */
+int64_t tt_fake_donations(void);
 
 #endif

@@ -1,0 +1,193 @@
+#include "support.h"
+
+#include <dlfcn.h>
+
+/* -- The fake plugin -- */
+
+fake_controls fake;
+
+bool fake_open(void) {
+  const char *path = getenv("TT_FAKE_PLUGIN");
+  void *library = path ? dlopen(path, RTLD_NOW) : NULL;
+  if (!library) return false;
+#define X(type, name, arguments) *(void **)&fake.name = dlsym(library, #name);
+  FAKE_CONTROLS(X)
+#undef X
+  return true;
+}
+
+void fake_reset(void) {
+  fake.tt_fake_fail_at(0);
+  fake.tt_fake_fail_launch(0);
+  fake.tt_fake_async(false);
+  tt_alloc_fail_at(0, false);
+}
+
+/* -- Statuses -- */
+
+void ok(tt_status status) {
+  if (status) fail_msg("%s", tt_status_message(status));
+}
+
+void fails(tt_status status, tt_code code, const char *words) {
+  if (!status) fail_msg("success instead of '%s'", words);
+  if (tt_status_code(status) != code || !strstr(tt_status_message(status), words))
+    fail_msg("%s '%s' instead of %s '%s'", tt_code_name(tt_status_code(status)),
+             tt_status_message(status), tt_code_name(code), words);
+  tt_status_release(status);
+}
+
+/* -- Storages -- */
+
+tt_type type_of(tt_dtype dtype, int rank, const int64_t *dims) {
+  return tt_type_make(dtype, rank, dims);
+}
+
+tt_storage *storage_new(tt_stream *stream, tt_type type) {
+  const tt_type *interned = NULL;
+  tt_storage *storage = NULL;
+  ok(tt_type_intern(&type, &interned));
+  ok(tt_storage_create(stream, interned, &storage));
+  return storage;
+}
+
+tt_storage *storage_of(tt_stream *stream, tt_type type, const void *data) {
+  tt_storage *storage = storage_new(stream, type);
+  ok(tt_storage_write(storage, &type, data));
+  return storage;
+}
+
+/* -- Calls -- */
+
+static int same_as(const request *r, int tensor) {
+  for (int i = 0; i < tensor; i++)
+    if (r->tensors[i] == r->tensors[tensor]) return i;
+  return -1;
+}
+
+static tt_view view_at(const request *r, int tensor) {
+  return r->views[tensor] ? *r->views[tensor] : tt_view_whole(r->tensors[tensor]->type);
+}
+
+static void add_type(tt_key *key, const tt_type *type) {
+  tt_key_u64(key, (uint64_t)type->dtype << 8 | (uint64_t)type->rank);
+  tt_key_add(key, type->dims, (size_t)type->rank * sizeof *type->dims);
+}
+
+static void fill_key(tt_key *key, const request *r) {
+  tt_key_u64(key, (uint64_t)(uintptr_t)r->row);
+  for (int i = 0; i < r->tensor_count; i++) {
+    tt_view view = view_at(r, i);
+    tt_key_tensor(key, r->tensors[i], same_as(r, i), !r->views[i], view.dtype, view.rank,
+                  view.offset, view.sizes, view.strides);
+  }
+  for (int i = 0; i < r->arg_count; i++) {
+    tt_key_u64(key, (uint64_t)r->args[i].kind);
+    tt_key_u64(key, (uint64_t)r->args[i].i);
+    tt_key_add(key, &r->args[i].f, sizeof r->args[i].f);
+  }
+  tt_key_add(key, r->numbers, sizeof r->numbers);
+  tt_key_add(key, r->targets, sizeof *r->targets * (size_t)r->target_count);
+  add_type(key, &r->result);
+  tt_key_u64(key, (uint64_t)r->unpromised << 1 | (uint64_t)(tt_runtime_mode() == TT_MODE_DEBUG));
+}
+
+static int fill_results(const request *r, tt_call_result *results) {
+  for (int k = 0; k < r->target_count; k++)
+    results[k] = (tt_call_result){.target = r->targets[k], .view = view_at(r, r->targets[k])};
+  if (r->target_count) return r->target_count;
+  if (!r->unpromised) {
+    bool given = r->result.dtype != TT_INVALID;
+    tt_type first = given ? r->result : *r->tensors[0]->type;
+    results[0] = (tt_call_result){.target = -1, .view = tt_view_whole(&first)};
+    return 1;
+  }
+  for (int k = 0; k < REQUEST_MAX; k++) results[k] = (tt_call_result){.target = -1};
+  return REQUEST_MAX;
+}
+
+static tt_status create_call(const request *r, const tt_key *key, tt_call **out) {
+  tt_call_tensor tensors[REQUEST_MAX];
+  tt_call_result results[REQUEST_MAX];
+  tt_arg args[REQUEST_MAX];
+  for (int i = 0; i < r->tensor_count; i++) {
+    tensors[i] = (tt_call_tensor){r->tensors[i]->type, view_at(r, i), !r->tensors[i]->value,
+                                  same_as(r, i)};
+    args[i] = (tt_arg){.kind = TT_ARG_TENSOR, .first = i};
+  }
+  tt_call_spec spec = {.row = r->row,
+                       .name = r->row->name,
+                       .args = r->arg_count ? r->args : args,
+                       .arg_count = r->arg_count ? r->arg_count : r->tensor_count,
+                       .tensors = tensors,
+                       .tensor_count = r->tensor_count,
+                       .numbers = r->numbers,
+                       .number_count = r->number_count,
+                       .common = r->tensor_count ? tensors[0].view.dtype : TT_F32,
+                       .results = results,
+                       .result_count = fill_results(r, results),
+                       .promised = !r->unpromised,
+                       .checks = tt_runtime_mode() == TT_MODE_DEBUG};
+  return tt_call_create(key, &spec, out);
+}
+
+tt_status request_call(const request *r, tt_call **out) {
+  tt_key key;
+  tt_key_init(&key);
+  fill_key(&key, r);
+  *out = tt_call_find(&key);
+  tt_status status = *out ? TT_SUCCESS : create_call(r, &key, out);
+  tt_key_deinit(&key);
+  return status;
+}
+
+tt_status request_record(tt_stream *stream, const request *r, tt_storage **results) {
+  tt_call *call = NULL;
+  TT_TRY(request_call(r, &call));
+  return tt_stream_record(stream, call, r->tensors, r->words, r->site, results);
+}
+
+static const tt_arg one = {.kind = TT_ARG_INT, .i = 1, .dtype = TT_I64};
+
+static request add_request(tt_storage *a, tt_storage *b) {
+  return (request){.row = tt_op_find("add.Tensor"),
+                   .tensor_count = 2,
+                   .tensors = {a, b},
+                   .arg_count = 3,
+                   .args = {{.kind = TT_ARG_TENSOR, .first = 0},
+                            {.kind = TT_ARG_TENSOR, .first = 1},
+                            one}};
+}
+
+tt_status record_add(tt_stream *stream, tt_storage *a, tt_storage *b, tt_storage **out) {
+  request r = add_request(a, b);
+  tt_storage *results[REQUEST_MAX] = {NULL};
+  TT_TRY(request_record(stream, &r, results));
+  *out = results[0];
+  return TT_SUCCESS;
+}
+
+tt_status record_add_into(tt_stream *stream, tt_storage *a, const tt_view *a_view, tt_storage *b,
+                          const tt_view *b_view) {
+  request r = add_request(a, b);
+  r.views[0] = a_view;
+  r.views[1] = b_view;
+  r.target_count = 1;
+  tt_storage *results[REQUEST_MAX] = {NULL};
+  return request_record(stream, &r, results);
+}
+
+tt_status record_scale(tt_stream *stream, tt_storage *a, float number, tt_storage **out) {
+  request r = {.row = tt_op_find("mul.Tensor"),
+               .tensor_count = 1,
+               .tensors = {a},
+               .arg_count = 2,
+               .args = {{.kind = TT_ARG_TENSOR}, {.kind = TT_ARG_NUMBER, .dtype = TT_F64}},
+               .number_count = 1,
+               .numbers = {TT_F32}};
+  memcpy(r.words, &number, sizeof number);
+  tt_storage *results[REQUEST_MAX] = {NULL};
+  TT_TRY(request_record(stream, &r, results));
+  *out = results[0];
+  return TT_SUCCESS;
+}

@@ -1,0 +1,88 @@
+/* What the tests of the run room share: the fake plugin's controls, checks of statuses, and calls
+ * recorded by hand. */
+#ifndef TT_SUPPORT_H
+#define TT_SUPPORT_H
+
+#include "run/run.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fake_plugin/fake.h"
+
+#define DIMS(...) ((int64_t[]){__VA_ARGS__})
+
+/* -- The fake plugin (TT_FAKE_PLUGIN) -- */
+#define FAKE_CONTROLS(X)                                                                           \
+  X(void, tt_fake_fail_at, (int64_t))                                                              \
+  X(bool, tt_fake_failed, (void))                                                                  \
+  X(void, tt_fake_fail_launch, (int64_t))                                                          \
+  X(void, tt_fake_async, (bool))                                                                   \
+  X(int64_t, tt_fake_live_objects, (void))                                                         \
+  X(int64_t, tt_fake_calls, (void))                                                                \
+  X(int64_t, tt_fake_launches, (void))                                                             \
+  X(int64_t, tt_fake_donations, (void))
+
+typedef struct fake_controls {
+#define X(type, name, arguments) type(*name) arguments;
+  FAKE_CONTROLS(X)
+#undef X
+} fake_controls;
+extern fake_controls fake;
+
+/* Loads the controls; false when there is no fake plugin. */
+bool fake_open(void);
+/* No failures, synchronous. */
+void fake_reset(void);
+
+/* -- Statuses -- */
+void ok(tt_status status);
+void fails(tt_status status, tt_code code, const char *words); /* `words`: a part of the message */
+
+/* -- Storages -- */
+tt_type type_of(tt_dtype dtype, int rank, const int64_t *dims);
+/* An undefined storage. */
+tt_storage *storage_new(tt_stream *stream, tt_type type);
+/* A storage of these row-major values. */
+tt_storage *storage_of(tt_stream *stream, tt_type type, const void *data);
+
+/* -- Calls -- */
+enum { REQUEST_MAX = 8 };
+
+typedef struct request {
+  const tt_op_row *row;
+  int tensor_count;
+  tt_storage *tensors[REQUEST_MAX];
+  const tt_view *views[REQUEST_MAX]; /* NULL: the whole storage */
+  int arg_count;                     /* 0: one argument for each tensor */
+  tt_arg args[REQUEST_MAX];
+  int number_count;
+  tt_dtype numbers[REQUEST_MAX];
+  uint32_t words[2 * REQUEST_MAX];
+  int target_count; /* 0: one new result of type `result`, or of tensor 0's if that is not set */
+  int targets[REQUEST_MAX];
+  tt_type result;
+  bool unpromised;  /* results are what the lowering says, at most REQUEST_MAX */
+  uint32_t site;
+} request;
+
+/* The interned call for a request. */
+tt_status request_call(const request *r, tt_call **out);
+/* Records it; `results` has REQUEST_MAX entries. */
+tt_status request_record(tt_stream *stream, const request *r, tt_storage **results);
+
+/* add.Tensor(a, b) into a new storage. */
+tt_status record_add(tt_stream *stream, tt_storage *a, tt_storage *b, tt_storage **out);
+/* a.add_(b), through views where given. */
+tt_status record_add_into(tt_stream *stream, tt_storage *a, const tt_view *a_view, tt_storage *b,
+                          const tt_view *b_view);
+/* a * number, the number known at run time only (F32). */
+tt_status record_scale(tt_stream *stream, tt_storage *a, float number, tt_storage **out);
+
+#endif
