@@ -1,15 +1,16 @@
 # make run | test | test-all | lint | bench | clean. Everything lives in .venv and build.
 VENV ?= .venv
 PY := $(VENV)/bin/python
+export PYTHON ?= python3
 BIN := $(CURDIR)/$(VENV)/bin
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 CMAKE := $(BIN)/cmake
 CONFIGURE := $(CMAKE) -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja \
 	-DPython_EXECUTABLE=$(abspath $(PY))
 CTEST := $(BIN)/ctest --output-on-failure -j $(JOBS)
+PYTEST := TT_ABI_DUMP=build/release/tt_abi_dump $(PY) -m pytest
 ENV_STAMP := $(VENV)/.env-ready
 INSTALL_STAMP := $(VENV)/.torchtpu-installed
-SANITIZED := build/asan build/tsan
 
 .PHONY: build run test test-c test-sanitized test-tsan test-python test-all lint format bench \
 	docs clean
@@ -53,10 +54,10 @@ test-tsan: build/tsan
 	cd build/tsan && $(CTEST)
 
 test-python: build
-	$(PY) -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 test-all: test-c test-sanitized test-tsan build
-	$(PY) -m pytest
+	$(PYTEST)
 
 lint: build
 	scripts/lint.sh $(BIN) build/release $(JOBS)
@@ -66,7 +67,8 @@ format: | $(ENV_STAMP)
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
 bench: build
-	@for b in build/release/bench_*; do [ -x $$b ] && $$b || true; done
+	@plugin=$$($(PY) -c "import lammps_jax_pjrt_cpu as p; print(p.PLUGIN_PATH)"); \
+	for program in build/release/bench/*; do $$program "$$plugin" || exit 1; done
 
 docs: build
 	$(PY) -m torch_tpu ops --markdown > docs/ops.md

@@ -7,6 +7,10 @@ here=$(dirname "$0")
 plugin=lammps-jax-pjrt-cpu==0.11.2
 base=${PYTHON:-python3}
 
+if ! "$base" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+  echo "setup_env.sh: $base is not Python 3.11 or newer; name one: make PYTHON=python3.12" >&2
+  exit 1
+fi
 [ -x "$venv/bin/python" ] || "$base" -m venv "$venv"
 python="$venv/bin/python"
 if "$python" "$here/check_env.py" "$here/requirements.txt" "$plugin"; then

@@ -102,8 +102,8 @@ static row_sum row_sums(tt_lower *cx, const attention *a, tt_node *x) {
   return (row_sum){e, divisor, tt_hlo_add(h, shift, tt_hlo_log(h, sum))};
 }
 
-/* The row's `param` makes the generator advance by 1024 words for each element of the output, which
- * is enough for one word for each probability unless keys outnumber features by more than that.
+/* The row's `param` makes the generator advance by 4096 words for each element of its largest
+ * tensor. That is one for each probability unless keys outnumber features by more than that.
  * query, key, value, attn_bias?, dropout_p, is_causal, return_debug_mask, scale?
  * -> output, logsumexp, none, none, max_q, max_k, seed, offset, none */
 void tt_lower_attention(tt_lower *cx) {

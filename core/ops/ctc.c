@@ -52,8 +52,9 @@ static tt_node *shifted(tt_hlo *h, tt_node *x, int64_t by, tt_node *fill) {
   return tt_hlo_pad(h, x, fill, (int64_t[]){0, by}, (int64_t[]){0, -by}, NULL);
 }
 
-/* log_probs, targets, input_lengths, target_lengths at `first`; param: lengths are tensors */
-static bool ctc_of(tt_lower *cx, int first, int blank_arg, ctc *c) {
+/* log_probs, targets, input_lengths, target_lengths at `first`; param: lengths are tensors.
+ * `alpha`, when not NULL, has the number of states as its last dim. */
+static bool ctc_of(tt_lower *cx, int first, int blank_arg, tt_node *alpha, ctc *c) {
   tt_hlo *h = cx->h;
   int64_t longest = 0, ignored = 0, blank = tt_int(cx, blank_arg);
   tt_node *targets = tt_in(cx, first + 1);
@@ -69,8 +70,8 @@ static bool ctc_of(tt_lower *cx, int first, int blank_arg, ctc *c) {
   c->input_length = lengths(cx, first + 2, &ignored);
   longest = targets->type.dims[targets->type.rank - 1];
   c->target_length = lengths(cx, first + 3, &longest);
-  c->labels = longest;
-  c->states = 2 * longest + 1;
+  c->labels = alpha ? (alpha->type.dims[2] - 1) / 2 : longest;
+  c->states = 2 * c->labels + 1;
   tt_node *label = tt_unsqueeze(cx, label_matrix(cx, c, targets), 2);
   tt_node *blanks = tt_hlo_full(h, &label->type, (double)blank);
   label = tt_merge_dim(cx, tt_hlo_concatenate(h, (tt_node *[]){blanks, label}, 2, 2), 1);
@@ -190,7 +191,7 @@ void tt_lower_ctc_loss(tt_lower *cx) {
   static const int states[] = {1};
   tt_hlo *h = cx->h;
   ctc c;
-  if (!ctc_of(cx, 0, 4, &c)) return;
+  if (!ctc_of(cx, 0, 4, NULL, &c)) return;
   tt_type ids = c.plane, ones = {.dtype = TT_I32, .rank = 1, .dims = {c.batch}};
   ids.dtype = TT_I32;
   tt_node *state = tt_hlo_iota(h, &ids, 1), *one = tt_hlo_const_i(h, TT_I32, 1);
@@ -224,7 +225,7 @@ void tt_lower_ctc_loss(tt_lower *cx) {
 void tt_lower_ctc_loss_backward(tt_lower *cx) {
   tt_hlo *h = cx->h;
   ctc c;
-  if (!ctc_of(cx, 1, 7, &c)) return;
+  if (!ctc_of(cx, 1, 7, tt_in(cx, 6), &c)) return;
   tt_node *one = tt_hlo_const_i(h, TT_I32, 1), *loss = tt_in(cx, 5), *grad = tt_in(cx, 0);
   tt_node *skip = shifted(h, c.skip, -2, tt_hlo_const_i(h, TT_BOOL, 0));
   tt_node *beta = recursion(cx, &c, false, skip, start_plane(cx, &c, is_end(cx, &c)),

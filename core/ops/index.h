@@ -34,11 +34,20 @@ typedef struct tt_picks {
 void tt_pick(tt_lower *cx, int arg, const tt_type *x, bool check, tt_picks *picks);
 tt_node *tt_picked(tt_lower *cx, tt_node *x, const tt_picks *picks);
 
+/* table (rank >= 1) with `rows` combined into it at `index`; bad indices are dropped. */
+tt_node *tt_scatter_rows(tt_lower *cx, tt_node *table, tt_node *index, tt_node *rows,
+                         tt_combiner combiner);
+/* Each row (rank 2) divided by how often its index, below `size`, occurs. */
+tt_node *tt_by_frequency(tt_lower *cx, tt_node *rows, tt_node *index, int64_t size);
+
 /* How many elements of the ascending `sequence` (along its last dim) come before each value.
  * The sequence has rank 1, or the dims of `values` but for the last. */
 tt_node *tt_search(tt_lower *cx, tt_node *sequence, tt_node *values, bool right);
 /* Stable sort along `dim` with NaN as the largest value; *indices is I64. */
 void tt_sorted(tt_lower *cx, tt_node *x, int dim, bool descending, tt_node **values,
                tt_node **indices);
+/* The first k of that. */
+void tt_first_sorted(tt_lower *cx, tt_node *x, int dim, bool descending, int64_t k,
+                     tt_node **values, tt_node **indices);
 
 #endif

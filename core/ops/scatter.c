@@ -326,6 +326,22 @@ void tt_lower_masked_scatter_backward(tt_lower *cx) {
 
 /* -- Embedding -- */
 
+tt_node *tt_scatter_rows(tt_lower *cx, tt_node *table, tt_node *index, tt_node *rows,
+                         tt_combiner combiner) {
+  target to = at_slices(cx, &table->type, 0, index);
+  return write(cx, &to, table, rows, combiner);
+}
+
+tt_node *tt_by_frequency(tt_lower *cx, tt_node *rows, tt_node *index, int64_t size) {
+  tt_hlo *h = cx->h;
+  tt_type line = {.dtype = rows->type.dtype, .rank = 1, .dims = {size}}, ones = line;
+  ones.dims[0] = rows->type.dims[0];
+  tt_node *counts = tt_scatter_rows(cx, tt_hlo_zeros(h, &line), index, tt_hlo_full(h, &ones, 1.0),
+                                    TT_ADD);
+  tt_node *own = tt_hlo_take(h, counts, index, 0);
+  return tt_hlo_divide(h, rows, tt_hlo_broadcast(h, own, (int[]){0}, 2, rows->type.dims));
+}
+
 /* grad, indices, num_weights, padding_idx, scale_grad_by_freq */
 void tt_lower_embedding_backward(tt_lower *cx) {
   tt_hlo *h = cx->h;
@@ -339,17 +355,8 @@ void tt_lower_embedding_backward(tt_lower *cx) {
     tt_node *skip = tt_hlo_compare(h, TT_EQ, index, tt_hlo_const_i(h, TT_I64, padding));
     index = tt_hlo_select(h, skip, tt_hlo_full(h, &index->type, -1.0), index);
   }
-  target to = at_slices(cx, &table, 0, index);
-  if (tt_bool(cx, 4) && n > 0) {
-    tt_type line = {.dtype = table.dtype, .rank = 1, .dims = {rows}};
-    tt_type ones = {.dtype = table.dtype, .rank = 1, .dims = {n}};
-    target each = at_slices(cx, &line, 0, index);
-    tt_node *counts = write(cx, &each, tt_hlo_zeros(h, &line), tt_hlo_full(h, &ones, 1.0), TT_ADD);
-    tt_node *own = tt_hlo_take(h, counts, index, 0);
-    int64_t dims[2] = {n, width};
-    grad = tt_hlo_divide(h, grad, tt_hlo_broadcast(h, own, (int[]){0}, 2, dims));
-  }
-  tt_out_as(cx, 0, write(cx, &to, tt_hlo_zeros(h, &table), grad, TT_ADD));
+  if (tt_bool(cx, 4) && n > 0) grad = tt_by_frequency(cx, grad, index, rows);
+  tt_out_as(cx, 0, tt_scatter_rows(cx, tt_hlo_zeros(h, &table), index, grad, TT_ADD));
 }
 
 /* weight, indices, max_norm, norm_type. A row used twice is written twice with the same values. */
@@ -374,6 +381,5 @@ void tt_lower_embedding_renorm(tt_lower *cx) {
                         tt_hlo_full(h, &norm->type, 1.0));
   scale = tt_hlo_broadcast(h, scale, (int[]){0}, 2, rows->type.dims);
   rows = tt_cast(cx, tt_hlo_multiply(h, rows, scale), weight->type.dtype);
-  target to = at_slices(cx, &weight->type, 0, index);
-  tt_out_as(cx, 0, write(cx, &to, weight, rows, TT_SET));
+  tt_out_as(cx, 0, tt_scatter_rows(cx, weight, index, rows, TT_SET));
 }

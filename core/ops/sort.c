@@ -121,8 +121,8 @@ static tt_node *smallest_keys(tt_lower *cx, tt_node *keys, int64_t k) {
   return tt_hlo_slice_dim(h, sort_keys(cx, keys, 1), 1, 0, k, 1);
 }
 
-static void first_of_sort(tt_lower *cx, tt_node *x, int dim, bool descending, int64_t k,
-                          tt_node **values, tt_node **indices) {
+void tt_first_sorted(tt_lower *cx, tt_node *x, int dim, bool descending, int64_t k,
+                     tt_node **values, tt_node **indices) {
   tt_hlo *h = cx->h;
   int perm[TT_MAX_RANK], last = x->type.rank - 1;
   int64_t n = x->type.dims[dim];
@@ -169,7 +169,7 @@ void tt_lower_topk(tt_lower *cx) {
   if (pair_empty(cx)) return;
   tt_node *x = tt_in(cx, 0), *values, *indices;
   int dim = tt_dim(cx, 2, x->type.rank);
-  first_of_sort(cx, tt_at_least_1d(cx, x), dim, tt_bool(cx, 3), tt_int(cx, 1), &values, &indices);
+  tt_first_sorted(cx, tt_at_least_1d(cx, x), dim, tt_bool(cx, 3), tt_int(cx, 1), &values, &indices);
   state_pair(cx, values, indices);
 }
 
@@ -179,7 +179,7 @@ void tt_lower_kthvalue(tt_lower *cx) {
   tt_node *x = tt_in(cx, 0), *values, *indices;
   int dim = tt_dim(cx, 2, x->type.rank);
   int64_t k = tt_int(cx, 1);
-  first_of_sort(cx, tt_at_least_1d(cx, x), dim, false, k, &values, &indices);
+  tt_first_sorted(cx, tt_at_least_1d(cx, x), dim, false, k, &values, &indices);
   state_pair(cx, tt_hlo_slice_dim(cx->h, values, dim, k - 1, k, 1),
              tt_hlo_slice_dim(cx->h, indices, dim, k - 1, k, 1));
 }

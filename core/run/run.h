@@ -27,7 +27,7 @@ tt_status tt_runtime_sync(void);
 void tt_runtime_shutdown(void);
 
 tt_mode tt_runtime_mode(void);
-tt_status tt_runtime_set_mode(tt_mode mode); /* UNIMPLEMENTED for a mode that does not exist yet */
+tt_status tt_runtime_set_mode(tt_mode mode); /* VALUE for a mode that does not exist */
 
 /* -- Call sites: small numbers for Python lines -- */
 /* Text is copied; 0 means unknown. At most 65,536 sites are kept. */
@@ -43,6 +43,8 @@ const char *tt_site_text(uint32_t site); /* "file.py:12 in f", or "" */
   X(PROGRAMS, "programs compiled")                                                                 \
   X(PROGRAM_HITS, "programs found in memory")                                                      \
   X(COMPILE_NS, "nanoseconds spent compiling, summed over threads")                                \
+  X(CHUNKS, "chunks of operators ended")                                                           \
+  X(CHUNK_OPS, "operators in them")                                                                \
   X(LAUNCHES, "programs launched")                                                                 \
   X(SYNCS, "synchronisations")                                                                     \
   X(READS, "values read by the host")                                                              \

@@ -79,8 +79,8 @@ tt_mode tt_runtime_mode(void) {
 }
 
 tt_status tt_runtime_set_mode(tt_mode value) {
-  if (value != TT_MODE_DEBUG && value != TT_MODE_STRICT)
-    return tt_error(TT_UNIMPLEMENTED, "this build has no fused eager mode; use EagerMode.STRICT");
+  if (value != TT_MODE_DEBUG && value != TT_MODE_STRICT && value != TT_MODE_FUSED)
+    return tt_error(TT_VALUE, "eager mode %d does not exist", (int)value);
   atomic_store(&mode, value);
   return TT_SUCCESS;
 }

@@ -1,5 +1,6 @@
 #include "run/stream.h"
 
+#include "run/chunk.h"
 #include "run/launch.h"
 #include "run/run.h"
 #include "run/value.h"
@@ -20,7 +21,8 @@ typedef struct flight {
 struct tt_stream {
   tt_device *device;
   int index;
-  pthread_mutex_t record_lock; /* guards storages and the queue's head */
+  pthread_mutex_t record_lock; /* guards storages, the open chunk, and the queue's head */
+  tt_chunk chunk;
   tt_launch *queue[QUEUE];
   _Atomic uint64_t head, tail; /* launches recorded, launches ended */
   pthread_mutex_t sleep_lock;
@@ -119,6 +121,7 @@ static void *launch_loop(void *user) {
 }
 
 static void destroy(tt_stream *stream) {
+  tt_chunk_deinit(&stream->chunk);
   tt_word_cache_destroy(stream->words);
   tt_status_release(stream->error);
   pthread_mutex_destroy(&stream->record_lock);
@@ -134,6 +137,7 @@ tt_status tt_stream_create(tt_device *device, int index, tt_stream **out) {
   if (!stream) return tt_out_of_memory();
   stream->device = device;
   stream->index = index;
+  tt_chunk_init(&stream->chunk);
   atomic_init(&stream->wake_at, UINT64_MAX);
   pthread_mutex_init(&stream->record_lock, NULL);
   pthread_mutex_init(&stream->sleep_lock, NULL);
@@ -167,8 +171,14 @@ bool tt_stream_passed(tt_stream *stream, uint64_t ticket) {
   return passed;
 }
 
+static void flush(tt_stream *stream);
+
 uint64_t tt_stream_ticket(tt_stream *stream) {
-  return atomic_load_explicit(&stream->head, memory_order_acquire);
+  pthread_mutex_lock(&stream->record_lock);
+  flush(stream);
+  uint64_t ticket = atomic_load_explicit(&stream->head, memory_order_relaxed);
+  pthread_mutex_unlock(&stream->record_lock);
+  return ticket;
 }
 
 bool tt_stream_idle(tt_stream *stream) {
@@ -232,71 +242,116 @@ void tt_stream_destroy(tt_stream *stream) {
   destroy(stream);
 }
 
+/* Ends the open chunk and sends it off. record_lock is held. */
+static void flush(tt_stream *stream) {
+  tt_launch *launch = NULL;
+  remember(stream, tt_chunk_close(&stream->chunk, &launch));
+  if (launch) push(stream, launch);
+}
+
+/* One operator on its way: its values, and the storages that they change. */
+typedef struct recording {
+  tt_stream *stream;
+  tt_call *call;
+  tt_storage *const *tensors;
+  const uint32_t *words;
+  uint32_t site;
+  tt_value **inputs;  /* borrowed from their storages */
+  tt_value **outputs; /* one reference each */
+} recording;
+
+enum { LOCAL = 32 };
+
 /* Everything that can fail: pending outputs and new storages. */
-static tt_status prepare(tt_stream *stream, const tt_call *call, tt_launch *launch, tt_storage **results) {
+static tt_status make_outputs(recording *r, tt_storage **results) {
   int output = 0;
-  for (int k = 0; k < call->result_count; k++) {
-    if (!call->results[k].defined) continue;
-    TT_TRY(tt_value_create(stream, call->results[k].storage, &launch->outputs[output]));
-    if (call->results[k].target < 0) {
-      TT_TRY(tt_storage_create(stream, call->results[k].storage, &results[k]));
-      results[k]->value = tt_value_retain(launch->outputs[output]);
+  for (int k = 0; k < r->call->result_count; k++) {
+    const tt_call_result *result = &r->call->results[k];
+    if (!result->defined) continue;
+    TT_TRY(tt_value_create(r->stream, result->storage, &r->outputs[output]));
+    if (result->target < 0) {
+      TT_TRY(tt_storage_create(r->stream, result->storage, &results[k]));
+      results[k]->value = tt_value_retain(r->outputs[output]);
     }
     output++;
   }
   return TT_SUCCESS;
 }
 
-static tt_status gather_inputs(const tt_call *call, tt_storage *const *tensors, tt_launch *launch) {
-  for (int i = 0; i < call->input_count; i++) {
-    tt_value *value = tensors[call->inputs[i]]->value;
-    if (!value) return tt_error(TT_INTERNAL, "%s: a tensor was freed while it was used", call->name);
-    launch->inputs[i] = tt_value_retain(value);
+static tt_status find_inputs(recording *r) {
+  for (int i = 0; i < r->call->input_count; i++) {
+    r->inputs[i] = r->tensors[r->call->inputs[i]]->value;
+    if (!r->inputs[i]) return tt_error(TT_INTERNAL, "%s: a tensor was freed while it was used", r->call->name);
   }
   return TT_SUCCESS;
 }
 
-static void write_targets(const tt_call *call, tt_storage *const *tensors, tt_launch *launch) {
+static void write_targets(const recording *r) {
   int output = 0;
-  for (int k = 0; k < call->result_count; k++) {
-    if (!call->results[k].defined) continue;
-    tt_value *value = launch->outputs[output++];
-    if (call->results[k].target < 0) continue;
-    tt_storage *storage = tensors[call->results[k].target];
+  for (int k = 0; k < r->call->result_count; k++) {
+    const tt_call_result *result = &r->call->results[k];
+    if (!result->defined) continue;
+    tt_value *value = r->outputs[output++];
+    if (result->target < 0) continue;
+    tt_storage *storage = r->tensors[result->target];
     tt_value *old = storage->value;
     storage->value = tt_value_retain(value);
-    storage->type = call->results[k].storage;
+    storage->type = result->storage;
     tt_value_release(old);
   }
 }
 
-tt_status tt_stream_record(tt_stream *stream, tt_call *call, tt_storage *const *tensors,
-                           const uint32_t *words, uint32_t site, tt_storage **results) {
-  bool debug = tt_runtime_mode() == TT_MODE_DEBUG;
-  tt_status failure = TT_SUCCESS;
-  for (int k = 0; k < call->result_count; k++) results[k] = NULL;
+/* Strict and Debug: a launch of its own. */
+static tt_status record_launch(const recording *r, tt_status *failure) {
   tt_program *program = NULL;
-  TT_TRY(tt_call_program(call, &program));
+  TT_TRY(tt_call_program(r->call, &program));
   tt_program_retry(program);
-  tt_launch *launch = tt_launch_create(call->input_count, call->output_count, call->word_count);
+  tt_launch *launch = tt_launch_create(r->call->input_count, r->call->output_count, r->call->word_count);
   if (!launch) return tt_out_of_memory();
   launch->program = program;
-  launch->name = call->name;
-  launch->site = site;
-  launch->failure = debug ? &failure : NULL;
-  if (call->word_count) memcpy(launch->words, words, sizeof *words * (size_t)call->word_count);
-  tt_status status = prepare(stream, call, launch, results);
+  launch->name = r->call->name;
+  launch->site = r->site;
+  launch->failure = failure;
+  for (int i = 0; i < launch->input_count; i++) launch->inputs[i] = tt_value_retain(r->inputs[i]);
+  for (int i = 0; i < launch->output_count; i++) launch->outputs[i] = tt_value_retain(r->outputs[i]);
+  if (launch->word_count) memcpy(launch->words, r->words, sizeof *r->words * (size_t)launch->word_count);
+  flush(r->stream);
+  write_targets(r);
+  push(r->stream, launch);
+  return TT_SUCCESS;
+}
+
+static tt_status record_fused(const recording *r) {
+  tt_chunk *chunk = &r->stream->chunk;
+  TT_TRY(tt_chunk_add(chunk, r->call, r->inputs, r->outputs, r->words, r->site));
+  write_targets(r);
+  if (tt_chunk_full(chunk)) flush(r->stream);
+  return TT_SUCCESS;
+}
+
+tt_status tt_stream_record(tt_stream *stream, tt_call *call, tt_storage *const *tensors,
+                           const uint32_t *words, uint32_t site, tt_storage **results) {
+  tt_mode mode = tt_runtime_mode();
+  tt_status failure = TT_SUCCESS;
+  tt_value *local[LOCAL];
+  int values = call->input_count + call->output_count;
+  recording r = {stream, call, tensors, words, site, local, NULL};
+  if (values > LOCAL) r.inputs = tt_malloc(sizeof *r.inputs * (size_t)values);
+  if (!r.inputs) return tt_out_of_memory();
+  r.outputs = r.inputs + call->input_count;
+  memset(r.outputs, 0, sizeof *r.outputs * (size_t)call->output_count);
+  for (int k = 0; k < call->result_count; k++) results[k] = NULL;
+  tt_status status = make_outputs(&r, results);
   pthread_mutex_lock(&stream->record_lock);
-  if (!status) status = gather_inputs(call, tensors, launch);
-  if (!status) {
-    write_targets(call, tensors, launch);
-    push(stream, launch);
-  }
-  uint64_t ticket = tt_stream_ticket(stream);
+  if (!status) status = find_inputs(&r);
+  if (!status && mode == TT_MODE_FUSED) status = record_fused(&r);
+  else if (!status) status = record_launch(&r, mode == TT_MODE_DEBUG ? &failure : NULL);
+  uint64_t ticket = atomic_load_explicit(&stream->head, memory_order_relaxed);
   pthread_mutex_unlock(&stream->record_lock);
-  if (status) tt_launch_destroy(launch);
-  else if (debug) await_launch(stream, ticket);
+  if (!status && mode == TT_MODE_DEBUG) await_launch(stream, ticket);
   status = tt_join(status, failure);
+  for (int i = 0; i < call->output_count; i++) tt_value_release(r.outputs[i]);
+  if (r.inputs != local) tt_free(r.inputs);
   for (int k = 0; status && k < call->result_count; k++) {
     tt_storage_destroy(results[k]);
     results[k] = NULL;
@@ -348,7 +403,8 @@ tt_status tt_storage_read(tt_storage *storage, void *data, int64_t size) {
   pthread_mutex_lock(&stream->record_lock);
   tt_value *value = tt_value_retain(storage->value);
   const tt_type *type = storage->type;
-  uint64_t ticket = tt_stream_ticket(stream);
+  if (value && value->chunk == stream->chunk.id) flush(stream);
+  uint64_t ticket = atomic_load_explicit(&stream->head, memory_order_relaxed);
   pthread_mutex_unlock(&stream->record_lock);
   tt_count_add(TT_COUNT_READS, 1);
   if (!value) {

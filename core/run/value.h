@@ -18,6 +18,8 @@ struct tt_value {
   int64_t bytes;            /* set when ready */
   tt_buffer *buffer;        /* when ready */
   tt_status error;          /* when failed */
+  uint64_t chunk;           /* the open chunk that knows it, and as which slot; see chunk.h */
+  int slot;
 };
 
 /* A pending value with one reference. */
