@@ -147,10 +147,10 @@ def main() -> None:
     if not args.no_compare:
         runs.append(train("cpu", pieces, config))
         agree = compare(*runs)
-    prompt = data[: config.context]
+    prompt = text.encode("def train(self, steps):\n".rjust(config.context, "\n"))
     console.rule(f"text written on {args.device}")
     continued = sample(model, text, prompt, 200, args.device)
-    console.print(text.decode(prompt) + continued, markup=False, highlight=False)
+    console.print(text.decode(prompt).lstrip() + continued, markup=False, highlight=False)
     console.rule()
     draw(runs, args.out / "train_gpt.png")
     torch.save(model.state_dict(), args.out / "gpt.pt")

@@ -156,6 +156,9 @@ PYBIND11_MODULE(_C, m) {
   m.def("default_generator", &default_generator);
   m.def("op_rows", &op_rows);
   m.def("env_vars", &env_vars);
+  // For tests: the core's Nth allocation from now fails (0: none), and, if `forever`, all later ones.
+  m.def("_fail_allocation_at", &tt_alloc_fail_at);
+  m.def("_allocation_count", &tt_alloc_count);
 }
 
 }  // namespace tt

@@ -15,6 +15,12 @@
   X(HOST_FALLBACK, "warn",                                                                         \
     "`warn`, `silent`, or `error`: what an operator without a device path does.")                  \
   X(COMPILE_THREADS, "0", "Threads that compile programs; 0 means one per core.")                  \
+  X(CACHE, "on", "`on`, `readonly`, or `off`: whether compiled programs are kept on disk.")         \
+  X(CACHE_DIR, "",                                                                                 \
+    "The folder of compiled programs. Unset: torch_tpu in the user's cache folder.")               \
+  X(SHARED_CACHE_DIR, "", "A second such folder, shared by hosts; looked into after the first.")   \
+  X(CACHE_LIMIT_MB, "2048", "Megabytes that each of these folders may hold; 0 means no limit.")    \
+  X(CACHE_WAIT, "60", "Seconds to wait for another process that compiles the same program.")       \
   X(CPU_DEVICES, "1", "Number of virtual devices of the CPU plugin.")                              \
   X(VERIFY, "0", "1 verifies every program before it is compiled; always on in debug builds.")
 

@@ -90,7 +90,8 @@ void tt_hlo_custom_call(tt_hlo *h, const char *target, const char *config, int n
                         tt_node *const *xs, int results_count, const tt_type *types,
                         tt_node **results) {
   char *name = tt_arena_printf(&h->arena, "\"%s\"", target);
-  char *dict = tt_arena_printf(&h->arena, "{%s}", config ? config : "");
+  bool plain = config && config[0] == '"';
+  char *dict = tt_arena_printf(&h->arena, plain ? "%s" : "{%s}", config ? config : "");
   tt_type *copy = tt_hlo_alloc(h, (size_t)results_count, sizeof *copy);
   if (!name || !dict) tt_hlo_fail_memory(h);
   if (h->error) {
@@ -98,7 +99,7 @@ void tt_hlo_custom_call(tt_hlo *h, const char *target, const char *config, int n
     return;
   }
   if (results_count) memcpy(copy, types, (size_t)results_count * sizeof *copy);
-  tt_attr attrs[] = {tt_attr_text("call_target_name", name), tt_attr_i32("api_version", 4),
+  tt_attr attrs[] = {tt_attr_text("call_target_name", name), tt_attr_i32("api_version", plain ? 1 : 4),
                      tt_attr_text("backend_config", dict),
                      tt_attr_bool("has_side_effect", results_count == 0)};
   tt_instr draft = {.op = TT_OPCODE_custom_call,

@@ -122,8 +122,8 @@ void tt_lower_hardtanh_backward(tt_lower *cx) {
   unary u = begin(cx, 1);
   tt_node *g = gradient(cx, &u);
   tt_node *low = tt_num(cx, 2, u.x->type.dtype), *high = tt_num(cx, 3, u.x->type.dtype);
-  tt_node *outside = tt_hlo_or(u.h, tt_hlo_compare(u.h, TT_LE, u.x, low),
-                               tt_hlo_compare(u.h, TT_GE, u.x, high));
+  tt_node *outside =
+      tt_hlo_or(u.h, tt_hlo_compare(u.h, TT_LE, u.x, low), tt_hlo_compare(u.h, TT_GE, u.x, high));
   out_where(cx, tt_hlo_not(u.h, outside), g, u.dtype);
 }
 
@@ -151,8 +151,8 @@ void tt_lower_hardswish_backward(tt_lower *cx) {
   tt_hlo *h = u.h;
   tt_node *g = gradient(cx, &u), *three = tt_like(cx, u.x, 3);
   tt_node *slope = add(cx, tt_hlo_divide(h, u.x, three), 0.5);
-  tt_node *y = tt_hlo_select(h, tt_hlo_compare(h, TT_LT, u.x, three),
-                             tt_hlo_multiply(h, g, slope), g);
+  tt_node *y =
+      tt_hlo_select(h, tt_hlo_compare(h, TT_LT, u.x, three), tt_hlo_multiply(h, g, slope), g);
   tt_node *off = tt_hlo_compare(h, TT_LE, u.x, tt_like(cx, u.x, -3));
   tt_out_in(cx, 0, tt_hlo_select(h, off, zeros_like(cx, y), y), u.dtype);
 }
@@ -204,10 +204,10 @@ void tt_lower_elu_backward(tt_lower *cx) {
   tt_dtype dtype = x->type.dtype;
   tt_node *scale = tt_num(cx, 2, dtype), *inner = tt_num(cx, 3, dtype);
   tt_node *height = tt_hlo_multiply(h, tt_num(cx, 1, dtype), scale);
-  tt_node *bent = tt_bool(cx, 4)
-                      ? tt_hlo_add(h, x, height)
-                      : tt_hlo_multiply(h, tt_hlo_exponential(h, tt_hlo_multiply(h, x, inner)),
-                                        height);
+  tt_node *bent =
+      tt_bool(cx, 4)
+          ? tt_hlo_add(h, x, height)
+          : tt_hlo_multiply(h, tt_hlo_exponential(h, tt_hlo_multiply(h, x, inner)), height);
   tt_node *low = tt_hlo_multiply(h, tt_hlo_multiply(h, g, bent), inner);
   tt_node *is_low = tt_hlo_compare(h, TT_LE, x, tt_like(cx, x, 0));
   tt_out_in(cx, 0, tt_hlo_select(h, is_low, low, tt_hlo_multiply(h, g, scale)), u.dtype);
@@ -271,8 +271,7 @@ void tt_lower_log_sigmoid(tt_lower *cx) {
   tt_out_in(cx, 0, tt_hlo_subtract(u.h, low, tt_hlo_log_plus_one(u.h, z)), u.dtype);
   if (cx->promised && cx->promised_count > 1 && tt_type_numel(&cx->promised[1]) == 0)
     tt_out(cx, 1, tt_hlo_zeros(u.h, &cx->promised[1]));
-  else
-    tt_out_in(cx, 1, z, u.dtype);
+  else tt_out_in(cx, 1, z, u.dtype);
 }
 
 void tt_lower_log_sigmoid_backward(tt_lower *cx) {

@@ -76,7 +76,7 @@ void tt_lower_embedding_bag(tt_lower *cx) {
   tt_node *offsets = tt_cast(cx, tt_in(cx, 2), TT_I64);
   tt_dtype compute = tt_compute_dtype(weight->type.dtype);
   int64_t mode = tt_int(cx, 4), n = index->type.dims[0], bags = offsets->type.dims[0];
-  tt_check_index(cx, tt_in(cx, 1), weight->type.dims[0], false, TT_OUT_OF_RANGE, "index");
+  tt_check_index(cx, tt_in(cx, 1), weight->type.dims[0], false, TT_INVALID_ARGUMENT, "index");
   if (tt_bool(cx, 7)) bags--;
   tt_type result = {.dtype = compute, .rank = 2, .dims = {bags, weight->type.dims[1]}};
   tt_type line = {.dtype = TT_I64, .rank = 1, .dims = {n}}, per_bag = line, each = line;

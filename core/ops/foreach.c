@@ -52,11 +52,11 @@ static tt_dtype common_of(const tt_arg *args, int count, tt_node *const *tensors
       tt_dtype *slot = tensors[i]->type.rank > 0 ? &dims : &scalars;
       *slot = tt_promote(*slot, tensors[i]->type.dtype);
     }
-    tt_dtype number = kind == TT_ARG_NUMBER                                  ? numbers[i]->type.dtype
-                      : kind == TT_ARG_INT                                   ? TT_I64
-                      : kind == TT_ARG_FLOAT                                 ? TT_F32
-                      : kind == TT_ARG_COMPLEX                               ? TT_C64
-                                                                             : TT_INVALID;
+    tt_dtype number = kind == TT_ARG_NUMBER    ? numbers[i]->type.dtype
+                      : kind == TT_ARG_INT     ? TT_I64
+                      : kind == TT_ARG_FLOAT   ? TT_F32
+                      : kind == TT_ARG_COMPLEX ? TT_C64
+                                               : TT_INVALID;
     if (kind == TT_ARG_INT && args[i].dtype == TT_BOOL) number = TT_BOOL;
     if (tt_is_float(number)) number = TT_F32;
     wrapped = tt_promote(wrapped, number);

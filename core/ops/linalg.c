@@ -12,8 +12,8 @@ static tt_node *offsets(tt_lower *cx, const tt_type *shape) {
 tt_node *tt_triangle(tt_lower *cx, tt_node *x, tt_cmp keep, int64_t diagonal) {
   int64_t limit = INT32_MAX;
   int64_t bound = diagonal > limit ? limit : diagonal < -limit ? -limit : diagonal;
-  tt_node *inside = tt_hlo_compare(cx->h, keep, offsets(cx, &x->type),
-                                   tt_hlo_const_i(cx->h, TT_I32, bound));
+  tt_node *inside =
+      tt_hlo_compare(cx->h, keep, offsets(cx, &x->type), tt_hlo_const_i(cx->h, TT_I32, bound));
   return tt_hlo_select(cx->h, inside, x, tt_hlo_zeros(cx->h, &x->type));
 }
 
@@ -65,8 +65,8 @@ void tt_lower_trace(tt_lower *cx) {
   bool whole = tt_is_integer(x->type.dtype) || x->type.dtype == TT_BOOL;
   tt_dtype dtype = whole ? TT_I64 : x->type.dtype;
   x = tt_cast(cx, x, tt_compute_dtype(dtype));
-  tt_node *same = tt_hlo_compare(cx->h, TT_EQ, offsets(cx, &x->type),
-                                 tt_hlo_const_i(cx->h, TT_I32, 0));
+  tt_node *same =
+      tt_hlo_compare(cx->h, TT_EQ, offsets(cx, &x->type), tt_hlo_const_i(cx->h, TT_I32, 0));
   tt_node *kept = tt_hlo_select(cx->h, same, x, tt_hlo_zeros(cx->h, &x->type));
   tt_out_in(cx, 0, tt_hlo_reduce(cx->h, TT_SUM, kept, (const int[]){0, 1}, 2), dtype);
 }
@@ -82,8 +82,8 @@ static tt_node *cholesky(tt_lower *cx, tt_node *a, bool upper, tt_node **info) {
   int64_t n = order.dims[rank - 1];
   tt_node *bad = tt_hlo_or(h, tt_hlo_compare(h, TT_NE, tt_hlo_real(h, l), tt_hlo_real(h, l)),
                            tt_hlo_compare(h, TT_NE, tt_hlo_imag(h, l), tt_hlo_imag(h, l)));
-  tt_node *place = tt_hlo_select(h, bad, tt_hlo_iota(h, &order, rank - 2),
-                                 tt_hlo_full(h, &order, (double)n));
+  tt_node *place =
+      tt_hlo_select(h, bad, tt_hlo_iota(h, &order, rank - 2), tt_hlo_full(h, &order, (double)n));
   tt_node *first = tt_hlo_reduce(h, TT_MIN, place, (const int[]){rank - 2, rank - 1}, 2);
   tt_node *fine = tt_hlo_compare(h, TT_GE, first, tt_hlo_const_i(h, TT_I32, n));
   *info = tt_hlo_select(h, fine, tt_hlo_zeros(h, &first->type),
@@ -132,8 +132,9 @@ void tt_lower_triangular_solve(tt_lower *cx) {
   tt_node *b = tt_in(cx, 0), *a = tt_in(cx, 1);
   bool upper = tt_has(cx, 2) ? tt_bool(cx, 2) : true;
   tt_match_batches(cx, &a, &b);
-  tt_out_as(cx, 0, tt_hlo_triangular_solve(cx->h, a, b, true, !upper, tt_bool(cx, 4),
-                                           tt_bool(cx, 3) ? 1 : 0));
+  tt_out_as(
+      cx, 0,
+      tt_hlo_triangular_solve(cx->h, a, b, true, !upper, tt_bool(cx, 4), tt_bool(cx, 3) ? 1 : 0));
   tt_out_as(cx, 1, a);
 }
 

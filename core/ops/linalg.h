@@ -14,4 +14,15 @@ tt_node *tt_adjoint(tt_lower *cx, tt_node *x);
 /* Broadcasts the dims before the matrices to each other. */
 void tt_match_batches(tt_lower *cx, tt_node **a, tt_node **b);
 
+typedef struct tt_lu {
+  tt_node *lu, *pivots, *perm, *info; /* pivots from 1; perm: row i of P^T a is row perm[i] of a */
+} tt_lu;
+tt_lu tt_lu_factor(tt_lower *cx, tt_node *a, bool pivot);
+/* The permutation that LAPACK's pivots stand for, of m rows. */
+tt_node *tt_permutation(tt_lower *cx, tt_node *pivots, int64_t m);
+/* Solves a x = b, or a^H x = b, of equal batches. */
+tt_node *tt_lu_solve(tt_lower *cx, tt_node *lu, tt_node *perm, tt_node *b, bool adjoint);
+/* A sort's comparison of its first operand. */
+void tt_sort_ascending(tt_hlo *h, tt_node *const *args, tt_node **results, void *user);
+
 #endif

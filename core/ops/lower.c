@@ -183,9 +183,10 @@ tt_dtype tt_dtype_arg(tt_lower *cx, int i, tt_dtype otherwise) {
 static int wrap_dim(tt_lower *cx, int64_t dim, int rank) {
   int64_t limit = rank > 0 ? rank : 1;
   if (dim < -limit || dim >= limit) {
-    tt_hlo_fail(cx->h, TT_OUT_OF_RANGE,
-                "%s: Dimension out of range (expected to be in range of [%lld, %lld], but got %lld)",
-                op_name(cx), (long long)-limit, (long long)(limit - 1), (long long)dim);
+    tt_hlo_fail(
+        cx->h, TT_OUT_OF_RANGE,
+        "%s: Dimension out of range (expected to be in range of [%lld, %lld], but got %lld)",
+        op_name(cx), (long long)-limit, (long long)(limit - 1), (long long)dim);
     return 0;
   }
   return (int)(dim < 0 ? dim + limit : dim);
@@ -200,8 +201,8 @@ int tt_dims(tt_lower *cx, int i, int rank, bool empty_is_all, int *dims) {
   for (int k = 0; k < given; k++) {
     int dim = wrap_dim(cx, list[k], rank);
     if (chosen[dim])
-      tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT, "%s: dim %d appears multiple times in the list of dims",
-                  op_name(cx), dim);
+      tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT,
+                  "%s: dim %d appears multiple times in the list of dims", op_name(cx), dim);
     chosen[dim] = true;
   }
   for (int dim = 0; dim < rank; dim++)

@@ -64,8 +64,8 @@ void tt_lower_addmm_dtype(tt_lower *cx) {
 void tt_lower_addbmm(tt_lower *cx) {
   tt_node *a = tt_in(cx, 1), *b = tt_in(cx, 2);
   tt_dtype dtype = a->type.dtype;
-  tt_node *y = dot(cx, a, b, 0, 2, (const int[]){0, 2}, (const int[]){0, 1},
-                   tt_compute_dtype(dtype));
+  tt_node *y =
+      dot(cx, a, b, 0, 2, (const int[]){0, 2}, (const int[]){0, 1}, tt_compute_dtype(dtype));
   out_scaled(cx, y, 3, dtype);
 }
 

@@ -70,14 +70,13 @@ static void adam_element(tt_lower *cx, int k) {
   enum { AVG = 2, SQ, MAX_SQ, STEPS, LR, BETA1, BETA2, DECAY, EPS, AMSGRAD, MAXIMIZE, SCALE };
   step s = begin(cx, k, MAXIMIZE, SCALE);
   tt_node *lr = number(&s, LR), *t = element_step(&s, STEPS);
-  if (cx->row->param == 0)
-    decay(&s, DECAY);
+  if (cx->row->param == 0) decay(&s, DECAY);
   else if (!tt_static_equals(cx, DECAY, 0))
     s.param = sub(&s, s.param, mul(&s, mul(&s, lr, number(&s, DECAY)), s.param));
   tt_node *avg = state(&s, AVG), *sq = state(&s, SQ);
   avg = add(&s, avg, mul(&s, rest_of(&s, BETA1), sub(&s, s.grad, avg)));
-  sq = add(&s, mul(&s, number(&s, BETA2), sq),
-           mul(&s, rest_of(&s, BETA2), mul(&s, s.grad, s.grad)));
+  sq =
+      add(&s, mul(&s, number(&s, BETA2), sq), mul(&s, rest_of(&s, BETA2), mul(&s, s.grad, s.grad)));
   tt_node *size = sq;
   if (tt_bool(cx, AMSGRAD)) {
     size = tt_hlo_maximum(s.h, state(&s, MAX_SQ), sq);
@@ -105,8 +104,8 @@ static void sgd_element(tt_lower *cx, int k) {
   if (tt_count(cx, BUFFER) > k && !tt_static_equals(cx, MOMENTUM, 0)) {
     tt_node *momentum = number(&s, MOMENTUM), *buffer = s.grad;
     if (!tt_bool(cx, FIRST))
-      buffer = add(&s, mul(&s, momentum, state(&s, BUFFER)),
-                   mul(&s, rest_of(&s, DAMPENING), s.grad));
+      buffer =
+          add(&s, mul(&s, momentum, state(&s, BUFFER)), mul(&s, rest_of(&s, DAMPENING), s.grad));
     s.grad = tt_bool(cx, NESTEROV) ? add(&s, s.grad, mul(&s, momentum, buffer)) : buffer;
     out(&s, BUFFER, buffer);
   }

@@ -245,8 +245,7 @@ void tt_lower_addcmul(tt_lower *cx) {
   tt_dtype result = tt_promised_dtype(cx, 0, cx->common), dtype = tt_compute_dtype(result);
   tt_node *x = tt_in_as(cx, 0, dtype), *a = tt_in_as(cx, 1, dtype), *b = tt_in_as(cx, 2, dtype);
   tt_broadcast_pair(cx, &a, &b, dtype);
-  if (tt_has(cx, 3) && !tt_static_equals(cx, 3, 1))
-    a = tt_hlo_multiply(h, tt_num(cx, 3, dtype), a);
+  if (tt_has(cx, 3) && !tt_static_equals(cx, 3, 1)) a = tt_hlo_multiply(h, tt_num(cx, 3, dtype), a);
   tt_node *y = tt_hlo_binary(h, (tt_hlo_op)cx->row->param, a, b);
   tt_broadcast_pair(cx, &x, &y, dtype);
   tt_out_in(cx, 0, tt_hlo_add(h, x, y), result);

@@ -41,6 +41,8 @@ void tt_lower_uniform(tt_lower *cx) {
   if (tt_nothing_drawn(cx, &type)) return;
   tt_node *x = uniform_of(cx, &type);
   tt_node *from = tt_num(cx, 1, x->type.dtype), *to = tt_num(cx, 2, x->type.dtype);
+  tt_check(cx, tt_hlo_compare(h, TT_GT, from, to), TT_INVALID_ARGUMENT,
+           "uniform_ expects to return a [from, to) range, but found from > to");
   x = tt_hlo_multiply(h, x, tt_hlo_subtract(h, to, from));
   tt_out_drawn(cx, tt_hlo_add(h, x, from), &type);
 }
@@ -264,11 +266,33 @@ void tt_lower_random(tt_lower *cx) {
   integers(cx, &type, 0, greatest(type.dtype) + 1);
 }
 
+/* Whether the dtype, if it is an integer's, can hold from and to - 1. */
+static bool fits(tt_dtype dtype, int64_t from, int64_t to) {
+  bool is_signed = tt_dtype_kind(dtype) == TT_KIND_SIGNED;
+  if (tt_is_float(dtype) || tt_dtype_bytes(dtype) == 8) return is_signed || from >= 0;
+  int64_t high = (int64_t)greatest(dtype), low = is_signed ? -high - 1 : 0;
+  return from >= low && to - 1 <= high;
+}
+
 static void between(tt_lower *cx, int from_arg, int to_arg) {
   tt_type type = tt_drawn_type(cx);
-  int64_t from = from_arg >= 0 ? tt_int(cx, from_arg) : 0;
-  uint64_t end = tt_has(cx, to_arg) ? (uint64_t)tt_int(cx, to_arg) : greatest(type.dtype) + 1;
-  if (from == INT64_MIN && !tt_has(cx, to_arg)) end = (uint64_t)from;
+  int64_t from = from_arg >= 0 ? tt_int(cx, from_arg) : 0, to = 0;
+  uint64_t end = greatest(type.dtype) + 1;
+  if (tt_has(cx, to_arg)) {
+    to = tt_int(cx, to_arg);
+    end = (uint64_t)to;
+    if (from >= to || !fits(type.dtype, from, to)) {
+      tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT,
+                  from >= to ? "random_ expects 'from' to be less than 'to', but got from=%lld >= "
+                               "to=%lld"
+                             : "random_ expects bounds that the dtype can hold, but got from=%lld "
+                               "and to=%lld",
+                  (long long)from, (long long)to);
+      return;
+    }
+  } else if (from == INT64_MIN) {
+    end = (uint64_t)from;
+  }
   integers(cx, &type, from, end - (uint64_t)from);
 }
 
@@ -338,6 +362,11 @@ void tt_lower_multinomial(tt_lower *cx) {
   if (tt_out_empty(cx)) return;
   tt_node *p = tt_in(cx, 0), *zero;
   int64_t k = tt_int(cx, 1), n = p->type.dims[p->type.rank > 0 ? p->type.rank - 1 : 0];
+  if (!tt_bool(cx, 2) && k > n) {
+    tt_hlo_fail(h, TT_INVALID_ARGUMENT,
+                "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
+    return;
+  }
   p = tt_cast(cx, p, tt_draw_dtype(p->type.dtype));
   p = tt_hlo_reshape(h, p, 2, (int64_t[]){n > 0 ? tt_type_numel(&p->type) / n : 0, n});
   zero = tt_like(cx, p, 0.0);

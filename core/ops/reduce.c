@@ -202,9 +202,11 @@ void tt_lower_logsumexp(tt_lower *cx) {
   }
   tt_reduction r = tt_reduction_of(cx, tt_in_as(cx, 0, tt_compute_dtype(dtype)), 1, 2);
   tt_node *high = tt_reduce_by(cx, TT_MAX, &r);
-  tt_node *endless = tt_hlo_compare(h, TT_EQ, tt_hlo_abs(h, high), tt_like(cx, high, (double)INFINITY));
+  tt_node *endless =
+      tt_hlo_compare(h, TT_EQ, tt_hlo_abs(h, high), tt_like(cx, high, (double)INFINITY));
   high = tt_hlo_select(h, endless, tt_hlo_zeros(h, &high->type), high);
-  tt_node *terms = tt_hlo_exponential(h, tt_hlo_subtract(h, r.x, tt_reduction_spread(cx, &r, high)));
+  tt_node *terms =
+      tt_hlo_exponential(h, tt_hlo_subtract(h, r.x, tt_reduction_spread(cx, &r, high)));
   tt_node *sum = tt_reduce_node(cx, TT_SUM, &r, terms);
   tt_out_in(cx, 0, tt_hlo_add(h, high, tt_hlo_log(h, sum)), dtype);
 }

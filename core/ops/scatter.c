@@ -98,11 +98,12 @@ static target at_slices(tt_lower *cx, const tt_type *x, int dim, tt_node *index)
 }
 
 /* x (argument 0), dim (1), and index (2) of the index_* operators; source gets x's rank. */
-static tt_node *slice_operands(tt_lower *cx, bool negative, tt_node **source, target *to) {
+static tt_node *slice_operands(tt_lower *cx, bool negative, tt_code code, tt_node **source,
+                               target *to) {
   tt_node *x = tt_in(cx, 0), *index = tt_in(cx, 2);
   int dim = tt_dim(cx, 1, x->type.rank);
   x = tt_at_least_1d(cx, x);
-  tt_check_index(cx, index, x->type.dims[dim], negative, TT_OUT_OF_RANGE, "index");
+  tt_check_index(cx, index, x->type.dims[dim], negative, code, "index");
   if (negative) index = tt_wrap_index(cx, index, x->type.dims[dim]);
   *to = at_slices(cx, &x->type, dim, index);
   tt_type part = x->type;
@@ -125,7 +126,8 @@ static bool is_one(const tt_lower *cx, int i) {
 
 void tt_lower_index_add(tt_lower *cx) {
   target to;
-  tt_node *source = tt_in(cx, 3), *x = slice_operands(cx, false, &source, &to);
+  tt_code code = tt_in(cx, 0)->type.rank > 1 ? TT_INVALID_ARGUMENT : TT_OUT_OF_RANGE;
+  tt_node *source = tt_in(cx, 3), *x = slice_operands(cx, false, code, &source, &to);
   if (!is_one(cx, 4))
     source = tt_hlo_multiply(cx->h, source, tt_num(cx, 4, source->type.dtype));
   state(cx, write(cx, &to, x, source, TT_ADD));
@@ -133,14 +135,14 @@ void tt_lower_index_add(tt_lower *cx) {
 
 void tt_lower_index_copy(tt_lower *cx) {
   target to;
-  tt_node *source = tt_in(cx, 3), *x = slice_operands(cx, false, &source, &to);
+  tt_node *source = tt_in(cx, 3), *x = slice_operands(cx, false, TT_OUT_OF_RANGE, &source, &to);
   state(cx, write(cx, &to, x, source, TT_SET));
 }
 
 void tt_lower_index_fill(tt_lower *cx) {
   target to;
   tt_node *value = tt_num(cx, 3, tt_in(cx, 0)->type.dtype);
-  tt_node *x = slice_operands(cx, true, &value, &to);
+  tt_node *x = slice_operands(cx, true, TT_OUT_OF_RANGE, &value, &to);
   state(cx, write(cx, &to, x, value, TT_SET));
 }
 
@@ -251,7 +253,9 @@ static tt_node *reduce_into(tt_lower *cx, const target *to, tt_node *x, tt_node 
   source = tt_cast(cx, source, compute);
   tt_type part = source->type;
   if (!include_self) {
-    tt_node *identity = tt_hlo_identity(h, how->reducer, compute);
+    bool one = how->reducer == TT_PROD || how->reducer == TT_MIN;
+    tt_node *identity = compute == TT_BOOL ? tt_hlo_const(h, TT_BOOL, one)
+                                           : tt_hlo_identity(h, how->reducer, compute);
     x = write(cx, to, x, tt_hlo_broadcast_to(h, identity, part.rank, part.dims), TT_SET);
   }
   tt_node *sum = write(cx, to, x, source, how->combiner);
@@ -273,7 +277,7 @@ void tt_lower_scatter_reduce(tt_lower *cx) {
 
 void tt_lower_index_reduce(tt_lower *cx) {
   target to;
-  tt_node *source = tt_in(cx, 3), *x = slice_operands(cx, false, &source, &to);
+  tt_node *source = tt_in(cx, 3), *x = slice_operands(cx, false, TT_OUT_OF_RANGE, &source, &to);
   bool include_self = !tt_has(cx, 5) || tt_bool(cx, 5);
   state(cx, reduce_into(cx, &to, x, source, tt_str(cx, 4), include_self));
 }
@@ -283,6 +287,13 @@ void tt_lower_index_reduce(tt_lower *cx) {
 void tt_lower_put(tt_lower *cx) {
   tt_node *x = tt_in(cx, 0), *flat = tt_flatten(cx, x), *index = tt_flatten(cx, tt_in(cx, 1));
   tt_node *source = tt_flatten(cx, tt_cast(cx, tt_in(cx, 2), x->type.dtype));
+  if (index->type.dims[0] != source->type.dims[0]) {
+    tt_hlo_fail(cx->h, TT_OUT_OF_RANGE,
+                "put_(): Expected source and index to have the same number of elements, but got "
+                "source.numel() = %lld, index.numel() = %lld",
+                (long long)source->type.dims[0], (long long)index->type.dims[0]);
+    return;
+  }
   tt_check_index(cx, index, flat->type.dims[0], true, TT_OUT_OF_RANGE, "index");
   index = tt_wrap_index(cx, index, flat->type.dims[0]);
   target to = at_slices(cx, &flat->type, 0, index);
@@ -299,6 +310,10 @@ void tt_lower_masked_scatter(tt_lower *cx) {
   type.dtype = tt_in(cx, 0)->type.dtype;
   x = tt_hlo_broadcast_to(h, tt_in(cx, 0), type.rank, type.dims);
   tt_node *source = tt_flatten(cx, tt_cast(cx, tt_in(cx, 2), type.dtype));
+  tt_node *ones = tt_hlo_reduce(h, TT_SUM, tt_hlo_convert(h, tt_flatten(cx, mask), TT_I64),
+                                (int[]){0}, 1);
+  tt_check(cx, tt_hlo_compare(h, TT_GT, ones, tt_hlo_const_i(h, TT_I64, source->type.dims[0])),
+           TT_INVALID_ARGUMENT, "Number of elements of source < number of ones in mask");
   if (tt_type_numel(&type) == 0 || source->type.dims[0] == 0) {
     tt_out_as(cx, 0, x);
     return;

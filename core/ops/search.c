@@ -1,4 +1,4 @@
-/* Searching in sorted sequences, and histograms. */
+/* Searching in sorted sequences. */
 #include "ops/index.h"
 
 #include <string.h>
@@ -71,46 +71,4 @@ void tt_lower_searchsorted(tt_lower *cx) {
   if (tt_has(cx, 5))
     sequence = tt_hlo_take_along(cx->h, sequence, tt_in(cx, 5), sequence->type.rank - 1);
   state_search(cx, sequence, tt_in(cx, 1), right);
-}
-
-/* -- Histogram -- */
-
-/* Both bounds zero or equal: the bounds are the least and the greatest element. */
-static void histogram_bounds(tt_lower *cx, tt_node *x, tt_node **low, tt_node **high) {
-  tt_hlo *h = cx->h;
-  int dim = 0;
-  *low = tt_num(cx, 2, x->type.dtype);
-  *high = tt_num(cx, 3, x->type.dtype);
-  if (x->type.dims[0] > 0) {
-    tt_node *given = tt_hlo_compare(h, TT_NE, *low, *high);
-    *low = tt_hlo_select(h, given, *low, tt_hlo_reduce(h, TT_MIN, x, &dim, 1));
-    *high = tt_hlo_select(h, given, *high, tt_hlo_reduce(h, TT_MAX, x, &dim, 1));
-  }
-  tt_node *flat = tt_hlo_compare(h, TT_EQ, *low, *high), *one = tt_like(cx, x, 1.0);
-  *low = tt_hlo_select(h, flat, tt_hlo_subtract(h, *low, one), *low);
-  *high = tt_hlo_select(h, flat, tt_hlo_add(h, *high, one), *high);
-}
-
-/* self, bins, min, max */
-void tt_lower_histc(tt_lower *cx) {
-  tt_hlo *h = cx->h;
-  tt_node *x = tt_flatten(cx, tt_in(cx, 0)), *low, *high;
-  int64_t bins = tt_int(cx, 1), n = x->type.dims[0];
-  x = tt_cast(cx, x, tt_compute_dtype(x->type.dtype));
-  tt_type counts = {.dtype = x->type.dtype, .rank = 1, .dims = {bins}};
-  if (n == 0) {
-    tt_out_as(cx, 0, tt_hlo_zeros(h, &counts));
-    return;
-  }
-  histogram_bounds(cx, x, &low, &high);
-  tt_node *inside = tt_hlo_and(h, tt_hlo_compare(h, TT_GE, x, low), tt_hlo_compare(h, TT_LE, x, high));
-  tt_node *at = tt_hlo_multiply(h, tt_hlo_subtract(h, x, low), tt_like(cx, x, (double)bins));
-  at = tt_hlo_convert(h, tt_hlo_divide(h, at, tt_hlo_subtract(h, high, low)), TT_I64);
-  at = tt_hlo_minimum(h, at, tt_hlo_const_i(h, TT_I64, bins - 1));
-  at = tt_hlo_select(h, inside, at, tt_hlo_full(h, &at->type, -1.0));
-  tt_scatter dims = {.inserted_dims = (int[]){0}, .inserted_count = 1, .scatter_map = (int[]){0},
-                     .scatter_count = 1, .index_vector_dim = 1};
-  at = tt_hlo_reshape(h, at, 2, (int64_t[]){n, 1});
-  tt_out_as(cx, 0, tt_hlo_scatter(h, tt_hlo_zeros(h, &counts), at, tt_hlo_full(h, &x->type, 1.0),
-                                  &dims, TT_ADD));
 }

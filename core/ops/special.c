@@ -47,7 +47,8 @@ void tt_lower_hypot(tt_lower *cx) {
   b = tt_hlo_abs(h, b);
   tt_node *high = tt_hlo_maximum(h, a, b), *low = tt_hlo_minimum(h, a, b);
   tt_node *ratio = tt_hlo_divide(h, low, high);
-  tt_node *y = tt_hlo_multiply(h, high, tt_hlo_sqrt(h, plus(cx, tt_hlo_multiply(h, ratio, ratio), 1)));
+  tt_node *y =
+      tt_hlo_multiply(h, high, tt_hlo_sqrt(h, plus(cx, tt_hlo_multiply(h, ratio, ratio), 1)));
   y = tt_hlo_select(h, is(cx, high, TT_EQ, 0), high, y);
   double inf = (double)INFINITY;
   tt_node *endless = tt_hlo_or(h, is(cx, a, TT_EQ, inf), is(cx, b, TT_EQ, inf));
@@ -88,8 +89,8 @@ static void gcd_step(tt_hlo *h, tt_node *const *args, tt_node **results, void *u
   (void)user;
   tt_node *a = args[0], *b = args[1];
   tt_node *done = tt_hlo_compare(h, TT_EQ, b, tt_hlo_const_i(h, b->type.dtype, 0));
-  tt_node *one = tt_hlo_broadcast_to(h, tt_hlo_const_i(h, b->type.dtype, 1), b->type.rank,
-                                     b->type.dims);
+  tt_node *one =
+      tt_hlo_broadcast_to(h, tt_hlo_const_i(h, b->type.dtype, 1), b->type.rank, b->type.dims);
   tt_node *rest = tt_hlo_remainder(h, a, tt_hlo_select(h, done, one, b));
   results[0] = tt_hlo_select(h, done, a, b);
   results[1] = tt_hlo_select(h, done, b, rest);
@@ -189,7 +190,8 @@ static tt_node *zeta(tt_lower *cx, tt_node *s, tt_node *q) {
   tt_node *y = tt_hlo_add(h, moved[2], tt_hlo_zeta(h, s, moved[1]));
   tt_node *whole = tt_hlo_compare(h, TT_EQ, q, tt_hlo_floor(h, q));
   tt_node *pole = tt_hlo_and(h, whole, is(cx, q, TT_LE, 0));
-  tt_node *odd = tt_hlo_and(h, is(cx, q, TT_LT, 0), tt_hlo_compare(h, TT_NE, s, tt_hlo_floor(h, s)));
+  tt_node *odd =
+      tt_hlo_and(h, is(cx, q, TT_LT, 0), tt_hlo_compare(h, TT_NE, s, tt_hlo_floor(h, s)));
   y = tt_hlo_select(h, odd, splat(cx, y, (double)NAN), y);
   y = tt_hlo_select(h, pole, splat(cx, y, (double)INFINITY), y);
   y = tt_hlo_select(h, is(cx, s, TT_EQ, 1), splat(cx, y, (double)INFINITY), y);
@@ -219,7 +221,8 @@ void tt_lower_polygamma(tt_lower *cx) {
     y = tt_hlo_digamma(cx->h, x);
   } else if (n == 1) {
     tt_node *low = is(cx, x, TT_LT, 0.5), *mirror = plus(cx, tt_hlo_negate(h, x), 1);
-    tt_node *direct = tt_hlo_zeta(h, splat(cx, x, 2), tt_hlo_select(h, low, mirror, x)), *pi = times(cx, x, 3.14159265358979323846);
+    tt_node *direct = tt_hlo_zeta(h, splat(cx, x, 2), tt_hlo_select(h, low, mirror, x)),
+            *pi = times(cx, x, 3.14159265358979323846);
     tt_node *ratio = tt_hlo_divide(h, splat(cx, x, 3.14159265358979323846), tt_hlo_sine(h, pi));
     tt_node *reflected = tt_hlo_subtract(h, tt_hlo_multiply(h, ratio, ratio), direct);
     y = tt_hlo_select(h, low, reflected, direct);
@@ -248,37 +251,37 @@ static tt_node *chebyshev(tt_lower *cx, tt_node *t, const double *series, int co
 
 /* exp(-x) I0(x) on 0..8 in x/4 - 1, and sqrt(x) exp(-x) I0(x) above in 16/x - 1. */
 static const double i0e_near[] = {
-    0.676795274409476085,     -0.30468267234319839868,  0.17162090152220877535,
-    -0.094901097048047644421, 0.049305284239670708488,  -0.023737414805899468816,
-    0.010546460394594998318,  -0.0043243099950505759443, 0.0016394756169413357984,
-    -0.00057637557453858236588, 0.00018850288509584165573, -0.00005754195010082103704,
-    0.000016448448070728897089, -4.4167383584587505636e-6, 1.1173875391201037182e-6,
-    -2.6707938539406117339e-7, 6.0469950225419189493e-8, -1.3000250099862480421e-8,
-    2.6598237246823866503e-9, -5.1897956016352629067e-10, 9.6758090353732369122e-11,
-    -1.7268262914415557072e-11, 2.9550526631296398346e-12, -4.8564467831119294609e-13,
-    7.6761854986049356169e-14, -1.1685332877993451681e-14, 1.7153912855551330306e-15,
-    -2.4312798465479546936e-16, 3.3307945188222380978e-17, -4.4153416464793393795e-18};
+    0.676795274409476085,       -0.30468267234319839868,    0.17162090152220877535,
+    -0.094901097048047644421,   0.049305284239670708488,    -0.023737414805899468816,
+    0.010546460394594998318,    -0.0043243099950505759443,  0.0016394756169413357984,
+    -0.00057637557453858236588, 0.00018850288509584165573,  -0.00005754195010082103704,
+    0.000016448448070728897089, -4.4167383584587505636e-6,  1.1173875391201037182e-6,
+    -2.6707938539406117339e-7,  6.0469950225419189493e-8,   -1.3000250099862480421e-8,
+    2.6598237246823866503e-9,   -5.1897956016352629067e-10, 9.6758090353732369122e-11,
+    -1.7268262914415557072e-11, 2.9550526631296398346e-12,  -4.8564467831119294609e-13,
+    7.6761854986049356169e-14,  -1.1685332877993451681e-14, 1.7153912855551330306e-15,
+    -2.4312798465479546936e-16, 3.3307945188222380978e-17,  -4.4153416464793393795e-18};
 static const double i0e_far[] = {
-    0.80449041101410883161, 0.0033691164782556940899, 0.000068897583469168239843,
-    2.891370520834756483e-6, 2.0489185894690637418e-7, 2.2666689904981780646e-8,
-    3.3962320257083863452e-9, 4.9406023882249695891e-10, 1.1889147107846438342e-11,
+    0.80449041101410883161,     0.0033691164782556940899,   0.000068897583469168239843,
+    2.891370520834756483e-6,    2.0489185894690637418e-7,   2.2666689904981780646e-8,
+    3.3962320257083863452e-9,   4.9406023882249695891e-10,  1.1889147107846438342e-11,
     -3.1499165279632413645e-11, -1.3215811840447713119e-11, -1.7941785315068061178e-12,
-    7.1801244513836662337e-13, 3.8527783827421427011e-13, 1.540086217521409827e-14,
-    -4.1505693472872220867e-14, -9.554846698828307649e-15, 3.8116806693526224245e-15,
-    1.7725601330565263778e-15, -3.4254856196772191577e-16, -2.8276239805165832434e-16,
-    3.4612228676974575151e-17, 4.4656214202967580337e-17, -4.8305044859440215258e-18,
+    7.1801244513836662337e-13,  3.8527783827421427011e-13,  1.540086217521409827e-14,
+    -4.1505693472872220867e-14, -9.554846698828307649e-15,  3.8116806693526224245e-15,
+    1.7725601330565263778e-15,  -3.4254856196772191577e-16, -2.8276239805165832434e-16,
+    3.4612228676974575151e-17,  4.4656214202967580337e-17,  -4.8305044859440215258e-18,
     -7.2331804878749699742e-18};
 /* (1 + 2x) exp(x^2) erfc(x) in (x - 3.75) / (x + 3.75). */
 static const double erfcx_series[] = {
-    2.3551578691348035082, -0.0045900545806464773309, -0.084249133366517915584,
-    0.059209939998191890498, -0.026658668435305752277, 0.0090749976707052650939,
-    -0.0024131635404176081909, 0.00049077583652580863229, -0.000069169733025012063671,
-    4.1390279860730101675e-6, 7.7403830661984906686e-7, -2.1886401049234395661e-7,
-    1.0764999465910670377e-8, 4.5219598112182868979e-9, -7.7544002088313511065e-10,
-    -6.3180883408866844944e-11, 2.8687950109306698981e-11, 1.945586854577734723e-13,
-    -9.6546967484334389059e-13, 3.2525481481487398415e-14, 3.3478119482868053878e-14,
+    2.3551578691348035082,      -0.0045900545806464773309,  -0.084249133366517915584,
+    0.059209939998191890498,    -0.026658668435305752277,   0.0090749976707052650939,
+    -0.0024131635404176081909,  0.00049077583652580863229,  -0.000069169733025012063671,
+    4.1390279860730101675e-6,   7.7403830661984906686e-7,   -2.1886401049234395661e-7,
+    1.0764999465910670377e-8,   4.5219598112182868979e-9,   -7.7544002088313511065e-10,
+    -6.3180883408866844944e-11, 2.8687950109306698981e-11,  1.945586854577734723e-13,
+    -9.6546967484334389059e-13, 3.2525481481487398415e-14,  3.3478119482868053878e-14,
     -1.8645628804193131015e-15, -1.2507950530688647085e-15, 7.4182352566240434639e-17,
-    5.0681489047961113176e-17, -2.2370566594359995893e-18, -2.1873429443030176572e-18,
+    5.0681489047961113176e-17,  -2.2370566594359995893e-18, -2.1873429443030176572e-18,
     2.6766327399258769197e-20};
 #define COUNT(series) ((int)(sizeof series / sizeof *series))
 
@@ -287,8 +290,8 @@ static tt_node *bessel_i0e(tt_lower *cx, tt_node *x) {
   tt_node *size = tt_hlo_abs(h, x), *sixteen = splat(cx, x, 16);
   tt_node *near = chebyshev(cx, plus(cx, times(cx, size, 0.25), -1), i0e_near, COUNT(i0e_near));
   tt_node *t = plus(cx, tt_hlo_divide(h, sixteen, size), -1);
-  tt_node *far = tt_hlo_multiply(h, chebyshev(cx, t, i0e_far, COUNT(i0e_far)),
-                                 tt_hlo_rsqrt(h, size));
+  tt_node *far =
+      tt_hlo_multiply(h, chebyshev(cx, t, i0e_far, COUNT(i0e_far)), tt_hlo_rsqrt(h, size));
   return tt_hlo_select(h, is(cx, size, TT_LE, 8), near, far);
 }
 
@@ -345,7 +348,8 @@ void tt_lower_ndtri(tt_lower *cx) {
   tt_node *x = tt_hlo_negate(h, tt_hlo_sqrt(h, times(cx, log_p, -2)));
   for (int i = 0; i < 4; i++) {
     tt_node *log_cdf = log_ndtr(cx, x);
-    tt_node *log_slope = plus(cx, times(cx, tt_hlo_multiply(h, x, x), -0.5), -0.91893853320467274178);
+    tt_node *log_slope =
+        plus(cx, times(cx, tt_hlo_multiply(h, x, x), -0.5), -0.91893853320467274178);
     tt_node *slope = tt_hlo_exponential(h, tt_hlo_subtract(h, log_slope, log_cdf));
     x = tt_hlo_subtract(h, x, tt_hlo_divide(h, tt_hlo_subtract(h, log_cdf, log_p), slope));
   }

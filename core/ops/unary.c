@@ -16,11 +16,12 @@ void tt_lower_based(tt_lower *cx) {
   int base = cx->row->param;
   tt_dtype dtype = tt_float_common(cx);
   tt_node *x = tt_in_as(cx, 0, tt_compute_dtype(dtype));
-  tt_node *y = base < 0 ? tt_hlo_power(h, tt_hlo_broadcast_to(h, tt_like(cx, x, -base),
-                                                              x->type.rank, x->type.dims), x)
-                        : tt_hlo_multiply(h, tt_hlo_log(h, x),
-                                          tt_like(cx, x, base == 2 ? 1.4426950408889634
-                                                                   : 0.43429448190325182));
+  tt_node *y =
+      base < 0
+          ? tt_hlo_power(
+                h, tt_hlo_broadcast_to(h, tt_like(cx, x, -base), x->type.rank, x->type.dims), x)
+          : tt_hlo_multiply(h, tt_hlo_log(h, x),
+                            tt_like(cx, x, base == 2 ? 1.4426950408889634 : 0.43429448190325182));
   tt_out_in(cx, 0, y, dtype);
 }
 
@@ -75,16 +76,13 @@ tt_node *tt_sign(tt_lower *cx, tt_node *x) {
 
 void tt_lower_sign(tt_lower *cx) {
   tt_node *x = tt_in(cx, 0);
-  if (x->type.dtype == TT_BOOL)
-    tt_out_as(cx, 0, x);
-  else
-    tt_out_as(cx, 0, tt_is_complex(x->type.dtype) ? tt_hlo_sign(cx->h, x) : tt_sign(cx, x));
+  if (x->type.dtype == TT_BOOL) tt_out_as(cx, 0, x);
+  else tt_out_as(cx, 0, tt_is_complex(x->type.dtype) ? tt_hlo_sign(cx->h, x) : tt_sign(cx, x));
 }
 
 tt_node *tt_sign_bit(tt_lower *cx, tt_node *x) {
   static const tt_dtype bits[] = {[1] = TT_I8, [2] = TT_I16, [4] = TT_I32, [8] = TT_I64};
-  if (tt_is_float(x->type.dtype))
-    x = tt_hlo_bitcast(cx->h, x, bits[tt_dtype_bytes(x->type.dtype)]);
+  if (tt_is_float(x->type.dtype)) x = tt_hlo_bitcast(cx->h, x, bits[tt_dtype_bytes(x->type.dtype)]);
   return tt_hlo_compare(cx->h, TT_LT, x, tt_like(cx, x, 0));
 }
 
@@ -125,14 +123,21 @@ void tt_lower_logical_not(tt_lower *cx) {
 
 static double largest(tt_dtype dtype) {
   switch (dtype) {
-  case TT_F64: return DBL_MAX;
-  case TT_F16: return 65504.0;
-  case TT_BF16: return 3.3895313892515355e38;
+  case TT_F64:
+    return DBL_MAX;
+  case TT_F16:
+    return 65504.0;
+  case TT_BF16:
+    return 3.3895313892515355e38;
   case TT_F8E5M2:
-  case TT_F8E5M2FNUZ: return 57344.0;
-  case TT_F8E4M3FN: return 448.0;
-  case TT_F8E4M3FNUZ: return 240.0;
-  default: return FLT_MAX;
+  case TT_F8E5M2FNUZ:
+    return 57344.0;
+  case TT_F8E4M3FN:
+    return 448.0;
+  case TT_F8E4M3FNUZ:
+    return 240.0;
+  default:
+    return FLT_MAX;
   }
 }
 
@@ -143,7 +148,10 @@ static tt_node *finite_numbers(tt_lower *cx, tt_node *x) {
   tt_node *to[3];
   for (int i = 0; i < 3; i++)
     to[i] = tt_has(cx, i + 1) ? tt_num(cx, i + 1, dtype)
-                              : tt_hlo_const(h, dtype, i == 0 ? 0 : i == 1 ? most : -most);
+                              : tt_hlo_const(h, dtype,
+                                             i == 0   ? 0
+                                             : i == 1 ? most
+                                                      : -most);
   for (int i = 0; i < 3; i++) to[i] = tt_hlo_broadcast_to(h, to[i], x->type.rank, x->type.dims);
   tt_node *y = tt_hlo_select(h, tt_is_nan(cx, x), to[0], x);
   y = tt_hlo_select(h, tt_hlo_compare(h, TT_EQ, x, tt_like(cx, x, inf)), to[1], y);
@@ -155,8 +163,7 @@ void tt_lower_nan_to_num(tt_lower *cx) {
   if (tt_is_complex(x->type.dtype))
     x = tt_hlo_complex(cx->h, finite_numbers(cx, tt_hlo_real(cx->h, x)),
                        finite_numbers(cx, tt_hlo_imag(cx->h, x)));
-  else if (tt_is_float(x->type.dtype))
-    x = finite_numbers(cx, x);
+  else if (tt_is_float(x->type.dtype)) x = finite_numbers(cx, x);
   tt_out_as(cx, 0, x);
 }
 
@@ -175,8 +182,7 @@ void tt_lower_sinc(tt_lower *cx) {
   tt_node *t = tt_hlo_multiply(h, x, tt_like(cx, x, 3.14159265358979323846));
   tt_node *one = tt_hlo_broadcast_to(h, tt_like(cx, x, 1), x->type.rank, x->type.dims);
   tt_node *y = tt_hlo_divide(h, tt_hlo_sine(h, t), t);
-  tt_out_in(cx, 0, tt_hlo_select(h, tt_hlo_compare(h, TT_EQ, x, tt_like(cx, x, 0)), one, y),
-            dtype);
+  tt_out_in(cx, 0, tt_hlo_select(h, tt_hlo_compare(h, TT_EQ, x, tt_like(cx, x, 0)), one, y), dtype);
 }
 
 void tt_lower_conj(tt_lower *cx) {

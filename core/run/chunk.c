@@ -110,7 +110,6 @@ static int mark_live(tt_chunk *chunk) {
 static tt_status make_launch(tt_chunk *chunk, tt_launch **out) {
   tt_program *program = NULL;
   TT_TRY(tt_trace_program(&chunk->trace, chunk->at, chunk->live, chunk->is_input, &program));
-  tt_program_retry(program);
   int inputs = 0, outputs = 0;
   for (int i = 0; i < chunk->slot_count; i++) {
     inputs += chunk->is_input[i];

@@ -28,10 +28,9 @@ typedef struct tt_program {
  * already, or a new one whose compilation has been started. Thread-safe. */
 tt_status tt_program_intern(tt_program *program, tt_program **out);
 void tt_program_deinit(tt_program *program);
-/* Waits for the compiler. The error is a clone. Thread-safe. */
+/* Waits for the compiler; what failed for want of memory or of a device is tried once more. The
+ * error is a clone. Thread-safe. */
 tt_status tt_program_await(tt_program *program);
-/* Starts the compiler again if it failed for want of memory or of a device. Thread-safe. */
-void tt_program_retry(tt_program *program);
 /* Ends the compilers and frees all programs; nobody may use them any more. */
 void tt_program_shutdown(void);
 

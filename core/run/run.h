@@ -40,8 +40,14 @@ const char *tt_site_text(uint32_t site); /* "file.py:12 in f", or "" */
   X(OPS_DECOMPOSED, "operators run by a decomposition")                                            \
   X(OPS_HOST, "operators run on the host")                                                         \
   X(CALLS_NEW, "calls specialised")                                                                \
-  X(PROGRAMS, "programs compiled")                                                                 \
+  X(PROGRAMS, "programs new to the process")                                                       \
   X(PROGRAM_HITS, "programs found in memory")                                                      \
+  X(COMPILES, "programs compiled, because no cache had them")                                      \
+  X(DISK_HITS, "programs found in the cache folder")                                               \
+  X(DISK_SHARED_HITS, "programs found in the shared cache folder")                                 \
+  X(DISK_BAD, "broken cache entries removed")                                                      \
+  X(DISK_WRITES, "cache entries written")                                                          \
+  X(DISK_WAITS, "waits for another process that compiled the same program")                        \
   X(COMPILE_NS, "nanoseconds spent compiling, summed over threads")                                \
   X(CHUNKS, "chunks of operators ended")                                                           \
   X(CHUNK_OPS, "operators in them")                                                                \

@@ -305,7 +305,6 @@ static void write_targets(const recording *r) {
 static tt_status record_launch(const recording *r, tt_status *failure) {
   tt_program *program = NULL;
   TT_TRY(tt_call_program(r->call, &program));
-  tt_program_retry(program);
   tt_launch *launch = tt_launch_create(r->call->input_count, r->call->output_count, r->call->word_count);
   if (!launch) return tt_out_of_memory();
   launch->program = program;
@@ -336,11 +335,11 @@ tt_status tt_stream_record(tt_stream *stream, tt_call *call, tt_storage *const *
   tt_value *local[LOCAL];
   int values = call->input_count + call->output_count;
   recording r = {stream, call, tensors, words, site, local, NULL};
+  for (int k = 0; k < call->result_count; k++) results[k] = NULL;
   if (values > LOCAL) r.inputs = tt_malloc(sizeof *r.inputs * (size_t)values);
   if (!r.inputs) return tt_out_of_memory();
   r.outputs = r.inputs + call->input_count;
   memset(r.outputs, 0, sizeof *r.outputs * (size_t)call->output_count);
-  for (int k = 0; k < call->result_count; k++) results[k] = NULL;
   tt_status status = make_outputs(&r, results);
   pthread_mutex_lock(&stream->record_lock);
   if (!status) status = find_inputs(&r);

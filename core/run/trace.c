@@ -103,7 +103,7 @@ static tt_status lower_step(building *b, const tt_step *step) {
   tt_call_io io = {.inputs = b->inputs, .words = b->words, .word_at = step->word_at,
                    .outputs = b->outputs, .overwrites = b->overwrites, .checks = &b->checks};
   TT_TRY(tt_call_lower(call, false, b->h, &io));
-  if (tt_hlo_failed(b->h)) return TT_SUCCESS; /* tt_hlo_finish reports it */
+  if (tt_hlo_failed(b->h)) return TT_SUCCESS; /* tt_hlo_finish reports it; what follows lacks operands */
   for (int k = 0; k < call->output_count; k++) {
     int slot = step->first_output + k, over = b->overwrites[k];
     b->slots[slot] = b->outputs[k];
@@ -142,7 +142,7 @@ static tt_status build(const tt_step *end, const uint8_t *live, const uint8_t *i
   TT_TRY(tt_hlo_create(&b.h));
   tt_status status = prepare(&b, end);
   if (!status) add_params(&b, end, is_input);
-  for (int i = 0; i < end->depth && !status; i++) status = lower_step(&b, b.path[i]);
+  for (int i = 0; i < end->depth && !status && !tt_hlo_failed(b.h); i++) status = lower_step(&b, b.path[i]);
   if (!status && !tt_hlo_failed(b.h)) status = add_results(&b, end, live, program, &count);
   if (!status) status = name_program(&b, end, program);
   program->result_count = count;

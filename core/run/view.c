@@ -113,7 +113,7 @@ static tt_node *retype(tt_hlo *h, tt_node *x, tt_dtype dtype) {
   if (!tt_is_complex(dtype)) return rewidth(h, x, dtype);
   x = rewidth(h, x, tt_dtype_real(dtype));
   int64_t n = x->type.dims[0] / 2, dims[2] = {n, 2};
-  x = tt_hlo_reshape(h, x, 2, dims);
+  x = tt_hlo_reshape(h, tt_hlo_slice_dim(h, x, 0, 0, 2 * n, 1), 2, dims);
   return tt_hlo_complex(h, flat(h, tt_hlo_slice_dim(h, x, 1, 0, 1, 1)),
                         flat(h, tt_hlo_slice_dim(h, x, 1, 1, 2, 1)));
 }
@@ -297,6 +297,14 @@ static tt_node *write_same(tt_hlo *h, tt_node *x, const tt_view *view, tt_node *
   return tt_hlo_reshape(h, written, type.rank, type.dims);
 }
 
+/* A wider dtype does not see the last bytes of a storage that it does not divide: they stay. */
+static tt_node *with_rest(tt_hlo *h, tt_node *x, tt_node *storage) {
+  int64_t seen = x->type.dims[0], total = storage->type.dims[0];
+  if (seen == total) return x;
+  tt_node *parts[2] = {x, tt_hlo_slice_dim(h, storage, 0, seen, total, 1)};
+  return tt_hlo_concatenate(h, parts, 2, 0);
+}
+
 tt_node *tt_view_write(tt_hlo *h, tt_node *storage, const tt_type *type, const tt_view *view,
                        tt_node *value) {
   if (tt_view_covers(view, type)) {
@@ -317,5 +325,6 @@ tt_node *tt_view_write(tt_hlo *h, tt_node *storage, const tt_type *type, const t
   if (numel(view) == 0) return storage;
   if (view->dtype == type->dtype) return write_same(h, storage, view, value);
   tt_node *other = write_same(h, retype(h, storage, view->dtype), view, value);
-  return tt_hlo_reshape(h, retype(h, other, type->dtype), type->rank, type->dims);
+  other = with_rest(h, retype(h, other, type->dtype), flat(h, storage));
+  return tt_hlo_reshape(h, other, type->rank, type->dims);
 }

@@ -1,5 +1,6 @@
 """What the tests share: the device, and running one function on the CPU and on the device."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -20,6 +21,18 @@ TOLERANCES = {
 }
 
 only_tpu = pytest.mark.skipif(DEVICE != "tpu", reason="about torch.tpu itself")
+
+
+def modes():
+    """The eager modes that this build has."""
+    names = ["debug", "strict"]
+    if DEVICE == "tpu":
+        with (
+            contextlib.suppress(NotImplementedError, RuntimeError),
+            torch.tpu.set_eager_mode("fused"),
+        ):
+            names.append("fused")
+    return names
 
 
 def move(tree, device=None):

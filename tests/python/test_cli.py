@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 
+import pytest
 from support import ROOT, only_tpu
 
 pytestmark = only_tpu
@@ -35,3 +36,10 @@ def test_ops():
     assert "add.Tensor" in names and len(names) == len(set(names))
     assert all(row["doc"].endswith(".") for row in rows)
     assert run("ops", "--markdown").count("\n| `") == len(rows)
+
+
+def test_the_page_of_operators_is_current():
+    page = ROOT / "docs" / "ops.md"
+    if not page.exists():
+        pytest.skip("docs/ops.md has not been made")
+    assert page.read_text() == run("ops", "--markdown"), "run `make docs`"

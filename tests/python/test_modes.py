@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from support import DEVICE, only_tpu, raises_alike
+from support import DEVICE, modes, only_tpu, raises_alike
 
 
 @only_tpu
@@ -34,7 +34,7 @@ def test_eager_mode_is_a_property():
 
 
 @only_tpu
-@pytest.mark.parametrize("mode", ["debug", "strict"])
+@pytest.mark.parametrize("mode", modes())
 def test_modes_compute_the_same(mode):
     with torch.tpu.set_eager_mode(mode):
         x = torch.arange(12.0, device="tpu").reshape(3, 4)

@@ -66,7 +66,7 @@ def gradients(output, inputs):
 
 
 def compare(op, dtype, samples):
-    limits = {"rtol": 1e-3, "atol": 1e-4} if dtype == torch.float32 else {}
+    limits = {torch.float32: {"rtol": 1e-3, "atol": 1e-4}}.get(dtype, {})
     wanted = op.sample_inputs("cpu", dtype, requires_grad=differentiable(op, dtype))
     for _, sample in zip(range(samples), wanted, strict=False):
         inputs = (sample.input, sample.args, sample.kwargs)
@@ -87,6 +87,17 @@ def test_operator(op):
 @pytest.mark.parametrize("op", [op for op in OPS if op.name not in QUICK], ids=full_name)
 def test_every_other_operator(op):
     compare(op, chosen_dtype(op), SAMPLES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "dtype", [torch.bfloat16, torch.float64, torch.int64, torch.uint8, torch.complex64], ids=str
+)
+@pytest.mark.parametrize("op", [op for op in OPS if op.name in QUICK], ids=full_name)
+def test_other_dtypes(op, dtype):
+    if dtype not in op.dtypes:
+        pytest.skip("not a dtype of this operator")
+    compare(op, dtype, 2)
 
 
 def test_the_list_names_operators():

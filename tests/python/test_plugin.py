@@ -1,5 +1,6 @@
 """Loading: missing and broken plugins, other backends, and `import torch` that never fails."""
 
+import os
 import sys
 
 import pytest
@@ -121,23 +122,46 @@ print(heavy)
     assert status == 0 and out.strip() == "[]", errors
 
 
-def test_another_backend_is_left_alone():
+def test_another_distribution_is_left_alone(tmp_path):
+    info = tmp_path / "other-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
+    harmless = "torch_tpu._autoload:_check_version"
+    (info / "entry_points.txt").write_text(f"[torch.backends]\ntorch_tpu = {harmless}\n")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    code = "import torch; print(hasattr(torch, 'tpu'), torch.ones(2).sum().item())"
+    status, out, errors = python(code, PYTHONPATH=path)
+    assert status == 0 and out.split() == ["False", "2.0"], errors
+    assert "another distribution" in errors and "pip uninstall" in errors
+
+
+def test_another_backend_of_the_name_is_left_alone():
     code = """
-import types, warnings, torch
+import types, torch
 torch.utils.rename_privateuse1_backend("tpu")
 other = types.ModuleType("torch.tpu")
 torch._register_device_module("tpu", other)
-from torch_tpu import _autoload
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    _autoload.load()
-print(len(caught), torch.tpu is other, caught[0].message)
+try:
+    import torch_tpu
+except ImportError as error:
+    print(torch.tpu is other, error)
 """
-    status, out, errors = python(
-        "import sys; sys.modules['torch_tpu'] = None\n" * 0 + code,
-        TORCH_DEVICE_BACKEND_AUTOLOAD="0",
-    )
-    assert status != 0 or "True" in out, (out, errors)
+    status, out, errors = python(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    assert status == 0 and out.startswith("True torchtpu: no device 'tpu': another backend"), errors
+
+
+def test_an_unsupported_pytorch_is_refused():
+    code = """
+import warnings
+import torch
+torch.__version__ = "2.99.0"
+try:
+    import torch_tpu
+except ImportError as error:
+    print(error)
+"""
+    status, out, errors = python(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    assert status == 0 and "2.99.0 is not supported" in out, errors
 
 
 def test_the_process_ends_in_peace():

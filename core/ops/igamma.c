@@ -1,0 +1,127 @@
+/* The regularized incomplete gamma functions: a series where x is small beside a, a continued
+ * fraction elsewhere, each run until all elements have settled. */
+#include "ops/pointwise.h"
+
+enum { MOST_STEPS = 2000 };
+
+static tt_node *any_of(tt_hlo *h, tt_node *x) {
+  int dims[TT_MAX_RANK];
+  for (int i = 0; i < x->type.rank; i++) dims[i] = i;
+  return x->type.rank ? tt_hlo_reduce(h, TT_OR, x, dims, x->type.rank) : x;
+}
+
+static tt_node *number(tt_hlo *h, const tt_node *like, double value) {
+  return tt_hlo_const(h, like->type.dtype, value);
+}
+
+static tt_node *settled_limit(tt_hlo *h, const tt_node *like) {
+  return number(h, like, like->type.dtype == TT_F64 ? 2.3e-16 : 6e-8);
+}
+
+/* args: step, x, a + step, term, sum. */
+static void series_more(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
+  (void)user;
+  tt_node *least = tt_hlo_multiply(h, args[4], settled_limit(h, args[4]));
+  tt_node *moving = any_of(h, tt_hlo_compare(h, TT_GT, args[3], least));
+  tt_node *early = tt_hlo_compare(h, TT_LT, args[0], tt_hlo_const_i(h, TT_I32, MOST_STEPS));
+  results[0] = tt_hlo_and(h, moving, early);
+}
+
+static void series_step(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
+  (void)user;
+  tt_node *n = tt_hlo_add(h, args[2], number(h, args[2], 1));
+  tt_node *term = tt_hlo_multiply(h, args[3], tt_hlo_divide(h, args[1], n));
+  results[0] = tt_hlo_add(h, args[0], tt_hlo_const_i(h, TT_I32, 1));
+  results[1] = args[1];
+  results[2] = n;
+  results[3] = term;
+  results[4] = tt_hlo_add(h, args[4], term);
+}
+
+/* 1 + x / (a + 1) + x^2 / ((a + 1) (a + 2)) + .. */
+static tt_node *series(tt_hlo *h, tt_node *a, tt_node *x) {
+  tt_node *one = tt_hlo_full(h, &x->type, 1), *out[5];
+  tt_node *inits[5] = {tt_hlo_const_i(h, TT_I32, 0), x, a, one, one};
+  tt_hlo_while(h, 5, inits, series_more, series_step, NULL, out);
+  return out[4];
+}
+
+/* Lentz's method. args: step, a, b, c, d, value, last factor. */
+static void fraction_more(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
+  (void)user;
+  tt_node *off = tt_hlo_abs(h, tt_hlo_subtract(h, args[6], number(h, args[6], 1)));
+  tt_node *moving = any_of(h, tt_hlo_compare(h, TT_GT, off, settled_limit(h, off)));
+  tt_node *early = tt_hlo_compare(h, TT_LT, args[0], tt_hlo_const_i(h, TT_I32, MOST_STEPS));
+  results[0] = tt_hlo_and(h, moving, early);
+}
+
+static void fraction_step(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
+  (void)user;
+  tt_node *step = tt_hlo_add(h, args[0], tt_hlo_const_i(h, TT_I32, 1));
+  tt_node *i = tt_hlo_convert(h, step, args[1]->type.dtype);
+  tt_node *top = tt_hlo_multiply(h, i, tt_hlo_subtract(h, args[1], i));
+  tt_node *b = tt_hlo_add(h, args[2], number(h, args[2], 2));
+  tt_node *c = tt_hlo_add(h, b, tt_hlo_divide(h, top, args[3]));
+  tt_node *d = tt_hlo_add(h, b, tt_hlo_multiply(h, top, args[4]));
+  d = tt_hlo_divide(h, number(h, d, 1), d);
+  tt_node *factor = tt_hlo_multiply(h, c, d);
+  results[0] = step;
+  results[1] = args[1];
+  results[2] = b;
+  results[3] = c;
+  results[4] = d;
+  results[5] = tt_hlo_multiply(h, args[5], factor);
+  results[6] = factor;
+}
+
+static tt_node *fraction(tt_hlo *h, tt_node *a, tt_node *x) {
+  tt_node *b = tt_hlo_add(h, tt_hlo_subtract(h, x, a), number(h, x, 1)), *out[7];
+  tt_node *d = tt_hlo_divide(h, number(h, b, 1), b);
+  tt_node *inits[7] = {tt_hlo_const_i(h, TT_I32, 0), a, b, tt_hlo_full(h, &x->type, 1e30), d, d,
+                       tt_hlo_full(h, &x->type, 2)};
+  tt_hlo_while(h, 7, inits, fraction_more, fraction_step, NULL, out);
+  return out[5];
+}
+
+/* igamma (lower), or igammac (upper) when param is 1. */
+void tt_lower_igamma(tt_lower *cx) {
+  tt_hlo *h = cx->h;
+  tt_dtype dtype = tt_float_common(cx);
+  tt_node *a, *x;
+  tt_operands(cx, &a, &x, tt_compute_dtype(dtype));
+  tt_node *zero = tt_hlo_zeros(h, &x->type), *one = tt_hlo_full(h, &x->type, 1);
+  tt_node *inf = tt_hlo_full(h, &x->type, (double)INFINITY);
+  tt_node *small = tt_hlo_or(h, tt_hlo_compare(h, TT_LE, x, one), tt_hlo_compare(h, TT_LE, x, a));
+  tt_node *usual =
+      tt_hlo_and(h, tt_hlo_compare(h, TT_GT, x, zero), tt_hlo_compare(h, TT_GT, a, zero));
+  usual = tt_hlo_and(h, usual, tt_hlo_and(h, tt_hlo_is_finite(h, x), tt_hlo_is_finite(h, a)));
+  tt_node *by_series = tt_hlo_and(h, usual, small),
+          *by_fraction = tt_hlo_and(h, usual, tt_hlo_not(h, small));
+  tt_node *sum =
+      series(h, tt_hlo_select(h, by_series, a, one), tt_hlo_select(h, by_series, x, zero));
+  tt_node *far = tt_hlo_full(h, &x->type, 50);
+  tt_node *tail =
+      fraction(h, tt_hlo_select(h, by_fraction, a, one), tt_hlo_select(h, by_fraction, x, far));
+  tt_node *power = tt_hlo_subtract(h, tt_hlo_multiply(h, a, tt_hlo_log(h, x)), x);
+  tt_node *scale = tt_hlo_exponential(h, tt_hlo_subtract(h, power, tt_hlo_lgamma(h, a)));
+  tt_node *lower = tt_hlo_divide(h, tt_hlo_multiply(h, scale, sum), a);
+  tt_node *upper = tt_hlo_multiply(h, scale, tail);
+  tt_node *y = cx->row->param ? tt_hlo_select(h, small, tt_hlo_subtract(h, one, lower), upper)
+                              : tt_hlo_select(h, small, lower, tt_hlo_subtract(h, one, upper));
+  tt_node *all = cx->row->param ? zero : one, *none = cx->row->param ? one : zero;
+  tt_node *bad = tt_hlo_or(h, tt_is_nan(cx, a), tt_is_nan(cx, x));
+  y = tt_hlo_select(
+      h, tt_hlo_or(h, tt_hlo_compare(h, TT_EQ, a, zero), tt_hlo_compare(h, TT_EQ, x, inf)), all, y);
+  y = tt_hlo_select(
+      h, tt_hlo_or(h, tt_hlo_compare(h, TT_EQ, x, zero), tt_hlo_compare(h, TT_EQ, a, inf)), none,
+      y);
+  tt_node *both_zero =
+      tt_hlo_and(h, tt_hlo_compare(h, TT_EQ, a, zero), tt_hlo_compare(h, TT_EQ, x, zero));
+  tt_node *both_inf =
+      tt_hlo_and(h, tt_hlo_compare(h, TT_EQ, a, inf), tt_hlo_compare(h, TT_EQ, x, inf));
+  tt_node *negative =
+      tt_hlo_or(h, tt_hlo_compare(h, TT_LT, a, zero), tt_hlo_compare(h, TT_LT, x, zero));
+  bad = tt_hlo_or(h, tt_hlo_or(h, bad, negative), tt_hlo_or(h, both_zero, both_inf));
+  y = tt_hlo_select(h, bad, tt_hlo_full(h, &y->type, (double)NAN), y);
+  tt_out_in(cx, 0, y, dtype);
+}

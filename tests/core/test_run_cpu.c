@@ -1,0 +1,239 @@
+/* The op stream on the real CPU plugin (TT_CPU_PLUGIN): right numbers in every mode. */
+#include "support.h"
+
+#include <stdio.h>
+
+static tt_stream *stream;
+
+static int setup(void **state) {
+  (void)state;
+  const char *path = getenv("TT_CPU_PLUGIN");
+  if (!path || !*path) return 0;
+  tt_status status = tt_runtime_init(path);
+  stream = tt_runtime_stream(0);
+  return status ? -1 : 0;
+}
+
+static int teardown(void **state) {
+  (void)state;
+  tt_runtime_shutdown();
+  return 0;
+}
+
+static const tt_mode modes[] = {TT_MODE_STRICT, TT_MODE_DEBUG, TT_MODE_FUSED};
+enum { MODES = sizeof modes / sizeof *modes };
+
+static tt_type vector(int64_t n) { return tt_type_make(TT_F32, 1, &n); }
+
+static void expect(tt_storage *storage, const float *expected) {
+  float got[64] = {0};
+  int64_t count = tt_type_numel(storage->type);
+  ok(tt_storage_read(storage, got, tt_storage_bytes(storage)));
+  for (int64_t i = 0; i < count; i++)
+    if (got[i] != expected[i])
+      fail_msg("element %d is %g, expected %g", (int)i, (double)got[i], (double)expected[i]);
+}
+
+static void test_order(void **state) {
+  (void)state;
+  if (!stream) skip();
+  for (int m = 0; m < MODES; m++) {
+    ok(tt_runtime_set_mode(modes[m]));
+    float x[4] = {1, 2, 3, 4}, y[4] = {1, 1, 2, -1}, step[4] = {1, 3, 5, 7};
+    tt_storage *a = storage_of(stream, vector(4), x), *b = storage_of(stream, vector(4), y);
+    tt_storage *c = storage_of(stream, vector(4), step);
+    for (int i = 0; i < 300; i++) {
+      tt_storage *scaled = NULL;
+      float factor = i % 3 ? -1 : 1;
+      ok(record_scale(stream, a, factor, &scaled)); /* x = x * factor + step; y += x */
+      ok(record_add_into(stream, scaled, NULL, c, NULL));
+      ok(record_add_into(stream, b, NULL, scaled, NULL));
+      tt_storage_destroy(a);
+      a = scaled;
+      for (int k = 0; k < 4; k++) {
+        x[k] = x[k] * factor + step[k];
+        y[k] += x[k];
+      }
+    }
+    expect(a, x);
+    expect(b, y);
+    ok(tt_stream_sync(stream));
+    tt_storage_destroy(a);
+    tt_storage_destroy(b);
+    tt_storage_destroy(c);
+  }
+}
+
+static void test_writes_through_views(void **state) {
+  (void)state;
+  if (!stream) skip();
+  for (int m = 0; m < MODES; m++) {
+    ok(tt_runtime_set_mode(modes[m]));
+    float x[6] = {0, 1, 2, 3, 4, 5};
+    tt_storage *a = storage_of(stream, tt_type_make(TT_F32, 2, DIMS(2, 3)), x), *before = NULL;
+    tt_view columns = {TT_F32, 2, 0, {3, 2}, {1, 3}}, row = {TT_F32, 1, 3, {3}, {1}};
+    tt_view back = {TT_F32, 2, 1, {2, 2}, {3, 1}}, front = {TT_F32, 2, 0, {2, 2}, {3, 1}};
+    ok(record_add(stream, a, a, &before));
+    ok(record_add_into(stream, a, &row, a, &row));      /* 0 1 2 6 8 10 */
+    ok(record_add_into(stream, a, &columns, a, &columns)); /* 0 2 4 12 16 20 */
+    ok(record_add_into(stream, a, &back, a, &front));   /* 0 2 6 12 28 36 */
+    expect(a, (float[6]){0, 2, 6, 12, 28, 36});
+    expect(before, (float[6]){0, 2, 4, 6, 8, 10}); /* whoever read earlier keeps what it read */
+    tt_storage_destroy(a);
+    tt_storage_destroy(before);
+  }
+}
+
+/* Two targets of one call in one storage. */
+static void lower_swap(tt_lower *cx) {
+  tt_out(cx, 0, tt_in(cx, 1));
+  tt_out(cx, 1, tt_in(cx, 0));
+}
+static const tt_op_row swap_row = {.name = "test.swap", .lower = lower_swap, .statics = "", .doc = ""};
+
+static void test_two_targets_in_one_storage(void **state) {
+  (void)state;
+  if (!stream) skip();
+  for (int m = 0; m < MODES; m++) {
+    ok(tt_runtime_set_mode(modes[m]));
+    tt_storage *a = storage_of(stream, vector(4), (float[4]){1, 2, 3, 4}), *results[REQUEST_MAX];
+    tt_view low = {TT_F32, 1, 0, {2}, {1}}, high = {TT_F32, 1, 2, {2}, {1}};
+    request r = {.row = &swap_row,
+                 .tensor_count = 2,
+                 .tensors = {a, a},
+                 .views = {&low, &high},
+                 .target_count = 2,
+                 .targets = {0, 1}};
+    ok(request_record(stream, &r, results));
+    expect(a, (float[4]){3, 4, 1, 2});
+    tt_storage_destroy(a);
+  }
+}
+
+/* -- Numbers -- */
+
+static void lower_numbers(tt_lower *cx) {
+  tt_out(cx, 0, tt_num(cx, 0, TT_F64));
+  tt_out(cx, 1, tt_num(cx, 1, TT_F32));
+  tt_out(cx, 2, tt_num(cx, 2, TT_I64));
+  tt_out(cx, 3, tt_num(cx, 3, TT_BOOL));
+  tt_out(cx, 4, tt_num(cx, 4, TT_BOOL));
+}
+static const tt_op_row numbers_row = {
+    .name = "test.numbers", .lower = lower_numbers, .statics = "", .doc = ""};
+
+static void test_packed_numbers(void **state) {
+  (void)state;
+  if (!stream) skip();
+  static const tt_dtype dtypes[] = {TT_F64, TT_F32, TT_I64, TT_BOOL, TT_BOOL};
+  for (int m = 0; m < MODES; m++) {
+    ok(tt_runtime_set_mode(modes[m]));
+    for (int round = 0; round < 3; round++) {
+      tt_storage *results[REQUEST_MAX];
+      request r = {.row = &numbers_row, .arg_count = 5, .number_count = 5, .unpromised = true};
+      double f64 = 3.141592653589793 * (round + 1);
+      float f32 = 0.1f + (float)round;
+      int64_t i64 = -5000000000000007 + round;
+      for (int i = 0; i < 5; i++) {
+        r.args[i] = (tt_arg){.kind = TT_ARG_NUMBER, .first = i, .dtype = dtypes[i]};
+        r.numbers[i] = dtypes[i];
+      }
+      memcpy(r.words, &f64, 8);
+      memcpy(r.words + 2, &f32, 4);
+      memcpy(r.words + 3, &i64, 8);
+      r.words[5] = 1;
+      r.words[6] = 0;
+      ok(request_record(stream, &r, results));
+      double got_f64;
+      float got_f32;
+      int64_t got_i64;
+      bool got_true = false, got_false = true;
+      ok(tt_storage_read(results[0], &got_f64, 8));
+      ok(tt_storage_read(results[1], &got_f32, 4));
+      ok(tt_storage_read(results[2], &got_i64, 8));
+      ok(tt_storage_read(results[3], &got_true, 1));
+      ok(tt_storage_read(results[4], &got_false, 1));
+      assert_true(got_f64 == f64 && got_f32 == f32 && got_i64 == i64 && got_true && !got_false);
+      for (int i = 0; i < 5; i++) tt_storage_destroy(results[i]);
+    }
+  }
+}
+
+/* -- The rest -- */
+
+static void test_resize_keeps_the_prefix(void **state) {
+  (void)state;
+  if (!stream) skip();
+  for (int m = 0; m < MODES; m++) {
+    ok(tt_runtime_set_mode(modes[m]));
+    char bytes[12];
+    tt_storage *a = storage_of(stream, tt_type_make(TT_U8, 2, DIMS(2, 3)), "abcdef");
+    ok(tt_storage_resize(a, 9));
+    ok(tt_storage_read(a, bytes, 9));
+    assert_memory_equal(bytes, "abcdef\0\0\0", 9);
+    ok(tt_storage_resize(a, 4));
+    ok(tt_storage_resize(a, 6));
+    ok(tt_storage_read(a, bytes, 6));
+    assert_memory_equal(bytes, "abcd\0\0", 6);
+    tt_storage_destroy(a);
+    a = storage_of(stream, vector(2), (float[2]){1.5f, -2}); /* cut inside of an element */
+    ok(tt_storage_resize(a, 6));
+    assert_int_equal(a->type->dtype, TT_U8);
+    ok(tt_storage_read(a, bytes, 6));
+    assert_memory_equal(bytes, "\0\0\xC0\x3F\0\0", 6);
+    ok(tt_storage_resize(a, 8));
+    tt_storage *sum = NULL;
+    request r = {.row = tt_op_find("neg"), .tensor_count = 1, .tensors = {a}};
+    tt_view view = {TT_F32, 1, 0, {2}, {1}};
+    r.views[0] = &view; /* the bytes seen as floats again */
+    r.result = vector(2);
+    tt_storage *results[REQUEST_MAX];
+    ok(request_record(stream, &r, results));
+    sum = results[0];
+    expect(sum, (float[2]){-1.5f, -0.0f});
+    tt_storage_destroy(sum);
+    tt_storage_destroy(a);
+  }
+}
+
+static void lower_check(tt_lower *cx) {
+  tt_node *x = tt_in(cx, 0), *zero = tt_hlo_const(cx->h, TT_F32, 0);
+  tt_check(cx, tt_hlo_compare(cx->h, TT_LT, x, zero), TT_VALUE, "test.check: below zero");
+  tt_out(cx, 0, tt_hlo_sqrt(cx->h, x));
+}
+static const tt_op_row check_row = {.name = "test.check", .lower = lower_check, .statics = "", .doc = ""};
+
+static void test_checks(void **state) {
+  (void)state;
+  if (!stream) skip();
+  tt_storage *good = storage_of(stream, vector(2), (float[2]){4, 9}), *results[REQUEST_MAX];
+  tt_storage *bad = storage_of(stream, vector(2), (float[2]){4, -9});
+  request r = {.row = &check_row, .tensor_count = 1, .tensors = {good}};
+  r.site = tt_site_add("model.py", 5, "norm");
+  ok(tt_runtime_set_mode(TT_MODE_DEBUG));
+  ok(request_record(stream, &r, results));
+  expect(results[0], (float[2]){2, 3});
+  tt_storage_destroy(results[0]);
+  r.tensors[0] = bad;
+  fails(request_record(stream, &r, results), TT_VALUE,
+        "test.check, called at model.py:5 in norm: test.check: below zero");
+  ok(tt_stream_sync(stream));
+  ok(tt_runtime_set_mode(TT_MODE_STRICT)); /* nobody checks */
+  ok(request_record(stream, &r, results));
+  ok(tt_stream_sync(stream));
+  tt_storage_destroy(results[0]);
+  tt_storage_destroy(good);
+  tt_storage_destroy(bad);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_order),
+      cmocka_unit_test(test_writes_through_views),
+      cmocka_unit_test(test_two_targets_in_one_storage),
+      cmocka_unit_test(test_packed_numbers),
+      cmocka_unit_test(test_resize_keeps_the_prefix),
+      cmocka_unit_test(test_checks),
+  };
+  return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,27 @@
+"""Many programs, one after another."""
+
+from . import programs, runner, shrink
+
+
+def run(seeds, modes=runner.MODES, salts=2, show=False):
+    """Yields a report for each seed whose program does not do what it does on the CPU."""
+    for seed in seeds:
+        program = programs.program(seed)
+        if show:
+            print(f"# {seed}", *program.lines, sep="\n", flush=True)
+        for salt in range(salts):
+            failure = runner.check(program.lines, program.marks, modes, salt)
+            if failure:
+                yield report(program, salt, *failure)
+                break
+
+
+def report(program, salt, mode, found):
+    """Seed, what differs, and a small script that shows it."""
+    lines = shrink.shrink(program.lines, program.marks, mode, salt)
+    again = runner.check(lines, program.marks, (mode,), salt)
+    sentences = "\n".join(again[1] if again else ["(not always)", *found])
+    return (
+        f"program {program.seed}, numbers {salt}, mode {mode}:\n{sentences}\n"
+        f"--- script ---\n{shrink.script(lines, mode, salt)}"
+    )

@@ -1,0 +1,130 @@
+"""Runs a program on a device and compares what became of it with what the CPU made of it."""
+
+import copy
+import dataclasses
+import random
+import re
+
+import torch
+
+from .pool import EXACT, LOOSE, RAW
+
+MODES = ("strict", "debug", "fused", "mixed")
+# Relative to the largest number that a program may hold after each step.
+TOLERANCES = {torch.bfloat16: 3e-2, torch.float16: 4e-3, torch.float64: 1e-4}
+NAME = re.compile(r"v\d+")
+
+
+def make_data(key, shape, dtype, salt):
+    """Small integers, which are exact in every dtype and so are their sums and products."""
+    generator = torch.Generator().manual_seed(1000 * salt + key)
+    low, high = {torch.bool: (0, 2), torch.uint8: (0, 6)}.get(dtype, (-4, 5))
+    return torch.randint(low, high, shape, generator=generator).to(dtype)
+
+
+def namespace(device, salt):
+    """What a program's lines may name."""
+
+    def sync():
+        if device == "tpu":
+            torch.tpu.synchronize()
+
+    return {
+        "torch": torch,
+        "copy": copy,
+        "device": device,
+        "data": lambda key, shape, dtype: make_data(key, shape, dtype, salt).to(device),
+        "read": lambda tensor: round(tensor.item()),
+        "sync": sync,
+    }
+
+
+@dataclasses.dataclass
+class Outcome:
+    errors: list  # of each line: the exception, or None
+    tensors: dict
+
+
+def run(lines, device, mode=None, salt=0):
+    """Runs the lines; one that raises is recorded and the next one goes on."""
+    env, errors, switch = namespace(device, salt), [], random.Random(len(lines))
+    if device == "tpu" and mode != "mixed":
+        torch.tpu.eager_mode = mode
+    for line in lines:
+        if device == "tpu" and mode == "mixed":
+            torch.tpu.eager_mode = switch.choice(MODES[:3])
+        try:
+            exec(line, env)
+            errors.append(None)
+        except Exception as error:
+            errors.append(error.with_traceback(None))
+    tensors = {k: v for k, v in env.items() if NAME.fullmatch(k) and isinstance(v, torch.Tensor)}
+    return Outcome(errors, tensors)
+
+
+def on_host(tensor):
+    return tensor.detach().cpu().resolve_conj().resolve_neg()
+
+
+def same_numbers(got, want, mark):
+    if torch.equal(got, want):
+        return True
+    if mark == RAW or not (want.is_floating_point() or want.is_complex()):
+        kind = torch.uint8
+        return torch.equal(got.contiguous().reshape(-1).view(kind), want.contiguous().reshape(-1).view(kind))
+    if mark == EXACT:
+        return torch.equal(got.nan_to_num(12345.0), want.nan_to_num(12345.0)) and torch.equal(
+            got.isnan(), want.isnan()
+        )
+    limit = TOLERANCES.get(want.dtype, 1e-4)
+    largest = float(want[want.isfinite()].abs().max()) if bool(want.isfinite().any()) else 1.0
+    return torch.allclose(got, want, rtol=limit, atol=limit * max(1.0, largest), equal_nan=True)
+
+
+def partition(tensors):
+    """Which tensors share a storage: each name's first fellow."""
+    first = {}
+    return {
+        name: first.setdefault(tensor.untyped_storage()._cdata, name)
+        for name, tensor in tensors.items()
+    }
+
+
+def differences(got, want, marks, lines):
+    """Sentences about what is not as it should be; none if all is well."""
+    found = []
+    for line, ours, theirs in zip(lines, got.errors, want.errors, strict=True):
+        if type(ours) is not type(theirs):
+            found.append(f"`{line}` raised {ours!r:.300}, on the CPU {theirs!r:.300}")
+    if got.tensors.keys() != want.tensors.keys():
+        return [*found, f"made {list(got.tensors)}, on the CPU {list(want.tensors)}"]
+    for name, expected in want.tensors.items():
+        actual = got.tensors[name]
+        for what in ("dtype", "shape", "stride", "storage_offset", "is_conj", "is_neg"):
+            ours, theirs = getattr(actual, what), getattr(expected, what)
+            ours, theirs = (ours(), theirs()) if callable(ours) else (ours, theirs)
+            if ours != theirs:
+                found.append(f"{name}: {what} {ours}, on the CPU {theirs}")
+        if actual.shape != expected.shape or actual.dtype != expected.dtype:
+            continue
+        try:
+            ours, theirs = on_host(actual), on_host(expected)
+        except Exception as error:
+            found.append(f"{name}: reading it raised {error!r:.300}")
+            continue
+        if not same_numbers(ours, theirs, marks.get(name, LOOSE)):
+            found.append(f"{name}: {ours.tolist()}, on the CPU {theirs.tolist()}")
+    if partition(got.tensors) != partition(want.tensors):
+        found.append(f"share storages as {partition(got.tensors)}, on the CPU {partition(want.tensors)}")
+    return found
+
+
+def check(lines, marks, modes=MODES, salt=0):
+    """Returns (mode, sentences) for the first mode that does something else than the CPU."""
+    with torch.random.fork_rng(devices=[]):
+        want = run(lines, "cpu", salt=salt)
+        for mode in modes:
+            found = differences(run(lines, "tpu", mode, salt), want, marks, lines)
+            if found:
+                return mode, found
+    return None

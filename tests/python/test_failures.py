@@ -1,0 +1,165 @@
+"""Whatever fails below, Python sees an exception, and the process goes on.
+
+Runs on a fake plugin of the C tests (TT_FAKE_PLUGIN), whose programs answer with zeros and whose
+every call can be made to fail, as every allocation of the core can.
+"""
+
+import json
+import os
+
+import pytest
+from support import ROOT, only_tpu, python
+
+FAKE = os.environ.get("TT_FAKE_PLUGIN") or str(ROOT / "build/release/libtt_fake_plugin.so")
+
+pytestmark = [
+    only_tpu,
+    pytest.mark.skipif(not os.path.exists(FAKE), reason="TT_FAKE_PLUGIN names no fake plugin"),
+]
+
+SWEEP = """
+import ctypes, faulthandler, gc, json, os, sys, time
+faulthandler.enable()
+import torch, torch_tpu
+import torch_tpu._C as glue
+
+mode, kind, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
+fake = ctypes.CDLL(os.environ["TORCH_TPU_PLUGIN"])
+fake.tt_fake_fail_at.argtypes = [ctypes.c_int64]
+fake.tt_fake_failed.restype = ctypes.c_bool
+torch.tpu.eager_mode = mode
+
+
+def step(n):
+    x = torch.ones(n, 4, device="tpu")
+    w = torch.tensor([[1.0] * n] * 4).to("tpu").requires_grad_()
+    x.t()[1:3].add_(1)
+    x[:, ::2].mul_(2.5)
+    y = (x @ w + torch.arange(n, device="tpu")).relu()
+    loss = (y * torch.rand_like(y)).sum()
+    loss.backward()
+    with torch.no_grad():
+        w -= 0.1 * w.grad
+    x.untyped_storage().resize_(8)
+    return loss.item() + w.cpu().sum().item()
+
+
+def start(nth):
+    if kind == "plugin":
+        fake.tt_fake_fail_at(nth)
+    else:
+        glue._fail_allocation_at(nth, kind == "memory for ever")
+
+
+def stop(nth):
+    if kind == "plugin":
+        happened = fake.tt_fake_failed()
+        fake.tt_fake_fail_at(0)
+    else:
+        happened = glue._allocation_count() >= nth
+        glue._fail_allocation_at(0, False)
+    return happened
+
+
+def attempt(n):
+    try:
+        step(n)
+        torch.tpu.synchronize()
+    except RuntimeError as error:
+        words = "injected failure" if kind == "plugin" else "out of host memory"
+        assert words in str(error), error
+        assert kind == "plugin" or isinstance(error, torch.OutOfMemoryError), type(error)
+        return True
+    return False
+
+
+def settle():
+    gc.collect()
+    try:
+        torch.tpu.synchronize()  # what an abandoned step left behind
+    except RuntimeError:
+        pass
+
+
+for n in (3, 4):  # programs that do not depend on n are known from here on
+    step(n)
+gc.collect()
+torch.tpu.synchronize()
+before = torch.tpu.memory_allocated()
+rounds = failures = 0
+nth, stride, n = 1, 1, 5
+start(2**40)
+step(n)
+stop(1)
+began = time.monotonic()
+while True:
+    n += 1
+    start(nth)
+    failed = attempt(n)
+    happened = stop(nth)
+    settle()
+    rounds += 1
+    failures += failed
+    if kind != "plugin":  # what memory was missing for works at once when it is there
+        step(n)
+    elif rounds % 5 == 0:
+        step(n + 1000)
+    assert torch.tpu.memory_allocated() == before, (nth, torch.tpu.memory_allocated(), before)
+    if not happened:
+        break
+    if time.monotonic() - began > seconds / 4:
+        stride = max(stride, nth // 8)  # fewer of the later ones, but to the end
+    nth += stride
+step(2000)
+assert (torch.ones(3) + 1).sum().item() == 6
+print(json.dumps({"rounds": rounds, "failures": failures, "last": nth}))
+"""
+
+
+@pytest.mark.parametrize("mode", ["strict", "debug", "fused"])
+@pytest.mark.parametrize("kind", ["plugin", "memory", "memory for ever"])
+def test_every_failure_is_an_exception(mode, kind, request):
+    code = "import sys; sys.argv = ['', %r, %r, %r]\n" % (mode, kind, 4) + SWEEP
+    status, out, errors = python(code, timeout=100, TORCH_TPU_PLUGIN=FAKE)
+    assert status == 0, errors
+    result = json.loads(out)
+    assert result["failures"] >= 20 and result["failures"] >= result["rounds"] // 2, result
+
+
+def test_out_of_device_memory():
+    code = """
+import torch
+kept = []
+try:
+    for _ in range(8):
+        kept.append(torch.ones(2**26, device="tpu"))
+        torch.tpu.synchronize()
+except torch.OutOfMemoryError as error:
+    print(len(kept), "Out of memory" in str(error))
+kept.clear()
+print(torch.ones(2**26, device="tpu").sum().item())
+"""
+    status, out, errors = python(code, TORCH_TPU_PLUGIN=FAKE, TT_FAKE_MEMORY=str(2**30))
+    assert status == 0, errors
+    assert out.split() == ["4", "True", "0.0"], (out, errors)
+
+
+def test_a_client_that_cannot_be_created():
+    code = """
+import ctypes, os, torch
+fake = ctypes.CDLL(os.environ["TORCH_TPU_PLUGIN"])
+fake.tt_fake_fail_at.argtypes = [ctypes.c_int64]
+for nth in range(1, 12):
+    fake.tt_fake_fail_at(nth)
+    try:
+        torch.ones(1, device="tpu")
+    except RuntimeError as error:
+        assert "injected" in str(error), error
+    else:
+        break
+fake.tt_fake_fail_at(0)
+print(nth > 3, torch.ones(2, device="tpu").cpu().tolist())
+"""
+    status, out, errors = python(code, TORCH_TPU_PLUGIN=FAKE)
+    assert status == 0, errors
+    assert out.strip() == "True [0.0, 0.0]", (out, errors)
