@@ -13,6 +13,8 @@
 namespace py = pybind11;
 
 namespace tt {
+void bind_cache(py::module_& m);  // cache.cpp
+
 namespace {
 
 std::string plugin = tt_env(TT_ENV_PLUGIN);  // a name or a path; guarded by the GIL
@@ -156,6 +158,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("default_generator", &default_generator);
   m.def("op_rows", &op_rows);
   m.def("env_vars", &env_vars);
+  bind_cache(m);
   // For tests: the core's Nth allocation from now fails (0: none), and, if `forever`, all later ones.
   m.def("_fail_allocation_at", &tt_alloc_fail_at);
   m.def("_allocation_count", &tt_alloc_count);

@@ -8,9 +8,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from torch_tpu import _C, __version__, tpu
+from torch_tpu import _C, __version__, _cache, tpu
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
+app.add_typer(_cache.app, name="cache")
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Markdown = Annotated[bool, typer.Option("--markdown", help="Print the page docs/ops.md.")]
 

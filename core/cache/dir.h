@@ -38,6 +38,8 @@ typedef struct tt_dir_file {
 tt_status tt_dir_each(tt_dir *dir, void (*fn)(void *user, const tt_dir_file *file), void *user);
 /* Removes the entries used longest ago until `bytes` are left, and temporary files left behind. */
 void tt_dir_trim(tt_dir *dir, int64_t bytes);
+/* Removes all entries and the totals. */
+void tt_dir_clear(tt_dir *dir);
 
 /* -- Claims (claim.c): of all processes, one compiles a program -- */
 typedef struct tt_claim {
@@ -50,6 +52,22 @@ typedef enum tt_claim_result { TT_CLAIM_HELD, TT_CLAIM_BUSY, TT_CLAIM_IMPOSSIBLE
 tt_claim_result tt_claim_try(tt_dir *dir, const char *name, tt_claim *claim);
 void tt_claim_release(tt_claim *claim);
 
-int tt_dir_fd(const tt_dir *dir); /* for claim.c */
+/* -- Totals (totals.c): what all processes got out of a folder; best effort -- */
+#define TT_TOTALS(X)                                                                               \
+  X(hits, "programs found in the folder")                                                          \
+  X(shared_hits, "programs found in the shared folder")                                            \
+  X(compiled, "programs compiled because no folder had them")                                      \
+  X(written, "entries written")                                                                    \
+  X(bad, "broken entries removed")                                                                 \
+  X(waits, "waits for another process that compiled the same program")
+typedef struct tt_totals {
+#define X(name, doc) int64_t name;
+  TT_TOTALS(X)
+#undef X
+} tt_totals;
+void tt_dir_totals(tt_dir *dir, tt_totals *out); /* zeros where nothing is written down */
+void tt_dir_add_totals(tt_dir *dir, const tt_totals *more);
+
+int tt_dir_fd(const tt_dir *dir); /* for claim.c and totals.c */
 
 #endif

@@ -24,6 +24,7 @@ struct tt_disk {
   tt_dir *dirs[FOLDERS];   /* NULL: none, or none that can be used */
   tt_text environment;
   atomic_bool serialises;
+  tt_totals totals; /* under the lock; since the last flush */
 };
 
 /* -- Options -- */
@@ -87,8 +88,20 @@ tt_status tt_disk_create(const tt_disk_options *options, tt_plugin *plugin, tt_c
   return status;
 }
 
+void tt_disk_flush(tt_disk *disk) {
+  static const tt_totals none;
+  if (!disk) return;
+  pthread_mutex_lock(&disk->lock);
+  tt_totals totals = disk->totals;
+  tt_dir *dir = disk->dirs[LOCAL];
+  disk->totals = none;
+  pthread_mutex_unlock(&disk->lock);
+  if (dir && memcmp(&totals, &none, sizeof none) != 0) tt_dir_add_totals(dir, &totals);
+}
+
 void tt_disk_destroy(tt_disk *disk) {
   if (!disk) return;
+  tt_disk_flush(disk);
   for (int i = 0; i < FOLDERS; i++) {
     tt_dir_close(disk->dirs[i]);
     tt_free(disk->paths[i]);
@@ -194,11 +207,7 @@ static tt_executable *load_from(tt_disk *disk, int which, tt_lookup *lookup) {
   return executable;
 }
 
-static int64_t now_ms(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
+static int64_t now_ms(void) { return tt_now_ns() / 1000000; }
 
 static void nap(int64_t *us) {
   nanosleep(&(struct timespec){.tv_nsec = (long)*us * 1000}, NULL);
@@ -224,6 +233,21 @@ static tt_executable *claim_or_load(tt_disk *disk, tt_lookup *lookup) {
   }
 }
 
+/* Every look-up ends here. */
+static void finish(tt_disk *disk, tt_lookup *lookup) {
+  tt_text_deinit(&lookup->option_bytes);
+  if (!disk) return;
+  tt_claim_release(&lookup->claim);
+  pthread_mutex_lock(&disk->lock);
+  disk->totals.hits += lookup->source == TT_SOURCE_DISK;
+  disk->totals.shared_hits += lookup->source == TT_SOURCE_SHARED;
+  disk->totals.compiled += lookup->source == TT_SOURCE_COMPILER;
+  disk->totals.written += lookup->written;
+  disk->totals.bad += lookup->bad;
+  disk->totals.waits += lookup->waited;
+  pthread_mutex_unlock(&disk->lock);
+}
+
 tt_executable *tt_disk_load(tt_disk *disk, const tt_compile_options *options, tt_lookup *lookup) {
   lookup->claim = TT_CLAIM_NONE;
   if (!disk || !ready(disk)) return NULL;
@@ -237,7 +261,7 @@ tt_executable *tt_disk_load(tt_disk *disk, const tt_compile_options *options, tt
   tt_executable *executable = load_from(disk, LOCAL, lookup);
   if (!executable) executable = load_from(disk, SHARED, lookup);
   if (!executable) executable = claim_or_load(disk, lookup);
-  if (executable) tt_disk_store(disk, lookup, NULL);
+  if (executable) finish(disk, lookup);
   if (lookup->timed_out)
     tt_log(TT_LOG_COMPILE, "another process has been compiling %s for %lld ms; compiling it here",
            lookup->name, (long long)disk->wait_ms);
@@ -284,8 +308,16 @@ void tt_disk_store(tt_disk *disk, tt_lookup *lookup, tt_executable *executable) 
   bool named = lookup->name[0] != '\0';
   if (disk && named && executable && atomic_load(&disk->serialises) && may_write(disk))
     serialise(disk, lookup, executable);
-  if (disk) tt_claim_release(&lookup->claim);
-  tt_text_deinit(&lookup->option_bytes);
+  finish(disk, lookup);
+}
+
+bool tt_disk_adopt(tt_disk *disk, tt_lookup *lookup, const tt_entry *entry) {
+  if (!disk || !lookup->name[0]) return false;
+  tt_entry key = key_of(disk, lookup);
+  if (!tt_entry_same_key(&key, entry) || key.outputs != entry->outputs) return false;
+  write_to(disk, LOCAL, lookup, entry);
+  finish(disk, lookup);
+  return true;
 }
 
 /* -- Looking after a folder -- */
@@ -312,16 +344,4 @@ tt_status tt_disk_verify(tt_dir *dir, const char *name) {
   tt_status status = tt_disk_read(dir, name, &data, &entry);
   tt_free(data);
   return status;
-}
-
-bool tt_disk_adopt(tt_disk *disk, const tt_entry *entry) {
-  tt_lookup lookup = {.outputs = entry->outputs};
-  if (!disk || !ready(disk)) return false;
-  const tt_text *ours = &disk->environment;
-  if (ours->size != entry->environment.size ||
-      memcmp(ours->data, entry->environment.data, ours->size) != 0)
-    return false;
-  tt_entry_name(entry, TT_ENTRY_PROGRAM, lookup.name);
-  write_to(disk, LOCAL, &lookup, entry);
-  return lookup.written > 0;
 }

@@ -38,7 +38,7 @@ typedef struct tt_lookup {
   int outputs;           /* how many a fitting executable has */
   tt_disk_source source; /* where it was found */
   int bad;               /* entries that were broken, and so removed */
-  int written;
+  int written;    /* entries */
   bool waited;    /* for another process */
   bool timed_out; /* in vain */
   char name[TT_ENTRY_NAME];
@@ -50,15 +50,18 @@ typedef struct tt_lookup {
  * tt_disk_store. Waits, for a limited time, while another process compiles it. `code`, `code_size`
  * and `outputs` are set by the caller, all other fields zero. */
 tt_executable *tt_disk_load(tt_disk *disk, const tt_compile_options *options, tt_lookup *lookup);
-/* Ends the look-up in any case. `executable` NULL: there is nothing to store. */
+/* Ends a look-up that missed. `executable` NULL: there is nothing to store. */
 void tt_disk_store(tt_disk *disk, tt_lookup *lookup, tt_executable *executable);
+/* The same, with the body of an entry that was made for this key; false, and nothing is done, if
+ * it was made for another plugin, machine, or option. */
+bool tt_disk_adopt(tt_disk *disk, tt_lookup *lookup, const tt_entry *entry);
+/* Adds what happened since the last time to the folder's totals, as tt_disk_destroy does. */
+void tt_disk_flush(tt_disk *disk);
 
 /* -- Looking after a folder -- */
 /* Whether a file of the folder is what was once written under its name. NOT_FOUND, DATA_LOSS. */
 tt_status tt_disk_verify(tt_dir *dir, const char *name);
 /* Reads a program entry; the caller frees *data, into which `out` points. */
 tt_status tt_disk_read(tt_dir *dir, const char *name, void **data, tt_entry *out);
-/* Stores the entry's body as it is if it was made for this plugin and this machine. */
-bool tt_disk_adopt(tt_disk *disk, const tt_entry *entry);
 
 #endif

@@ -13,7 +13,8 @@ static void still_running(tt_hlo *h, tt_node *const *args, tt_node **results, vo
   tt_node *zero = tt_hlo_const(h, args[1]->type.dtype, 0.0);
   (void)user;
   tt_node *running = tt_hlo_compare(h, TT_GE, args[1], zero);
-  tt_node *early = tt_hlo_compare(h, TT_LT, args[0], tt_hlo_const(h, args[0]->type.dtype, MOST_STEPS));
+  tt_node *early =
+      tt_hlo_compare(h, TT_LT, args[0], tt_hlo_const(h, args[0]->type.dtype, MOST_STEPS));
   results[0] = tt_hlo_and(h, tt_hlo_reduce(h, TT_OR, running, &dim, 1), early);
 }
 
@@ -23,7 +24,8 @@ static void run_down(tt_hlo *h, tt_node *const *args, tt_node **results, void *u
   tt_node *next = tt_hlo_add(h, args[0], num(s, 1.0)), *zero = num(s, 0.0);
   tt_node *running = tt_hlo_compare(h, TT_GE, args[1], zero);
   tt_node *ratio = tt_hlo_divide(h, s->operands[0], next);
-  if (s->operands[1]) ratio = tt_hlo_multiply(h, ratio, tt_hlo_subtract(h, s->operands[1], args[0]));
+  if (s->operands[1])
+    ratio = tt_hlo_multiply(h, ratio, tt_hlo_subtract(h, s->operands[1], args[0]));
   results[0] = next;
   results[2] = tt_hlo_multiply(h, args[2], ratio);
   tt_node *left = tt_hlo_subtract(h, args[1], results[2]);
@@ -42,7 +44,8 @@ static tt_node *count_by_inversion(tt_sampler *s, tt_node *first) {
   tt_draw_blocks(s->cx, &stream, s->count, 1, words, NULL);
   tt_split_pair(s->cx, words, s->dtype, &u, &words[1]);
   tt_node *state[4] = {num(s, 0.0), tt_hlo_subtract(h, u, first), first,
-                       tt_hlo_zeros(h, &first->type)}, *end[4];
+                       tt_hlo_zeros(h, &first->type)},
+          *end[4];
   tt_hlo_while(h, 4, state, still_running, run_down, s, end);
   return end[3];
 }
@@ -124,8 +127,11 @@ void tt_lower_poisson(tt_lower *cx) {
   tt_type type = tt_drawn_type(cx);
   if (tt_nothing_drawn(cx, &type)) return;
   tt_node *rate = tt_flat_operand(cx, 0, tt_draw_dtype(type.dtype), &type);
-  tt_sampler s = {.cx = cx, .count = rate->type.dims[0], .dtype = rate->type.dtype, .first_draw = 1,
-               .attempt = attempt_poisson};
+  tt_sampler s = {.cx = cx,
+                  .count = rate->type.dims[0],
+                  .dtype = rate->type.dtype,
+                  .first_draw = 1,
+                  .attempt = attempt_poisson};
   tt_check(cx, tt_hlo_compare(h, TT_LT, rate, num(&s, 0.0)), TT_INVALID_ARGUMENT,
            "invalid Poisson rate, expected rate to be non-negative");
   tt_node *limit = num(&s, SMALL_MEAN);
@@ -157,7 +163,8 @@ static tt_node *scaled_log(const tt_sampler *s, tt_node *x, double shift, tt_nod
 }
 
 /* log p(k) / p(m), where m is the mode */
-static tt_node *log_binomial(const tt_sampler *s, tt_node *n, tt_node *odds, tt_node *m, tt_node *k) {
+static tt_node *log_binomial(const tt_sampler *s, tt_node *n, tt_node *odds, tt_node *m,
+                             tt_node *k) {
   tt_hlo *h = s->cx->h;
   tt_node *one = num(s, 1.0), *nm = tt_hlo_subtract(h, n, m), *nk = tt_hlo_subtract(h, n, k);
   tt_node *m1 = tt_hlo_add(h, m, one), *k1 = tt_hlo_add(h, k, one);
@@ -180,8 +187,10 @@ static void attempt_binomial(const tt_sampler *s, tt_node *const *words, tt_node
   tt_node *b = linear(s, 1.15, 2.53, spread);
   tt_node *a = tt_hlo_add(h, linear(s, -0.0873, 0.0248, b), tt_hlo_multiply(h, prob, num(s, 0.01)));
   tt_node *alpha = tt_hlo_multiply(h, hyperbola(s, 2.83, 5.1, b), spread);
-  proposal p = propose(s, words, a, b, tt_hlo_add(h, mean, num(s, 0.5)), hyperbola(s, 0.92, -4.2, b));
-  tt_node *inside = tt_hlo_and(h, tt_hlo_compare(h, TT_GE, p.k, zero), tt_hlo_compare(h, TT_LE, p.k, n));
+  proposal p =
+      propose(s, words, a, b, tt_hlo_add(h, mean, num(s, 0.5)), hyperbola(s, 0.92, -4.2, b));
+  tt_node *inside =
+      tt_hlo_and(h, tt_hlo_compare(h, TT_GE, p.k, zero), tt_hlo_compare(h, TT_LE, p.k, n));
   tt_node *k = tt_hlo_minimum(h, tt_hlo_maximum(h, p.k, zero), n);
   tt_node *mode = tt_hlo_floor(h, tt_hlo_add(h, mean, prob));
   tt_node *bound = log_binomial(s, n, tt_hlo_divide(h, prob, q), mode, k);
@@ -199,8 +208,11 @@ void tt_lower_binomial(tt_lower *cx) {
   tt_type type = n->type;
   type.dtype = dtype;
   if (tt_hlo_failed(h) || tt_nothing_drawn(cx, &type)) return;
-  tt_sampler s = {.cx = cx, .count = tt_type_numel(&type), .dtype = n->type.dtype, .first_draw = 1,
-               .attempt = attempt_binomial};
+  tt_sampler s = {.cx = cx,
+                  .count = tt_type_numel(&type),
+                  .dtype = n->type.dtype,
+                  .first_draw = 1,
+                  .attempt = attempt_binomial};
   tt_node *one = num(&s, 1.0), *zero = num(&s, 0.0);
   n = tt_hlo_maximum(h, tt_hlo_floor(h, tt_flatten(cx, n)), zero);
   prob = tt_hlo_clamp(h, zero, tt_flatten(cx, prob), one);

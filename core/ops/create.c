@@ -14,12 +14,10 @@ static tt_type result_type(tt_lower *cx) {
 void tt_lower_full(tt_lower *cx) {
   tt_type type = result_type(cx);
   tt_node *value;
-  if (cx->row->param >= 0)
-    value = tt_num(cx, cx->row->param, type.dtype);
+  if (cx->row->param >= 0) value = tt_num(cx, cx->row->param, type.dtype);
   else if (tt_is_complex(type.dtype))
     value = tt_hlo_const_c(cx->h, type.dtype, cx->row->param == ONES, 0.0);
-  else
-    value = tt_hlo_const(cx->h, type.dtype, cx->row->param == ONES);
+  else value = tt_hlo_const(cx->h, type.dtype, cx->row->param == ONES);
   tt_out(cx, 0, tt_hlo_broadcast_to(cx->h, value, type.rank, type.dims));
 }
 
@@ -121,9 +119,9 @@ void tt_lower_eye(tt_lower *cx) {
   tt_type index = *tt_promised(cx, 0);
   if (index.rank != 2) return;
   index.dtype = TT_I64;
-  tt_out_as(cx, 0,
-            tt_hlo_compare(cx->h, TT_EQ, tt_hlo_iota(cx->h, &index, 0),
-                           tt_hlo_iota(cx->h, &index, 1)));
+  tt_out_as(
+      cx, 0,
+      tt_hlo_compare(cx->h, TT_EQ, tt_hlo_iota(cx->h, &index, 0), tt_hlo_iota(cx->h, &index, 1)));
 }
 
 typedef struct triangle {
@@ -157,7 +155,9 @@ void tt_lower_triangle_indices(tt_lower *cx) {
   if (tt_out_empty(cx)) return;
   tt_hlo *h = cx->h;
   const tt_type *type = tt_promised(cx, 0);
-  triangle t = {.rows = tt_int(cx, 0), .columns = tt_int(cx, 1), .offset = tt_int(cx, 2),
+  triangle t = {.rows = tt_int(cx, 0),
+                .columns = tt_int(cx, 1),
+                .offset = tt_int(cx, 2),
                 .upper = cx->row->param == 1};
   if (type->rank != 2) return;
   tt_type flat = {.dtype = TT_I64, .rank = 1, .dims = {type->dims[1]}};
@@ -173,8 +173,8 @@ void tt_lower_triangle_indices(tt_lower *cx) {
   tt_node *column = tt_hlo_subtract(h, k, before_row(h, &t, row));
   if (t.upper) {
     tt_node *first = tt_hlo_add(h, row, tt_hlo_const_i(h, TT_I64, t.offset));
-    first = tt_hlo_clamp(h, tt_hlo_const_i(h, TT_I64, 0), first,
-                         tt_hlo_const_i(h, TT_I64, t.columns));
+    first =
+        tt_hlo_clamp(h, tt_hlo_const_i(h, TT_I64, 0), first, tt_hlo_const_i(h, TT_I64, t.columns));
     column = tt_hlo_add(h, column, first);
   }
   int64_t one_row[2] = {1, type->dims[1]};

@@ -64,7 +64,8 @@ static tt_node *bag_sums(tt_lower *cx, tt_node *rows, tt_node *index, tt_node *b
   if (tt_has(cx, 6)) rows = times_column(cx, rows, as_column(cx, tt_in(cx, 6)));
   tt_node *sum = tt_scatter_rows(cx, tt_hlo_zeros(h, result), bag, rows, TT_ADD);
   if (!sizes) return sum;
-  tt_node *count = tt_cast(cx, tt_hlo_maximum(h, sizes, tt_hlo_const_i(h, TT_I64, 1)), result->dtype);
+  tt_node *count =
+      tt_cast(cx, tt_hlo_maximum(h, sizes, tt_hlo_const_i(h, TT_I64, 1)), result->dtype);
   return tt_hlo_divide(h, sum, tt_hlo_broadcast(h, count, (int[]){0}, 2, result->dims));
 }
 
@@ -89,8 +90,7 @@ void tt_lower_embedding_bag(tt_lower *cx) {
   tt_node *rows = picked_rows(cx, weight, index, compute);
   if (mode == BAG_MAX)
     y = n > 0 ? bag_maxima(cx, rows, index, bag, &result, &winners) : tt_hlo_zeros(h, &result);
-  else
-    y = bag_sums(cx, rows, index, bag, &result, mode == BAG_MEAN ? own : NULL);
+  else y = bag_sums(cx, rows, index, bag, &result, mode == BAG_MEAN ? own : NULL);
   result.dtype = TT_I64;
   if (mode == BAG_MAX && !winners) winners = tt_hlo_zeros(h, &result);
   line.dims[0] = 0;
@@ -110,8 +110,8 @@ static tt_node *maxima_backward(tt_lower *cx, tt_node *grad, tt_node *winners, t
   sizes = tt_hlo_slice_dim(h, tt_cast(cx, sizes, TT_I64), 0, 0, bags, 1);
   tt_node *used = tt_hlo_compare(h, TT_GT, sizes, tt_hlo_const_i(h, TT_I64, 0));
   used = tt_hlo_broadcast(h, used, (int[]){0}, 2, place.dims);
-  tt_node *at = tt_hlo_multiply(h, tt_cast(cx, winners, TT_I64),
-                                tt_hlo_const_i(h, TT_I64, place.dims[1]));
+  tt_node *at =
+      tt_hlo_multiply(h, tt_cast(cx, winners, TT_I64), tt_hlo_const_i(h, TT_I64, place.dims[1]));
   at = tt_hlo_add(h, at, tt_hlo_iota(h, &place, 1));
   at = tt_hlo_select(h, used, at, tt_hlo_full(h, &place, -1.0));
   tt_type flat = {.dtype = grad->type.dtype, .rank = 1, .dims = {tt_type_numel(table)}};
@@ -133,8 +133,9 @@ void tt_lower_embedding_bag_backward(tt_lower *cx) {
   tt_type table = {.dtype = compute, .rank = 2, .dims = {rows, grad->type.dims[1]}};
   grad = tt_cast(cx, grad, compute);
   if (shift && tt_bool(cx, 9)) {
-    tt_hlo_fail(h, TT_UNIMPLEMENTED, "embedding_bag: sparse gradients are not supported; use "
-                                     "sparse=False");
+    tt_hlo_fail(h, TT_UNIMPLEMENTED,
+                "embedding_bag: sparse gradients are not supported; use "
+                "sparse=False");
     return;
   }
   if (mode == BAG_MAX) {

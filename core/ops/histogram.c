@@ -29,7 +29,8 @@ void tt_lower_histc(tt_lower *cx) {
     return;
   }
   histogram_bounds(cx, x, &low, &high);
-  tt_node *inside = tt_hlo_and(h, tt_hlo_compare(h, TT_GE, x, low), tt_hlo_compare(h, TT_LE, x, high));
+  tt_node *inside =
+      tt_hlo_and(h, tt_hlo_compare(h, TT_GE, x, low), tt_hlo_compare(h, TT_LE, x, high));
   tt_node *at = tt_hlo_multiply(h, tt_hlo_subtract(h, x, low), tt_like(cx, x, (double)bins));
   at = tt_hlo_convert(h, tt_hlo_divide(h, at, tt_hlo_subtract(h, high, low)), TT_I64);
   at = tt_hlo_minimum(h, at, tt_hlo_const_i(h, TT_I64, bins - 1));
@@ -92,7 +93,8 @@ void tt_lower_histogram(tt_lower *cx) {
                                        : data_edges(cx, x, tt_int(cx, 1));
   tt_type counts = {.dtype = x->type.dtype, .rank = 1, .dims = {edges->type.dims[0] - 1}};
   tt_node *weight = tt_hlo_full(h, &x->type, 1.0), *sum = tt_hlo_zeros(h, &counts);
-  if (tt_has(cx, weight_arg)) weight = tt_cast(cx, tt_flatten(cx, tt_in(cx, weight_arg)), x->type.dtype);
+  if (tt_has(cx, weight_arg))
+    weight = tt_cast(cx, tt_flatten(cx, tt_in(cx, weight_arg)), x->type.dtype);
   if (x->type.dims[0] > 0) sum = tt_scatter_rows(cx, sum, bins_of(cx, x, edges), weight, TT_ADD);
   if (tt_bool(cx, weight_arg + 1)) {
     int64_t n = counts.dims[0];

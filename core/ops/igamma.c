@@ -83,45 +83,56 @@ static tt_node *fraction(tt_hlo *h, tt_node *a, tt_node *x) {
   return out[5];
 }
 
-/* igamma (lower), or igammac (upper) when param is 1. */
-void tt_lower_igamma(tt_lower *cx) {
+typedef struct sides {
+  tt_node *a, *x, *small; /* small: where the series is used */
+  bool upper;
+} sides;
+
+static tt_node *at(tt_hlo *h, tt_node *x, double value) {
+  return tt_hlo_compare(h, TT_EQ, x, number(h, x, value));
+}
+
+/* The function where a and x are positive and finite. */
+static tt_node *usual_value(tt_lower *cx, const sides *s) {
   tt_hlo *h = cx->h;
-  tt_dtype dtype = tt_float_common(cx);
-  tt_node *a, *x;
-  tt_operands(cx, &a, &x, tt_compute_dtype(dtype));
-  tt_node *zero = tt_hlo_zeros(h, &x->type), *one = tt_hlo_full(h, &x->type, 1);
-  tt_node *inf = tt_hlo_full(h, &x->type, (double)INFINITY);
-  tt_node *small = tt_hlo_or(h, tt_hlo_compare(h, TT_LE, x, one), tt_hlo_compare(h, TT_LE, x, a));
+  tt_node *a = s->a, *x = s->x, *zero = number(h, x, 0), *one = tt_hlo_full(h, &x->type, 1);
   tt_node *usual =
       tt_hlo_and(h, tt_hlo_compare(h, TT_GT, x, zero), tt_hlo_compare(h, TT_GT, a, zero));
   usual = tt_hlo_and(h, usual, tt_hlo_and(h, tt_hlo_is_finite(h, x), tt_hlo_is_finite(h, a)));
-  tt_node *by_series = tt_hlo_and(h, usual, small),
-          *by_fraction = tt_hlo_and(h, usual, tt_hlo_not(h, small));
-  tt_node *sum =
-      series(h, tt_hlo_select(h, by_series, a, one), tt_hlo_select(h, by_series, x, zero));
-  tt_node *far = tt_hlo_full(h, &x->type, 50);
-  tt_node *tail =
-      fraction(h, tt_hlo_select(h, by_fraction, a, one), tt_hlo_select(h, by_fraction, x, far));
+  tt_node *near = tt_hlo_and(h, usual, s->small),
+          *far = tt_hlo_and(h, usual, tt_hlo_not(h, s->small));
+  tt_node *sum = series(h, tt_hlo_select(h, near, a, one),
+                        tt_hlo_select(h, near, x, tt_hlo_zeros(h, &x->type)));
+  tt_node *tail = fraction(h, tt_hlo_select(h, far, a, one),
+                           tt_hlo_select(h, far, x, tt_hlo_full(h, &x->type, 50)));
   tt_node *power = tt_hlo_subtract(h, tt_hlo_multiply(h, a, tt_hlo_log(h, x)), x);
   tt_node *scale = tt_hlo_exponential(h, tt_hlo_subtract(h, power, tt_hlo_lgamma(h, a)));
   tt_node *lower = tt_hlo_divide(h, tt_hlo_multiply(h, scale, sum), a);
   tt_node *upper = tt_hlo_multiply(h, scale, tail);
-  tt_node *y = cx->row->param ? tt_hlo_select(h, small, tt_hlo_subtract(h, one, lower), upper)
-                              : tt_hlo_select(h, small, lower, tt_hlo_subtract(h, one, upper));
-  tt_node *all = cx->row->param ? zero : one, *none = cx->row->param ? one : zero;
-  tt_node *bad = tt_hlo_or(h, tt_is_nan(cx, a), tt_is_nan(cx, x));
-  y = tt_hlo_select(
-      h, tt_hlo_or(h, tt_hlo_compare(h, TT_EQ, a, zero), tt_hlo_compare(h, TT_EQ, x, inf)), all, y);
-  y = tt_hlo_select(
-      h, tt_hlo_or(h, tt_hlo_compare(h, TT_EQ, x, zero), tt_hlo_compare(h, TT_EQ, a, inf)), none,
-      y);
-  tt_node *both_zero =
-      tt_hlo_and(h, tt_hlo_compare(h, TT_EQ, a, zero), tt_hlo_compare(h, TT_EQ, x, zero));
-  tt_node *both_inf =
-      tt_hlo_and(h, tt_hlo_compare(h, TT_EQ, a, inf), tt_hlo_compare(h, TT_EQ, x, inf));
+  if (s->upper) return tt_hlo_select(h, s->small, tt_hlo_subtract(h, one, lower), upper);
+  return tt_hlo_select(h, s->small, lower, tt_hlo_subtract(h, one, upper));
+}
+
+/* igamma (lower), or igammac (upper) when param is 1. In f64: the factor before the sums loses
+ * digits as a grows. */
+void tt_lower_igamma(tt_lower *cx) {
+  tt_hlo *h = cx->h;
+  tt_dtype dtype = tt_float_common(cx);
+  sides s = {.upper = cx->row->param == 1};
+  tt_operands(cx, &s.a, &s.x, TT_F64);
+  tt_node *a = s.a, *x = s.x, *zero = number(h, x, 0), *inf = number(h, x, (double)INFINITY);
+  s.small =
+      tt_hlo_or(h, tt_hlo_compare(h, TT_LE, x, number(h, x, 1)), tt_hlo_compare(h, TT_LE, x, a));
+  tt_node *y = usual_value(cx, &s), *nan = tt_hlo_full(h, &y->type, (double)NAN);
+  tt_node *none = tt_hlo_full(h, &y->type, s.upper), *all = tt_hlo_full(h, &y->type, !s.upper);
+  y = tt_hlo_select(h, tt_hlo_or(h, tt_is_nan(cx, a), tt_is_nan(cx, x)), nan, y);
+  tt_node *x_ends = tt_hlo_compare(h, TT_EQ, x, inf);
+  y = tt_hlo_select(h, x_ends, all, y);
+  y = tt_hlo_select(h, tt_hlo_compare(h, TT_EQ, a, inf), tt_hlo_select(h, x_ends, nan, none), y);
+  y = tt_hlo_select(h, at(h, x, 0), none, y);
+  tt_node *some = tt_hlo_select(h, tt_hlo_compare(h, TT_GT, x, zero), all, nan);
+  y = tt_hlo_select(h, at(h, a, 0), some, y);
   tt_node *negative =
       tt_hlo_or(h, tt_hlo_compare(h, TT_LT, a, zero), tt_hlo_compare(h, TT_LT, x, zero));
-  bad = tt_hlo_or(h, tt_hlo_or(h, bad, negative), tt_hlo_or(h, both_zero, both_inf));
-  y = tt_hlo_select(h, bad, tt_hlo_full(h, &y->type, (double)NAN), y);
-  tt_out_in(cx, 0, y, dtype);
+  tt_out_in(cx, 0, tt_hlo_select(h, negative, nan, y), dtype);
 }

@@ -33,8 +33,8 @@ tt_node *tt_range_mask(tt_lower *cx, const tt_type *type, int dim, int64_t low, 
   tt_node *inside = tt_hlo_and(h, tt_hlo_compare(h, TT_GE, i, start),
                                tt_hlo_compare(h, TT_LT, i, tt_hlo_const_i(h, TT_I64, high)));
   if (step > 1) {
-    tt_node *phase = tt_hlo_remainder(h, tt_hlo_subtract(h, i, start),
-                                      tt_hlo_const_i(h, TT_I64, step));
+    tt_node *phase =
+        tt_hlo_remainder(h, tt_hlo_subtract(h, i, start), tt_hlo_const_i(h, TT_I64, step));
     tt_node *hit = tt_hlo_compare(h, TT_EQ, phase, tt_hlo_const_i(h, TT_I64, 0));
     inside = tt_hlo_and(h, inside, hit);
   }
@@ -47,8 +47,8 @@ enum { BLOCK = 128 };
 
 static tt_node *ones_triangle(tt_lower *cx, tt_dtype dtype, int64_t size) {
   tt_type index = {.dtype = TT_I32, .rank = 2, .dims = {size, size}};
-  tt_node *mask = tt_hlo_compare(cx->h, TT_LE, tt_hlo_iota(cx->h, &index, 0),
-                                 tt_hlo_iota(cx->h, &index, 1));
+  tt_node *mask =
+      tt_hlo_compare(cx->h, TT_LE, tt_hlo_iota(cx->h, &index, 0), tt_hlo_iota(cx->h, &index, 1));
   return tt_hlo_convert(cx->h, mask, dtype);
 }
 
@@ -168,10 +168,14 @@ tt_node *tt_picked(tt_lower *cx, tt_node *x, const tt_picks *picks) {
     return tt_hlo_zeros(cx->h, &picks->result);
   for (int i = 0; i < x->type.rank; i++) sizes[i] = x->type.dims[i];
   for (int k = 0; k < picks->count; k++) sizes[picks->dims[k]] = 1;
-  tt_gather dims = {.offset_dims = picks->window, .offset_count = picks->window_count,
-                    .collapsed_dims = picks->dims, .collapsed_count = picks->count,
-                    .start_map = picks->dims, .start_count = picks->count,
-                    .index_vector_dim = picks->indices->type.rank - 1, .slice_sizes = sizes};
+  tt_gather dims = {.offset_dims = picks->window,
+                    .offset_count = picks->window_count,
+                    .collapsed_dims = picks->dims,
+                    .collapsed_count = picks->count,
+                    .start_map = picks->dims,
+                    .start_count = picks->count,
+                    .index_vector_dim = picks->indices->type.rank - 1,
+                    .slice_sizes = sizes};
   return tt_hlo_gather(cx->h, x, picks->indices, &dims);
 }
 
@@ -227,13 +231,6 @@ void tt_lower_take(tt_lower *cx) {
   tt_out_as(cx, 0, tt_hlo_take(cx->h, x, tt_wrap_index(cx, index, x->type.dims[0]), 0));
 }
 
-void tt_lower_embedding(tt_lower *cx) {
-  if (tt_out_empty(cx)) return;
-  tt_node *weight = tt_in(cx, 0), *index = tt_in(cx, 1);
-  tt_check_index(cx, index, weight->type.dims[0], false, TT_OUT_OF_RANGE, "index");
-  tt_out_as(cx, 0, tt_hlo_take(cx->h, weight, index, 0));
-}
-
 /* -- Results whose size the caller states -- */
 
 /* Element i of the result is the number of repeats' partial sums that are <= i. */
@@ -257,8 +254,11 @@ void tt_lower_nonzero_static(tt_lower *cx) {
   slots.dims[0] = result.dims[0];
   tt_type flat = {.dtype = TT_I64, .rank = 1, .dims = {numel}};
   tt_node *target = tt_hlo_select(h, mask, tt_count_before(cx, mask), tt_hlo_full(h, &flat, -1.0));
-  tt_scatter dims = {.inserted_dims = (int[]){0}, .inserted_count = 1, .scatter_map = (int[]){0},
-                     .scatter_count = 1, .index_vector_dim = 1};
+  tt_scatter dims = {.inserted_dims = (int[]){0},
+                     .inserted_count = 1,
+                     .scatter_map = (int[]){0},
+                     .scatter_count = 1,
+                     .index_vector_dim = 1};
   target = tt_hlo_reshape(h, target, 2, (int64_t[]){numel, 1});
   tt_node *at = tt_hlo_full(h, &slots, -1.0), *columns[TT_MAX_RANK];
   if (numel > 0) at = tt_hlo_scatter(h, at, target, tt_hlo_iota(h, &flat, 0), &dims, TT_SET);
@@ -266,8 +266,10 @@ void tt_lower_nonzero_static(tt_lower *cx) {
   for (int i = 0; i < x->type.rank; i++) {
     stride = x->type.dims[i] > 0 ? stride / x->type.dims[i] : 1;
     tt_node *column = tt_hlo_divide(h, at, tt_hlo_const_i(h, TT_I64, stride > 0 ? stride : 1));
-    column = tt_hlo_remainder(h, column, tt_hlo_const_i(h, TT_I64, x->type.dims[i] > 0 ? x->type.dims[i] : 1));
-    column = tt_hlo_select(h, none, tt_hlo_broadcast_to(h, tt_num(cx, 2, TT_I64), 1, slots.dims), column);
+    column = tt_hlo_remainder(h, column,
+                              tt_hlo_const_i(h, TT_I64, x->type.dims[i] > 0 ? x->type.dims[i] : 1));
+    column = tt_hlo_select(h, none, tt_hlo_broadcast_to(h, tt_num(cx, 2, TT_I64), 1, slots.dims),
+                           column);
     columns[i] = tt_hlo_reshape(h, column, 2, (int64_t[]){slots.dims[0], 1});
   }
   tt_out_as(cx, 0, tt_hlo_concatenate(h, columns, x->type.rank, 1));

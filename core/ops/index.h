@@ -25,8 +25,8 @@ tt_node *tt_count_before(tt_lower *cx, tt_node *mask);
 typedef struct tt_picks {
   int dims[TT_MAX_RANK]; /* the indexed dims of x */
   int count;
-  tt_node *indices; /* I64, the broadcast shape of the index tensors, then `count` */
-  tt_type result;   /* x's dtype, dims of x[indices] */
+  tt_node *indices;        /* I64, the broadcast shape of the index tensors, then `count` */
+  tt_type result;          /* x's dtype, dims of x[indices] */
   int window[TT_MAX_RANK]; /* dims of the result that are whole dims of x */
   int window_count;
 } tt_picks;

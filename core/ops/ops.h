@@ -152,7 +152,7 @@ tt_node *tt_flatten(tt_lower *cx, tt_node *x);
 /* Philox-4x32-10: `count` uniform 32-bit words (U32, rank 1) from the call's seed and offset. */
 tt_node *tt_philox(tt_lower *cx, int64_t count);
 /* Blocks of four words by which one call of a TT_RANDOM row moves the generator's offset: the same
- * in every mode and for every dtype. `numel` is the largest among its tensors and results. */
+ * in every mode and for every dtype. `numel` is the number of elements of result 0. */
 int64_t tt_philox_blocks(const tt_op_row *row, int64_t numel);
 
 #endif

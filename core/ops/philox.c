@@ -83,7 +83,8 @@ void tt_draw_blocks(tt_lower *cx, tt_stream *stream, int64_t count, int64_t shar
 static tt_node *own(tt_hlo *h, tt_node *slot, tt_node *const *values, int count) {
   tt_node *x = values[count - 1];
   for (int k = count - 2; k >= 0; k--)
-    x = tt_hlo_select(h, tt_hlo_compare(h, TT_EQ, slot, tt_hlo_const_i(h, TT_U32, k)), values[k], x);
+    x = tt_hlo_select(h, tt_hlo_compare(h, TT_EQ, slot, tt_hlo_const_i(h, TT_U32, k)), values[k],
+                      x);
   return x;
 }
 
@@ -114,7 +115,8 @@ static tt_node *fraction(tt_lower *cx, tt_node *word, int bits, double shift) {
   bool wide = word->type.dtype == TT_U64;
   tt_node *drop = tt_hlo_const_i(h, word->type.dtype, (wide ? 64 : 32) - bits);
   word = tt_hlo_shift_right_logical(h, word, drop);
-  tt_node *x = tt_hlo_convert(h, tt_hlo_convert(h, word, wide ? TT_I64 : TT_I32), wide ? TT_F64 : TT_F32);
+  tt_node *x =
+      tt_hlo_convert(h, tt_hlo_convert(h, word, wide ? TT_I64 : TT_I32), wide ? TT_F64 : TT_F32);
   double unit = 1.0 / (double)(INT64_C(1) << bits);
   x = tt_hlo_multiply(h, x, tt_like(cx, x, unit));
   return shift != 0.0 ? tt_hlo_add(h, x, tt_like(cx, x, shift * unit)) : x;
@@ -164,8 +166,8 @@ static tt_node *box_muller(tt_lower *cx, tt_node *first, tt_node *second, tt_nod
   radius = tt_hlo_sqrt(h, tt_hlo_multiply(h, radius, tt_like(cx, radius, -2.0)));
   tt_node *turn = fraction(cx, second, wide ? 53 : 24, 0.0);
   if (odd) {
-    tt_node *quarter = tt_hlo_multiply(h, tt_hlo_convert(h, odd, turn->type.dtype),
-                                       tt_like(cx, turn, 0.25));
+    tt_node *quarter =
+        tt_hlo_multiply(h, tt_hlo_convert(h, odd, turn->type.dtype), tt_like(cx, turn, 0.25));
     turn = tt_hlo_subtract(h, turn, quarter);
   }
   return tt_hlo_multiply(h, radius, cosine_of_turn(cx, turn));

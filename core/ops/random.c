@@ -207,7 +207,8 @@ void tt_lower_rrelu(tt_lower *cx) {
   tt_node *negative = tt_hlo_compare(h, TT_LE, wide, zero), *slope;
   if (tt_type_numel(&type) > 0 && tt_bool(cx, 4)) {
     slope = tt_hlo_multiply(h, unit_like(cx, &type, compute), tt_hlo_subtract(h, upper, lower));
-    slope = tt_hlo_select(h, negative, tt_hlo_add(h, slope, lower), tt_hlo_full(h, &slope->type, 1.0));
+    slope =
+        tt_hlo_select(h, negative, tt_hlo_add(h, slope, lower), tt_hlo_full(h, &slope->type, 1.0));
     slope = tt_cast(cx, tt_cast(cx, slope, type.dtype), compute);
     noise = tt_cast(cx, slope, type.dtype);
   } else {
@@ -269,27 +270,28 @@ void tt_lower_random(tt_lower *cx) {
 /* Whether the dtype, if it is an integer's, can hold from and to - 1. */
 static bool fits(tt_dtype dtype, int64_t from, int64_t to) {
   bool is_signed = tt_dtype_kind(dtype) == TT_KIND_SIGNED;
-  if (tt_is_float(dtype) || tt_dtype_bytes(dtype) == 8) return is_signed || from >= 0;
+  if (tt_is_float(dtype) || dtype == TT_I64) return true;
+  if (dtype == TT_U64) return from >= 0;
   int64_t high = (int64_t)greatest(dtype), low = is_signed ? -high - 1 : 0;
   return from >= low && to - 1 <= high;
 }
 
+static bool check_bounds(tt_lower *cx, tt_dtype dtype, int64_t from, int64_t to) {
+  if (from < to && fits(dtype, from, to)) return true;
+  const char *expected =
+      from < to ? "bounds that the dtype can hold" : "'from' to be less than 'to'";
+  tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT, "random_ expects %s, but got from=%lld %s to=%lld",
+              expected, (long long)from, from < to ? "and" : ">=", (long long)to);
+  return false;
+}
+
 static void between(tt_lower *cx, int from_arg, int to_arg) {
   tt_type type = tt_drawn_type(cx);
-  int64_t from = from_arg >= 0 ? tt_int(cx, from_arg) : 0, to = 0;
+  int64_t from = from_arg >= 0 ? tt_int(cx, from_arg) : 0;
   uint64_t end = greatest(type.dtype) + 1;
   if (tt_has(cx, to_arg)) {
-    to = tt_int(cx, to_arg);
-    end = (uint64_t)to;
-    if (from >= to || !fits(type.dtype, from, to)) {
-      tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT,
-                  from >= to ? "random_ expects 'from' to be less than 'to', but got from=%lld >= "
-                               "to=%lld"
-                             : "random_ expects bounds that the dtype can hold, but got from=%lld "
-                               "and to=%lld",
-                  (long long)from, (long long)to);
-      return;
-    }
+    end = (uint64_t)tt_int(cx, to_arg);
+    if (!check_bounds(cx, type.dtype, from, (int64_t)end)) return;
   } else if (from == INT64_MIN) {
     end = (uint64_t)from;
   }
@@ -300,83 +302,3 @@ void tt_lower_random_from(tt_lower *cx) { between(cx, 1, 2); }
 void tt_lower_random_to(tt_lower *cx) { between(cx, -1, 1); }
 void tt_lower_randint(tt_lower *cx) { between(cx, -1, 0); }
 void tt_lower_randint_low(tt_lower *cx) { between(cx, 0, 1); }
-
-static void smaller_key(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
-  (void)user;
-  results[0] = tt_hlo_compare(h, TT_LT, args[0], args[1]);
-}
-
-/* The order of random 64-bit keys; equal ones keep theirs. */
-void tt_lower_randperm(tt_lower *cx) {
-  tt_hlo *h = cx->h;
-  tt_type type = *tt_promised(cx, 0), index = type;
-  if (tt_nothing_drawn(cx, &type)) return;
-  int64_t n = tt_type_numel(&type);
-  index.dtype = n <= INT32_MAX ? TT_I32 : TT_I64;
-  tt_stream stream = {0};
-  tt_node *xs[2] = {tt_draw_u64(cx, &stream, n), tt_hlo_iota(h, &index, 0)}, *sorted[2];
-  tt_hlo_sort(h, 2, xs, 0, true, smaller_key, NULL, sorted);
-  tt_out_drawn(cx, sorted[1], &type);
-}
-
-/* -- Multinomial -- */
-
-/* An exponential race: the k smallest of E / p win, each place in proportion to what is left. Row
- * and category number the blocks, so that the offset need not move by the number of categories. */
-static tt_node *without_replacement(tt_lower *cx, tt_node *p, int64_t k) {
-  tt_hlo *h = cx->h;
-  tt_type wide = p->type, word = p->type;
-  wide.dtype = TT_U64;
-  word.dtype = TT_U32;
-  tt_node *words[4], *u, *times, *winners;
-  tt_philox_at(cx, tt_hlo_iota(h, &wide, 0), tt_hlo_const_i(h, TT_U32, 0), tt_hlo_iota(h, &word, 1),
-               words);
-  tt_split_pair(cx, words, p->type.dtype, &u, &words[1]);
-  tt_node *race = tt_hlo_divide(h, tt_hlo_negate(h, tt_hlo_log(h, u)), p);
-  tt_first_sorted(cx, race, 1, false, k, &times, &winners);
-  return winners;
-}
-
-/* By inversion. The probabilities become whole numbers, so that their partial sums are exact and
- * what has none is never chosen. */
-static tt_node *with_replacement(tt_lower *cx, tt_node *p, int64_t k) {
-  tt_hlo *h = cx->h;
-  int64_t rows = p->type.dims[0], n = p->type.dims[1];
-  int last = 1;
-  tt_stream stream = {0};
-  p = tt_cast(cx, p, TT_F64);
-  tt_node *sum = tt_reduce_keep(cx, TT_SUM, p, &last, 1, true);
-  p = tt_hlo_divide(h, p, tt_hlo_broadcast_to(h, sum, 2, p->type.dims));
-  p = tt_hlo_floor(h, tt_hlo_multiply(h, p, tt_like(cx, p, 0x1p52)));
-  tt_node *ends = tt_prefix_sum(cx, p), *total = tt_hlo_slice_dim(h, ends, 1, n - 1, n, 1);
-  tt_node *u = tt_draw_unit(cx, &stream, rows * k, TT_F64);
-  int64_t dims[2] = {rows, k};
-  u = tt_hlo_multiply(h, tt_hlo_reshape(h, u, 2, dims), tt_hlo_broadcast_to(h, total, 2, dims));
-  tt_node *chosen = tt_search(cx, ends, tt_hlo_floor(h, u), true);
-  return tt_hlo_minimum(h, chosen, tt_hlo_const_i(h, TT_I64, n - 1));
-}
-
-/* probabilities, num_samples, replacement */
-void tt_lower_multinomial(tt_lower *cx) {
-  tt_hlo *h = cx->h;
-  if (tt_out_empty(cx)) return;
-  tt_node *p = tt_in(cx, 0), *zero;
-  int64_t k = tt_int(cx, 1), n = p->type.dims[p->type.rank > 0 ? p->type.rank - 1 : 0];
-  if (!tt_bool(cx, 2) && k > n) {
-    tt_hlo_fail(h, TT_INVALID_ARGUMENT,
-                "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
-    return;
-  }
-  p = tt_cast(cx, p, tt_draw_dtype(p->type.dtype));
-  p = tt_hlo_reshape(h, p, 2, (int64_t[]){n > 0 ? tt_type_numel(&p->type) / n : 0, n});
-  zero = tt_like(cx, p, 0.0);
-  tt_node *fine = tt_hlo_and(h, tt_hlo_is_finite(h, p), tt_hlo_compare(h, TT_GE, p, zero));
-  tt_check(cx, tt_hlo_not(h, fine), TT_INVALID_ARGUMENT,
-           "probability tensor contains either `inf`, `nan` or element < 0");
-  tt_node *sum = tt_hlo_reduce(h, TT_SUM, p, (int[]){1}, 1);
-  tt_check(cx, tt_hlo_compare(h, TT_LE, sum, zero), TT_INVALID_ARGUMENT,
-           "invalid multinomial distribution (sum of probabilities <= 0)");
-  tt_node *chosen = tt_bool(cx, 2) ? with_replacement(cx, p, k) : without_replacement(cx, p, k);
-  const tt_type *type = tt_promised(cx, 0);
-  tt_out_as(cx, 0, tt_hlo_reshape(h, chosen, type->rank, type->dims));
-}

@@ -62,8 +62,11 @@ static void attempt_gamma(const tt_sampler *s, tt_node *const *words, tt_node **
 /* The logarithm of a gamma variable, which shapes near 0 need; `shape` has rank 1. */
 static tt_node *log_gamma_variable(tt_lower *cx, tt_node *shape) {
   tt_hlo *h = cx->h;
-  tt_sampler s = {.cx = cx, .count = shape->type.dims[0], .dtype = shape->type.dtype, .first_draw = 1,
-               .attempt = attempt_gamma};
+  tt_sampler s = {.cx = cx,
+                  .count = shape->type.dims[0],
+                  .dtype = shape->type.dtype,
+                  .first_draw = 1,
+                  .attempt = attempt_gamma};
   tt_node *one = num(&s, 1.0), *small = tt_hlo_compare(h, TT_LT, shape, one), *words[4], *boost;
   tt_node *raised = tt_hlo_select(h, small, tt_hlo_add(h, shape, one), shape);
   tt_node *d = tt_hlo_subtract(h, raised, num(&s, 1.0 / 3.0));
@@ -106,7 +109,8 @@ void tt_lower_sample_dirichlet(tt_lower *cx) {
   int last = type.rank - 1;
   int count = type.rank > 0 ? 1 : 0;
   tt_node *most = tt_reduce_keep(cx, TT_MAX, x, &last, count, true);
-  x = tt_hlo_exponential(h, tt_hlo_subtract(h, x, tt_hlo_broadcast_to(h, most, type.rank, type.dims)));
+  x = tt_hlo_exponential(h,
+                         tt_hlo_subtract(h, x, tt_hlo_broadcast_to(h, most, type.rank, type.dims)));
   tt_node *sum = tt_reduce_keep(cx, TT_SUM, x, &last, count, true);
   x = tt_hlo_divide(h, x, tt_hlo_broadcast_to(h, sum, type.rank, type.dims));
   tt_out_drawn(cx, x, &type);

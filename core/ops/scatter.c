@@ -43,9 +43,12 @@ static tt_node *write(tt_lower *cx, const target *to, tt_node *x, tt_node *updat
     x = tt_flatten(cx, x);
     updates = tt_flatten(cx, updates);
   }
-  tt_scatter dims = {.window_dims = to->window, .window_count = to->window_count,
-                     .inserted_dims = to->inserted, .inserted_count = to->inserted_count,
-                     .scatter_map = to->inserted, .scatter_count = to->inserted_count,
+  tt_scatter dims = {.window_dims = to->window,
+                     .window_count = to->window_count,
+                     .inserted_dims = to->inserted,
+                     .inserted_count = to->inserted_count,
+                     .scatter_map = to->inserted,
+                     .scatter_count = to->inserted_count,
                      .index_vector_dim = to->indices->type.rank - 1};
   x = tt_hlo_scatter(h, x, to->indices, updates, &dims, combiner);
   return tt_hlo_reshape(h, x, type.rank, type.dims);
@@ -54,7 +57,8 @@ static tt_node *write(tt_lower *cx, const target *to, tt_node *x, tt_node *updat
 /* -- Advanced indexing -- */
 
 static target at_picks(const tt_picks *picks) {
-  target to = {.indices = picks->indices, .window_count = picks->window_count,
+  target to = {.indices = picks->indices,
+               .window_count = picks->window_count,
                .inserted_count = picks->count};
   memcpy(to.window, picks->window, sizeof to.window);
   memcpy(to.inserted, picks->dims, sizeof to.inserted);
@@ -126,10 +130,9 @@ static bool is_one(const tt_lower *cx, int i) {
 
 void tt_lower_index_add(tt_lower *cx) {
   target to;
-  tt_code code = tt_in(cx, 0)->type.rank > 1 ? TT_INVALID_ARGUMENT : TT_OUT_OF_RANGE;
+  tt_code code = tt_in(cx, 0)->type.rank == 2 ? TT_INVALID_ARGUMENT : TT_OUT_OF_RANGE;
   tt_node *source = tt_in(cx, 3), *x = slice_operands(cx, false, code, &source, &to);
-  if (!is_one(cx, 4))
-    source = tt_hlo_multiply(cx->h, source, tt_num(cx, 4, source->type.dtype));
+  if (!is_one(cx, 4)) source = tt_hlo_multiply(cx->h, source, tt_num(cx, 4, source->type.dtype));
   state(cx, write(cx, &to, x, source, TT_ADD));
 }
 
@@ -167,9 +170,9 @@ static target at_elements(tt_lower *cx, const tt_type *x, int dim, tt_node *inde
     to.match = tt_hlo_compare(h, TT_EQ, tt_hlo_iota(h, &type, dim), here);
     return to;
   }
-  tt_node *ok = tt_hlo_and(
-      h, tt_hlo_compare(h, TT_GE, index, tt_hlo_const_i(h, TT_I64, 0)),
-      tt_hlo_compare(h, TT_LT, index, tt_hlo_const_i(h, TT_I64, x->dims[dim])));
+  tt_node *ok =
+      tt_hlo_and(h, tt_hlo_compare(h, TT_GE, index, tt_hlo_const_i(h, TT_I64, 0)),
+                 tt_hlo_compare(h, TT_LT, index, tt_hlo_const_i(h, TT_I64, x->dims[dim])));
   tt_node *flat = NULL;
   int64_t stride = 1;
   for (int i = x->rank - 1; i >= 0; i--) {
@@ -310,8 +313,8 @@ void tt_lower_masked_scatter(tt_lower *cx) {
   type.dtype = tt_in(cx, 0)->type.dtype;
   x = tt_hlo_broadcast_to(h, tt_in(cx, 0), type.rank, type.dims);
   tt_node *source = tt_flatten(cx, tt_cast(cx, tt_in(cx, 2), type.dtype));
-  tt_node *ones = tt_hlo_reduce(h, TT_SUM, tt_hlo_convert(h, tt_flatten(cx, mask), TT_I64),
-                                (int[]){0}, 1);
+  tt_node *ones =
+      tt_hlo_reduce(h, TT_SUM, tt_hlo_convert(h, tt_flatten(cx, mask), TT_I64), (int[]){0}, 1);
   tt_check(cx, tt_hlo_compare(h, TT_GT, ones, tt_hlo_const_i(h, TT_I64, source->type.dims[0])),
            TT_INVALID_ARGUMENT, "Number of elements of source < number of ones in mask");
   if (tt_type_numel(&type) == 0 || source->type.dims[0] == 0) {
@@ -339,62 +342,10 @@ void tt_lower_masked_scatter_backward(tt_lower *cx) {
   tt_out_as(cx, 0, y);
 }
 
-/* -- Embedding -- */
+/* -- Rows of a table -- */
 
 tt_node *tt_scatter_rows(tt_lower *cx, tt_node *table, tt_node *index, tt_node *rows,
                          tt_combiner combiner) {
   target to = at_slices(cx, &table->type, 0, index);
   return write(cx, &to, table, rows, combiner);
-}
-
-tt_node *tt_by_frequency(tt_lower *cx, tt_node *rows, tt_node *index, int64_t size) {
-  tt_hlo *h = cx->h;
-  tt_type line = {.dtype = rows->type.dtype, .rank = 1, .dims = {size}}, ones = line;
-  ones.dims[0] = rows->type.dims[0];
-  tt_node *counts = tt_scatter_rows(cx, tt_hlo_zeros(h, &line), index, tt_hlo_full(h, &ones, 1.0),
-                                    TT_ADD);
-  tt_node *own = tt_hlo_take(h, counts, index, 0);
-  return tt_hlo_divide(h, rows, tt_hlo_broadcast(h, own, (int[]){0}, 2, rows->type.dims));
-}
-
-/* grad, indices, num_weights, padding_idx, scale_grad_by_freq */
-void tt_lower_embedding_backward(tt_lower *cx) {
-  tt_hlo *h = cx->h;
-  tt_node *grad = tt_in(cx, 0), *index = tt_flatten(cx, tt_in(cx, 1));
-  int64_t rows = tt_int(cx, 2), padding = tt_int(cx, 3), n = index->type.dims[0];
-  int64_t width = grad->type.rank > 0 ? grad->type.dims[grad->type.rank - 1] : 1;
-  tt_type table = {.dtype = tt_compute_dtype(grad->type.dtype), .rank = 2, .dims = {rows, width}};
-  grad = tt_cast(cx, tt_hlo_reshape(h, grad, 2, (int64_t[]){n, width}), table.dtype);
-  index = tt_cast(cx, index, TT_I64);
-  if (padding >= 0) {
-    tt_node *skip = tt_hlo_compare(h, TT_EQ, index, tt_hlo_const_i(h, TT_I64, padding));
-    index = tt_hlo_select(h, skip, tt_hlo_full(h, &index->type, -1.0), index);
-  }
-  if (tt_bool(cx, 4) && n > 0) grad = tt_by_frequency(cx, grad, index, rows);
-  tt_out_as(cx, 0, tt_scatter_rows(cx, tt_hlo_zeros(h, &table), index, grad, TT_ADD));
-}
-
-/* weight, indices, max_norm, norm_type. A row used twice is written twice with the same values. */
-void tt_lower_embedding_renorm(tt_lower *cx) {
-  tt_hlo *h = cx->h;
-  tt_node *weight = tt_in(cx, 0), *index = tt_flatten(cx, tt_in(cx, 1));
-  if (tt_type_numel(&index->type) == 0 || weight->type.rank != 2) {
-    tt_out_as(cx, 0, weight);
-    return;
-  }
-  tt_dtype compute = tt_compute_dtype(weight->type.dtype);
-  tt_node *rows = tt_cast(cx, tt_hlo_take(h, weight, index, 0), compute);
-  tt_node *limit = tt_num(cx, 2, compute), *p = tt_num(cx, 3, compute), *size = tt_hlo_abs(h, rows);
-  int last = 1;
-  tt_node *norm = tt_hlo_reduce(h, TT_SUM, tt_hlo_power(h, size, p), &last, 1);
-  norm = tt_hlo_power(h, norm, tt_hlo_divide(h, tt_like(cx, p, 1.0), p));
-  tt_node *infinite = tt_hlo_compare(h, TT_EQ, p, tt_hlo_highest(h, compute));
-  norm = tt_hlo_select(h, tt_hlo_broadcast_to(h, infinite, 1, norm->type.dims),
-                       tt_hlo_reduce(h, TT_MAX, size, &last, 1), norm);
-  tt_node *scale = tt_hlo_divide(h, limit, tt_hlo_add(h, norm, tt_like(cx, norm, 1e-7)));
-  scale = tt_hlo_select(h, tt_hlo_compare(h, TT_GT, norm, limit), scale,
-                        tt_hlo_full(h, &norm->type, 1.0));
-  scale = tt_hlo_broadcast(h, scale, (int[]){0}, 2, rows->type.dims);
-  rows = tt_cast(cx, tt_hlo_multiply(h, rows, scale), weight->type.dtype);
-  tt_out_as(cx, 0, tt_scatter_rows(cx, weight, index, rows, TT_SET));
 }

@@ -104,8 +104,7 @@ static tt_node *smallest_keys(tt_lower *cx, tt_node *keys, int64_t k) {
   tt_hlo *h = cx->h;
   int64_t rows = keys->type.dims[0], n = keys->type.dims[1], length = block_length(n, k);
   int along = 1, inner = 2;
-  if (k == 1)
-    return tt_reduce_keep(cx, TT_MIN, keys, &along, 1, true);
+  if (k == 1) return tt_reduce_keep(cx, TT_MIN, keys, &along, 1, true);
   if (length == 1) return tt_hlo_slice_dim(h, sort_keys(cx, keys, 1), 1, 0, k, 1);
   int64_t blocks = (n + length - 1) / length;
   tt_node *most = tt_hlo_not(h, tt_hlo_const_i(h, TT_U64, 0));

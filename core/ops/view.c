@@ -15,8 +15,9 @@ static tt_node *pad_dim(tt_lower *cx, tt_node *x, tt_node *value, int dim, int64
 static tt_node *insert_dim(tt_lower *cx, tt_node *x, int dim) {
   tt_type type = x->type;
   if (type.rank >= TT_MAX_RANK)
-    return tt_hlo_fail(cx->h, TT_UNIMPLEMENTED, "%s: tensors of more than %d dims are not supported",
-                       cx->row->name, TT_MAX_RANK);
+    return tt_hlo_fail(cx->h, TT_UNIMPLEMENTED,
+                       "%s: tensors of more than %d dims are not supported", cx->row->name,
+                       TT_MAX_RANK);
   for (int i = type.rank; i > dim; i--) type.dims[i] = type.dims[i - 1];
   type.dims[dim] = 1;
   return tt_hlo_reshape(cx->h, x, type.rank + 1, type.dims);
@@ -54,11 +55,13 @@ void tt_lower_stack(tt_lower *cx) {
   if (!xs || count == 0) return;
   tt_dtype dtype = tt_result_dtype(cx, cx->common);
   int dim = tt_dim(cx, 1, tt_in_at(cx, 0, 0)->type.rank + 1);
-  for (int k = 0; k < count; k++) xs[k] = insert_dim(cx, tt_cast(cx, tt_in_at(cx, 0, k), dtype), dim);
+  for (int k = 0; k < count; k++)
+    xs[k] = insert_dim(cx, tt_cast(cx, tt_in_at(cx, 0, k), dtype), dim);
   tt_out_as(cx, 0, tt_hlo_concatenate(cx->h, xs, count, dim));
 }
 
-/* Each tensor is padded along `dim` to whole chunks, and chunk i of the result joins all chunks i. */
+/* Each tensor is padded along `dim` to whole chunks, and chunk i of the result joins all chunks i.
+ */
 void tt_lower_chunk_cat(tt_lower *cx) {
   int count = tt_count(cx, 0);
   int64_t chunks = tt_int(cx, 2);
@@ -250,8 +253,9 @@ void tt_lower_diagonal_backward(tt_lower *cx) {
   int64_t offset = tt_int(cx, 2);
   int a = tt_dim(cx, 3, type.rank), b = tt_dim(cx, 4, type.rank);
   tt_node *spread = spread_diagonal(cx, grad, &type, offset, a, b);
-  tt_out_as(cx, 0, tt_hlo_select(cx->h, diagonal_mask(cx, &type, offset, a, b), spread,
-                                 tt_hlo_zeros(cx->h, &type)));
+  tt_out_as(cx, 0,
+            tt_hlo_select(cx->h, diagonal_mask(cx, &type, offset, a, b), spread,
+                          tt_hlo_zeros(cx->h, &type)));
 }
 
 void tt_lower_diagonal_scatter(tt_lower *cx) {
@@ -260,8 +264,7 @@ void tt_lower_diagonal_scatter(tt_lower *cx) {
   int a = tt_has(cx, 3) ? tt_dim(cx, 3, x->type.rank) : 0;
   int b = tt_has(cx, 4) ? tt_dim(cx, 4, x->type.rank) : 1;
   tt_node *spread = spread_diagonal(cx, src, &x->type, offset, a, b);
-  tt_out_as(cx, 0,
-            tt_hlo_select(cx->h, diagonal_mask(cx, &x->type, offset, a, b), spread, x));
+  tt_out_as(cx, 0, tt_hlo_select(cx->h, diagonal_mask(cx, &x->type, offset, a, b), spread, x));
 }
 
 void tt_lower_diag_embed(tt_lower *cx) {
@@ -273,8 +276,9 @@ void tt_lower_diag_embed(tt_lower *cx) {
   tt_type type = {.dtype = x->type.dtype, .rank = rank};
   for (int i = 0; i < rank; i++) type.dims[i] = i == a || i == b ? size : x->type.dims[k++];
   tt_node *spread = spread_diagonal(cx, x, &type, offset, a, b);
-  tt_out_as(cx, 0, tt_hlo_select(cx->h, diagonal_mask(cx, &type, offset, a, b), spread,
-                                 tt_hlo_zeros(cx->h, &type)));
+  tt_out_as(cx, 0,
+            tt_hlo_select(cx->h, diagonal_mask(cx, &type, offset, a, b), spread,
+                          tt_hlo_zeros(cx->h, &type)));
 }
 
 /* Windows of `size`, `step` apart, are added back. A window is cut into pieces as long as a step,

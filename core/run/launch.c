@@ -151,7 +151,12 @@ tt_status tt_launch_run(tt_launch *launch, tt_device *device, tt_word_cache *cac
   if (!status) {
     status = scratch_init(&s, launch->input_count + 1 + launch->output_count + program->check_count, program->donor_count);
     if (!status) status = tt_program_await(program);
+    bool loaded = !status;
+    int64_t start = tt_log_on(TT_LOG_LAUNCH) ? tt_now_ns() : 0;
     if (!status) status = execute(launch, device, cache, &s, done);
+    if (start) tt_log(TT_LOG_LAUNCH, "%s: %d inputs, %d results, %.3f ms", launch->name, launch->input_count,
+                      launch->output_count, (double)(tt_now_ns() - start) / 1e6);
+    if (loaded) tt_program_release(program);
     scratch_deinit(&s);
     status = tt_launch_error(status, launch->name, launch->site);
   }

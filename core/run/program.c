@@ -1,21 +1,27 @@
 #include "run/program.h"
 
-#include "cache/disk.h"
 #include "cache/pool.h"
+#include "run/compile.h"
 #include "run/run.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
+
+#define MAX_TEXT ((int64_t)1 << 28) /* bytes of StableHLO of loaded programs */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
 static tt_intern table = TT_INTERN_INIT;
 static tt_pool *pool;
-static tt_disk *disk;
-static int unsaved; /* programs that are ready and on their way to the disk */
+static int64_t loaded_count, loaded_bytes; /* of programs that are ready, and of their text */
+static _Atomic int64_t launches;            /* the clock by which programs were last used */
+
+static void mark_used(tt_program *program) {
+  int64_t now = atomic_fetch_add_explicit(&launches, 1, memory_order_relaxed);
+  atomic_store_explicit(&program->used, now, memory_order_relaxed);
+}
 
 void tt_program_deinit(tt_program *program) {
   tt_text_deinit(&program->text);
@@ -27,101 +33,94 @@ void tt_program_deinit(tt_program *program) {
   *program = (tt_program){0};
 }
 
-static int64_t now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+/* -- Programs that are loaded: a bounded number -- */
+
+typedef struct candidate {
+  tt_program *program;
+  int64_t used;
+} candidate;
+
+static int by_use(const void *a, const void *b) {
+  int64_t x = ((const candidate *)a)->used, y = ((const candidate *)b)->used;
+  return (x > y) - (x < y);
 }
 
-/* XLA's CPU compiler drops NaN in minimum and maximum unless it is told not to. */
-static void platform_overrides(tt_compile_options *options) {
-  static const char *const names[] = {"xla_cpu_enable_fast_min_max"};
-  static const char *const values[] = {"False"};
-  if (strcmp(tt_client_platform(tt_runtime_client()), "cpu") != 0) return;
-  options->override_names = names;
-  options->override_values = values;
-  options->override_count = 1;
+/* The state changes before the users are looked at, and tt_program_await does the opposite, so one
+ * of the two sees the other. */
+static void unload(tt_program *program) {
+  atomic_store(&program->state, TT_PROGRAM_UNLOADED);
+  if (atomic_load(&program->users)) {
+    atomic_store(&program->state, TT_PROGRAM_READY);
+    return;
+  }
+  tt_executable_destroy(program->executable);
+  program->executable = NULL;
+  loaded_count--;
+  loaded_bytes -= (int64_t)program->text.size;
 }
 
-/* Ready or failed, from here on it may be launched. */
+/* Unloads what was launched longest ago; a quarter at once, so that this is seldom needed. */
+static void unload_some(int64_t limit) {
+  size_t count = 0;
+  candidate *all = tt_malloc(table.count * sizeof *all);
+  if (!all) return;
+  for (size_t i = 0; i < table.capacity; i++) {
+    tt_program *program = table.entries[i].key ? table.entries[i].value : NULL;
+    if (program && atomic_load(&program->state) == TT_PROGRAM_READY)
+      all[count++] = (candidate){program, atomic_load(&program->used)};
+  }
+  qsort(all, count, sizeof *all, by_use);
+  for (size_t i = 0; i < count; i++)
+    if (loaded_count > limit - limit / 4 || loaded_bytes > MAX_TEXT - MAX_TEXT / 4)
+      unload(all[i].program);
+  tt_free(all);
+}
+
+/* The lock is held. */
+static void add_loaded(tt_program *program) {
+  int64_t limit = tt_env_int(TT_ENV_PROGRAM_LIMIT);
+  loaded_count++;
+  loaded_bytes += (int64_t)program->text.size;
+  if ((limit > 0 && loaded_count > limit) || loaded_bytes > MAX_TEXT) unload_some(limit > 0 ? limit : INT64_MAX);
+}
+
+/* -- Compiling -- */
+
 static void publish(tt_program *program, tt_status status) {
-  program->error = status;
   pthread_mutex_lock(&lock);
+  program->error = status;
+  if (!status) add_loaded(program);
   atomic_store_explicit(&program->state, status ? TT_PROGRAM_FAILED : TT_PROGRAM_READY, memory_order_release);
-  unsaved++;
   pthread_cond_broadcast(&ended);
   pthread_mutex_unlock(&lock);
 }
 
-static void saved(void) {
-  pthread_mutex_lock(&lock);
-  if (--unsaved == 0) pthread_cond_broadcast(&ended);
-  pthread_mutex_unlock(&lock);
-}
-
-static void count_lookup(const tt_lookup *lookup) {
-  tt_count_add(TT_COUNT_COMPILES, lookup->source == TT_SOURCE_COMPILER);
-  tt_count_add(TT_COUNT_DISK_HITS, lookup->source == TT_SOURCE_DISK);
-  tt_count_add(TT_COUNT_DISK_SHARED_HITS, lookup->source == TT_SOURCE_SHARED);
-  tt_count_add(TT_COUNT_DISK_BAD, lookup->bad);
-  tt_count_add(TT_COUNT_DISK_WRITES, lookup->written);
-  tt_count_add(TT_COUNT_DISK_WAITS, lookup->waited);
-}
-
-/* Nobody waits for the disk: the program is stored after it was handed out. */
 static void compile(void *user, bool cancelled) {
   tt_program *program = user;
-  tt_compile_options options = {.portable = true, .optimization_level = -1};
-  platform_overrides(&options);
   if (cancelled) {
     publish(program, tt_error(TT_CANCELLED, "the process is ending"));
-    saved();
     return;
   }
-  int64_t start = now_ns();
   tt_lookup lookup = {.code = program->text.data, .code_size = program->text.size,
                       .outputs = program->result_count + program->check_count};
-  tt_status status = TT_SUCCESS;
-  tt_executable *executable = tt_disk_load(disk, &options, &lookup);
-  if (!executable)
-    status = tt_compile(tt_runtime_client(), program->text.data, program->text.size, &options, &executable);
-  program->executable = executable;
-  tt_count_add(TT_COUNT_COMPILE_NS, now_ns() - start);
+  tt_executable *executable = NULL;
+  int64_t start = tt_now_ns();
+  tt_status status = tt_compile_cached(&lookup, &executable);
+  int64_t took = tt_now_ns() - start;
+  tt_count_add(TT_COUNT_COMPILE_NS, took);
   tt_log(TT_LOG_COMPILE, "%s: %zu bytes of StableHLO, %.1f ms%s%s", program->name, program->text.size,
-         (double)(now_ns() - start) / 1e6, lookup.source ? ", from the cache" : "", status ? ", failed" : "");
+         (double)took / 1e6, lookup.source ? ", from the cache" : "", status ? ", failed" : "");
+  program->executable = executable;
+  atomic_fetch_add(&program->users, 1);
   publish(program, status);
-  if (!lookup.source) tt_disk_store(disk, &lookup, executable);
-  count_lookup(&lookup);
-  saved();
-}
-
-static pid_t saver;
-
-/* What was compiled last is still being written when a short process ends. */
-static void finish_saving(void) {
-  struct timespec end;
-  if (getpid() != saver) return; /* a forked child has none of the threads */
-  clock_gettime(CLOCK_REALTIME, &end);
-  end.tv_sec += 10;
-  pthread_mutex_lock(&lock);
-  for (int error = 0; unsaved && !error;) error = pthread_cond_timedwait(&ended, &lock, &end);
-  pthread_mutex_unlock(&lock);
-}
-
-/* Going without a cache is no failure. */
-static void open_disk(void) {
-  char path[TT_DISK_PATH];
-  tt_disk_options options;
-  tt_disk_options_read(&options, path);
-  tt_status_release(tt_disk_create(&options, tt_runtime_plugin(), tt_runtime_client(), &disk));
-  if (disk && !saver && atexit(finish_saving) == 0) saver = getpid();
+  if (executable) tt_compile_save(&lookup, executable);
+  tt_program_release(program);
 }
 
 static tt_status submit(tt_program *program) {
   if (!pool) {
     int64_t threads = tt_env_int(TT_ENV_COMPILE_THREADS);
     if (threads <= 0) threads = sysconf(_SC_NPROCESSORS_ONLN);
-    if (!disk) open_disk();
     TT_TRY(tt_pool_create(threads > 64 ? 64 : threads < 1 ? 1 : (int)threads, &pool));
   }
   return tt_pool_submit(pool, compile, program);
@@ -157,33 +156,46 @@ tt_status tt_program_intern(tt_program *program, tt_program **out) {
     } else {
       *found = *program;
       *program = (tt_program){0};
+      mark_used(found);
       start(found);
     }
+  } else if (atomic_load(&found->state) == TT_PROGRAM_UNLOADED) {
+    start(found);
   }
   pthread_mutex_unlock(&lock);
   if (!status) *out = found;
   return status;
 }
 
-tt_status tt_program_await(tt_program *program) {
-  if (atomic_load_explicit(&program->state, memory_order_acquire) == TT_PROGRAM_READY) return TT_SUCCESS;
-  pthread_mutex_lock(&lock);
+/* The lock is held. */
+static tt_status await_locked(tt_program *program) {
   for (bool retried = false;;) {
     while (atomic_load(&program->state) == TT_PROGRAM_COMPILING) pthread_cond_wait(&ended, &lock);
-    if (retried || !was_shortage(program->error)) break;
-    retried = true;
+    bool again = !retried && was_shortage(program->error);
+    if (!again && atomic_load(&program->state) != TT_PROGRAM_UNLOADED)
+      return tt_status_clone(program->error);
+    retried = again;
     start(program);
   }
-  tt_status status = tt_status_clone(program->error);
+}
+
+tt_status tt_program_await(tt_program *program) {
+  atomic_fetch_add(&program->users, 1);
+  mark_used(program);
+  if (atomic_load(&program->state) == TT_PROGRAM_READY) return TT_SUCCESS;
+  pthread_mutex_lock(&lock);
+  tt_status status = await_locked(program);
   pthread_mutex_unlock(&lock);
+  if (status) tt_program_release(program);
   return status;
 }
+
+void tt_program_release(tt_program *program) { atomic_fetch_sub(&program->users, 1); }
 
 void tt_program_shutdown(void) {
   tt_pool_destroy(pool);
   pool = NULL;
-  tt_disk_destroy(disk);
-  disk = NULL;
+  tt_compile_shutdown();
   for (size_t i = 0; i < table.capacity; i++) {
     tt_program *program = table.entries[i].key ? table.entries[i].value : NULL;
     if (!program) continue;
@@ -193,4 +205,5 @@ void tt_program_shutdown(void) {
     tt_free(program);
   }
   tt_intern_deinit(&table);
+  loaded_count = loaded_bytes = 0;
 }

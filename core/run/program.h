@@ -8,10 +8,18 @@
 
 #include "ops/ops.h"
 
-typedef enum tt_program_state { TT_PROGRAM_COMPILING, TT_PROGRAM_READY, TT_PROGRAM_FAILED } tt_program_state;
+/* Unloaded: the executable made way for others, and is loaded or compiled again when needed. */
+typedef enum tt_program_state {
+  TT_PROGRAM_COMPILING,
+  TT_PROGRAM_READY,
+  TT_PROGRAM_FAILED,
+  TT_PROGRAM_UNLOADED
+} tt_program_state;
 
 typedef struct tt_program {
   atomic_int state; /* tt_program_state */
+  atomic_int users; /* launches under way: it stays loaded */
+  _Atomic int64_t used; /* when it was last launched, on a clock of launches */
   tt_text text;     /* StableHLO */
   tt_executable *executable;
   tt_status error;
@@ -28,9 +36,10 @@ typedef struct tt_program {
  * already, or a new one whose compilation has been started. Thread-safe. */
 tt_status tt_program_intern(tt_program *program, tt_program **out);
 void tt_program_deinit(tt_program *program);
-/* Waits for the compiler; what failed for want of memory or of a device is tried once more. The
- * error is a clone. Thread-safe. */
+/* Waits for the compiler; what failed for want of memory or of a device is tried once more. After
+ * success the executable stays until tt_program_release. The error is a clone. Thread-safe. */
 tt_status tt_program_await(tt_program *program);
+void tt_program_release(tt_program *program);
 /* Ends the compilers and frees all programs; nobody may use them any more. */
 void tt_program_shutdown(void);
 

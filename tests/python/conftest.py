@@ -1,8 +1,16 @@
 """Fixtures of all tests: a known seed, the mode as it was, and no silent work on the host."""
 
-import pytest
-import torch
-from support import DEVICE
+import os
+import tempfile
+
+# Before torch is imported, as the backend then reads the environment: no test may write into the
+# user's own cache of programs.
+_cache = tempfile.TemporaryDirectory(prefix="torchtpu-tests-", ignore_cleanup_errors=True)
+os.environ["TORCH_TPU_CACHE_DIR"] = _cache.name
+
+import pytest  # noqa: E402
+import torch  # noqa: E402
+from support import DEVICE  # noqa: E402
 
 
 def pytest_report_header():

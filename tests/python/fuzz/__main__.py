@@ -6,12 +6,13 @@ import time
 
 import torch
 
-from . import campaign
+from . import campaign, programs
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("programs", type=int, nargs="?", default=300)
 parser.add_argument("--seed", type=int, default=0, help="of the first program")
 parser.add_argument("--salts", type=int, default=2, help="sets of numbers for each program")
+parser.add_argument("--epoch", type=int, default=programs.EPOCH, help="programs of one palette")
 parser.add_argument("--modes", default="strict,debug,fused,mixed")
 parser.add_argument("--keep-going", action="store_true", help="after a failure")
 parser.add_argument("--show", action="store_true", help="print the programs")
@@ -22,12 +23,16 @@ for report in campaign.run(
     range(options.seed, options.seed + options.programs),
     tuple(options.modes.split(",")),
     options.salts,
-    show=options.show,
+    options.epoch,
+    options.show,
 ):
     failures += 1
     print(report, flush=True)
     if not options.keep_going:
         break
 seconds = time.monotonic() - start
-print(f"{options.programs} programs, {failures} failures, {seconds:.1f} s, {torch.tpu.metrics()}")
+print(
+    f"{options.programs} programs, {failures} failures, {seconds:.1f} s, "
+    f"{time.process_time():.1f} s of CPU, {torch.tpu.metrics()}"
+)
 sys.exit(failures > 0)

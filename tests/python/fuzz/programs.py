@@ -28,10 +28,10 @@ class Program:
     marks: dict  # name -> mark, at the end
 
 
-def program(seed):
+def program(seed, epoch=EPOCH):
     """The program of a seed: the first of its family, or a mutation of that one."""
     first = seed - seed % FAMILY
-    palette = Palette(random.Random(f"epoch {seed // EPOCH}"), templates.TEMPLATES)
+    palette = Palette(random.Random(f"epoch {seed // epoch}"), templates.TEMPLATES)
     builder = Builder(random.Random(first), palette)
     builder.build()
     if seed != first:
@@ -98,7 +98,8 @@ class Builder:
         if not steps:
             return
         body = [step.text for step in steps] + [
-            f"{name}.clamp_(-9, 9)" for name in writes if pool[name].dtype in FLOATS + INTS[:3]
+            f"{name}.clamp_(-9, 9)" for name in writes
+            if pool.mark(name) < RAW and pool[name].dtype in FLOATS + INTS[:3]
         ]
         text = f"for _ in range({pool.rng.choice([2, 3, 3, 5, 40])}): {'; '.join(body)}"
         self.execute(templates.Step(text, writes, max(s.mark for s in steps), takes=pool.taken))

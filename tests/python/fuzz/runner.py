@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import math
 import random
 import re
 
@@ -32,6 +33,8 @@ def namespace(device, salt):
     return {
         "torch": torch,
         "copy": copy,
+        "nan": math.nan,
+        "inf": math.inf,
         "device": device,
         "data": lambda key, shape, dtype: make_data(key, shape, dtype, salt).to(device),
         "read": lambda tensor: round(tensor.item()),
@@ -81,6 +84,24 @@ def same_numbers(got, want, mark):
     return torch.allclose(got, want, rtol=limit, atol=limit * max(1.0, largest), equal_nan=True)
 
 
+def strides(tensor):
+    """The strides that matter."""
+    if tensor.numel() == 0:
+        return ()
+    return tuple(s for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1)
+
+
+def layout(tensor):
+    return {
+        "dtype": tensor.dtype,
+        "shape": tuple(tensor.shape),
+        "strides": strides(tensor),
+        "offset": tensor.storage_offset(),
+        "conj": tensor.is_conj(),
+        "neg": tensor.is_neg(),
+    }
+
+
 def partition(tensors):
     """Which tensors share a storage: each name's first fellow."""
     first = {}
@@ -100,11 +121,8 @@ def differences(got, want, marks, lines):
         return [*found, f"made {list(got.tensors)}, on the CPU {list(want.tensors)}"]
     for name, expected in want.tensors.items():
         actual = got.tensors[name]
-        for what in ("dtype", "shape", "stride", "storage_offset", "is_conj", "is_neg"):
-            ours, theirs = getattr(actual, what), getattr(expected, what)
-            ours, theirs = (ours(), theirs()) if callable(ours) else (ours, theirs)
-            if ours != theirs:
-                found.append(f"{name}: {what} {ours}, on the CPU {theirs}")
+        if layout(actual) != layout(expected):
+            found.append(f"{name}: {layout(actual)}, on the CPU {layout(expected)}")
         if actual.shape != expected.shape or actual.dtype != expected.dtype:
             continue
         try:

@@ -104,6 +104,12 @@ def make_range(pool):
 
 
 @template()
+def make_special(pool):
+    values = pool.pick("special", "[nan, 1.0, -inf]", "[-0.0, 0.0, inf, -1.0]", "[2.0, nan, 2.0, inf]")
+    return new(pool, f"torch.tensor({values}, device=device)")
+
+
+@template()
 def make_like(pool):
     a = pool.tensor()
     form = pool.pick("like", "torch.zeros_like({0})", "torch.ones_like({0})",
@@ -220,6 +226,29 @@ def to_bool(pool):
     return new(pool, f"{pool.tensor()}.bool()")
 
 
+@template()
+def promotion(pool):
+    a = pool.tensor()
+    form = pool.pick("promotion", "{} * 2.0", "{} + 1", "{} * True", "{} + torch.tensor(2)", "{} * 2j",
+                     "{} + torch.tensor(2.0, device=device)", "torch.tensor(1.5) * {}", "{} - 0.5",
+                     "torch.tensor(3, dtype=torch.float64) * {}", "1.0 - {}", "{} * torch.ones(())")  # fmt: skip
+    if is_bool(pool[a]) and "-" in form:
+        raise Skip
+    return new(pool, form.format(a))
+
+
+@template()
+def power(pool):
+    a = pool.tensor(is_signed)
+    return new(pool, pool.pick("power", "{} ** 2", "{}.pow(3)", "{} ** 1", "{} ** 0").format(a))
+
+
+@template()
+def shift(pool):
+    a = pool.tensor(is_int, nonempty)
+    return new(pool, pool.pick("shift", "{} << 1", "{} >> 1", "{} << 2").format(a))
+
+
 # -- Rounded, and continuous so that a small error stays one --
 
 
@@ -312,6 +341,26 @@ def product_added(pool):
     c = pool.tensor(is_float)
     form = pool.pick("addmm", "torch.addmm({}, {}, {})", "torch.addmm({}, {}, {}.t(), beta=2, alpha=-1)")
     return new(pool, form.format(c, a, b))
+
+
+@template()
+def windows(pool):
+    """Convolution and pooling."""
+    a = pool.tensor(lambda t: t.dtype in FLOATS[:2], rank(3), nonempty)
+    form = pool.pick("windows", "torch.nn.functional.max_pool1d({}, 2, stride=1, padding=1)",
+                     "torch.nn.functional.conv1d({0}, {0}[:, :, :2])",
+                     "torch.nn.functional.conv1d({0}, {0}[:1].clone(), padding=1)",
+                     "torch.nn.functional.max_pool1d({}, 2)",
+                     "torch.nn.functional.avg_pool1d({}, 2, 1) * 2")  # fmt: skip
+    return new(pool, form.format(a))
+
+
+@template()
+def more_reductions(pool):
+    a = pool.tensor(is_signed, has_dims)
+    form = pool.pick("more reductions", "{}.sign().prod({})", "{}.diff(dim={})", "{}.clamp(-2, 2).cumprod({})",
+                     "{}.median({}).values", "{}.count_nonzero({})")  # fmt: skip
+    return new(pool, form.format(a, pool.dim(a)))
 
 
 # -- Views --
@@ -717,7 +766,7 @@ def triangle(pool):
 def copies(pool):
     a = pool.tensor(mark=RAW)
     form = pool.pick("copies", "copy.deepcopy({})", "{}.clone()", "{}.detach().clone()",
-                     "{}.cpu().to(device)", "{}.clone(memory_format=torch.contiguous_format)",
+                     "{}.cpu().clone().to(device)", "{}.clone(memory_format=torch.contiguous_format)",
                      "torch.empty_like({0}).copy_({0})")  # fmt: skip
     return new(pool, form.format(a))
 
@@ -728,7 +777,7 @@ def copies(pool):
 @template()
 def foreach(pool):
     a = pool.tensor(lambda t: t.dtype in (torch.float32, torch.int64))
-    b = pool.tensor(like(pool[a]))
+    b = pool.tensor(like(pool[a]), lambda t: t is not pool[a])
     form = pool.pick("foreach", "torch._foreach_add_([{a}, {b}], 1)", "torch._foreach_mul_([{a}, {b}], 2)",
                      "torch._foreach_neg_([{a}, {b}])", "torch._foreach_zero_([{a}, {b}])",
                      "torch._foreach_add_([{a}, {b}], [{a}.clone(), {b}.clone()])",

@@ -1,0 +1,195 @@
+/* Programs of a whole runtime: how many stay loaded, and what the disk cache saves. */
+#include "support.h"
+
+#include "base/base.h"
+#include "run/compile.h"
+#include "run/program.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { LIMIT = 16 };
+
+static tt_stream *stream;
+static char folder[64];
+
+static int setup(void **state) {
+  (void)state;
+  snprintf(folder, sizeof folder, "/tmp/test_programs.XXXXXX");
+  if (!mkdtemp(folder)) return -1;
+  setenv("TORCH_TPU_CACHE", "on", 1);
+  setenv("TORCH_TPU_CACHE_DIR", folder, 1);
+  setenv("TORCH_TPU_PROGRAM_LIMIT", "16", 1);
+  setenv("TORCH_TPU_COMPILE_THREADS", "2", 1);
+  return fake_open() ? 0 : -1;
+}
+
+static int teardown(void **state) {
+  (void)state;
+  tt_dir *dir = NULL;
+  ok(tt_dir_open(folder, &(tt_dir_options){0}, &dir));
+  tt_dir_clear(dir);
+  tt_dir_remove(dir, "claims");
+  tt_dir_close(dir);
+  return rmdir(folder);
+}
+
+static int start(void **state) {
+  (void)state;
+  fake_reset();
+  tt_status status = tt_runtime_init(getenv("TT_FAKE_PLUGIN"));
+  stream = tt_runtime_stream(0);
+  tt_count_reset();
+  return status || !stream ? -1 : 0;
+}
+
+static int end(void **state) {
+  (void)state;
+  tt_runtime_shutdown();
+  return fake.tt_fake_live_objects() == 0 ? 0 : -1;
+}
+
+/* Runs one program of its own for each length. */
+static void run_length(tt_stream *on, int64_t length) {
+  tt_storage *sum = NULL;
+  tt_type type = type_of(TT_F32, 1, &length);
+  float *data = calloc((size_t)length, sizeof *data);
+  assert_non_null(data);
+  tt_storage *a = storage_of(on, type, data);
+  ok(record_add(on, a, a, &sum));
+  ok(tt_storage_read(sum, data, tt_storage_bytes(sum)));
+  tt_storage_destroy(a);
+  tt_storage_destroy(sum);
+  free(data);
+}
+
+static void run_lengths(int64_t from, int64_t to) {
+  for (int64_t length = from; length < to; length++) run_length(stream, length);
+}
+
+/* The next runtime finds what the last one compiled, though that ended at once. */
+static void test_nothing_compiles_twice(void **state) {
+  run_lengths(1, 11);
+  assert_int_equal(tt_count_get(TT_COUNT_COMPILES), 10);
+  end(state);
+  assert_int_equal(tt_count_get(TT_COUNT_DISK_WRITES), 10);
+  start(state);
+  run_lengths(1, 11);
+  assert_int_equal(tt_count_get(TT_COUNT_COMPILES), 0);
+  assert_int_equal(tt_count_get(TT_COUNT_DISK_HITS), 10);
+}
+
+/* An executable takes two objects, and is gone when it has made way for others. */
+static void test_few_stay_loaded(void **state) {
+  (void)state;
+  run_lengths(100, 200);
+  ok(tt_runtime_sync());
+  assert_in_range(fake.tt_fake_live_objects(), 1, 2 * LIMIT + 8);
+  assert_int_equal(tt_count_get(TT_COUNT_COMPILES), 100);
+  run_length(stream, 199); /* used a moment ago: still there */
+  assert_int_equal(tt_count_get(TT_COUNT_DISK_HITS), 0);
+  run_length(stream, 100); /* long ago: loaded again, not compiled */
+  assert_int_equal(tt_count_get(TT_COUNT_COMPILES), 100);
+  assert_int_equal(tt_count_get(TT_COUNT_DISK_HITS), 1);
+}
+
+static void test_the_one_in_use_stays(void **state) {
+  (void)state;
+  for (int64_t length = 300; length < 400; length++) {
+    run_length(stream, length);
+    run_length(stream, 299);
+  }
+  assert_int_equal(tt_count_get(TT_COUNT_DISK_HITS), 0);
+  assert_int_equal(tt_count_get(TT_COUNT_COMPILES), 101);
+}
+
+static void *run_many(void *seed) {
+  unsigned random = *(unsigned *)seed;
+  for (int i = 0; i < 300; i++) {
+    random = random * 1103515245 + 12345;
+    run_length(tt_runtime_stream((int)(random >> 8) & 1), 500 + (int64_t)(random >> 16) % 60);
+  }
+  return NULL;
+}
+
+/* Four threads on two devices use four times as many programs as stay loaded. */
+static void test_threads_and_unloading(void **state) {
+  pthread_t threads[4];
+  unsigned seeds[4] = {1, 2, 3, 4};
+  end(state);
+  setenv("TT_FAKE_DEVICES", "2", 1);
+  start(state);
+  fake.tt_fake_async(true);
+  for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, run_many, &seeds[i]);
+  for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+  ok(tt_runtime_sync());
+  assert_in_range(tt_count_get(TT_COUNT_COMPILES), 1, 60);
+  assert_true(tt_count_get(TT_COUNT_DISK_HITS) > 60);
+  end(state);
+  unsetenv("TT_FAKE_DEVICES");
+  start(state);
+}
+
+static void warm_one(void *user, const tt_dir_file *file) {
+  int *counts = user;
+  tt_dir *dir = NULL;
+  tt_warmth what = TT_WARM_READY;
+  if (!strstr(file->name, TT_ENTRY_PROGRAM)) return;
+  ok(tt_dir_open(folder, &(tt_dir_options){.readonly = true}, &dir));
+  ok(tt_compile_warm(dir, file->name, &what));
+  tt_dir_close(dir);
+  counts[what]++;
+}
+
+/* Programs recorded with other flags are compiled for these, once. */
+static void test_warm(void **state) {
+  int counts[3] = {0};
+  tt_dir *dir = NULL;
+  end(state);
+  ok(tt_dir_open(folder, &(tt_dir_options){0}, &dir));
+  tt_dir_clear(dir);
+  setenv("XLA_FLAGS", "--xla_anything=1", 1);
+  start(state);
+  run_lengths(1, 6);
+  end(state);
+  unsetenv("XLA_FLAGS");
+  start(state);
+  ok(tt_dir_each(dir, warm_one, counts));
+  /* those just written may be listed as well */
+  assert_int_equal(counts[TT_WARM_COMPILED], 5);
+  assert_int_equal(counts[TT_WARM_COPIED], 0);
+  run_lengths(1, 6);
+  assert_int_equal(tt_count_get(TT_COUNT_COMPILES), 0);
+  tt_dir_close(dir);
+}
+
+/* A process that ends right after its first result has still stored the program. */
+static void test_short_process(void **state) {
+  int status = 0;
+  end(state);
+  pid_t child = fork();
+  if (child == 0) {
+    if (tt_runtime_init(getenv("TT_FAKE_PLUGIN"))) _exit(1);
+    run_length(tt_runtime_stream(0), 77);
+    exit(0); /* not _exit: atexit is what this is about */
+  }
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  start(state);
+  run_length(stream, 77);
+  assert_int_equal(tt_count_get(TT_COUNT_COMPILES), 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, end)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      /* first, as an atexit handler belongs to the process that registered it */
+      TEST(test_short_process),        TEST(test_nothing_compiles_twice),
+      TEST(test_few_stay_loaded),      TEST(test_the_one_in_use_stays),
+      TEST(test_threads_and_unloading), TEST(test_warm),
+  };
+  return cmocka_run_group_tests(tests, setup, teardown);
+}
