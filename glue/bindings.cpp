@@ -156,6 +156,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("metrics", &metrics);
   m.def("reset_metrics", &tt_count_reset);
   m.def("default_generator", &default_generator);
+  m.def("manual_seed_all", [](int64_t seed) { manual_seed_all(static_cast<uint64_t>(seed)); });
   m.def("op_rows", &op_rows);
   m.def("env_vars", &env_vars);
   bind_cache(m);

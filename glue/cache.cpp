@@ -4,15 +4,11 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-extern "C" {
-#include "run/compile.h"
-}
-
-namespace py = pybind11;
-
 #include <algorithm>
 #include <map>
 #include <tuple>
+
+namespace py = pybind11;
 
 namespace tt {
 namespace {
@@ -43,7 +39,8 @@ class Folder {
   // What is wrong with an entry, or nothing.
   std::string verify(const std::string& name) const {
     tt_status status = tt_disk_verify(dir_, name.c_str());
-    std::string problem = status && tt_status_code(status) != TT_NOT_FOUND ? tt_status_message(status) : "";
+    std::string problem =
+        status && tt_status_code(status) != TT_NOT_FOUND ? tt_status_message(status) : "";
     tt_status_release(status);
     return problem;
   }
@@ -96,7 +93,8 @@ void bind_cache(py::module_& m) {
   auto release = py::call_guard<py::gil_scoped_release>();
   m.def("cache_settings", &settings);
   py::class_<Folder>(m, "CacheFolder")
-      .def(py::init<const std::string&, bool, bool>(), py::arg("path"), py::arg("shared"), py::arg("readonly"))
+      .def(py::init<const std::string&, bool, bool>(), py::arg("path"), py::arg("shared"),
+           py::arg("readonly"))
       .def("entries", &Folder::entries, release)
       .def("verify", &Folder::verify, release)
       .def("remove", &Folder::remove, release)

@@ -198,15 +198,28 @@ struct Generator final : c10::GeneratorImpl {
   uint64_t seed_ = c10::default_rng_seed_val, offset_ = 0;
 };
 
+// One a device, made when first asked for; seeding does not open the plugin.
+struct Generators {
+  std::mutex lock;
+  std::deque<at::Generator> all;
+  uint64_t seed = c10::default_rng_seed_val;  // of those not made yet
+
+  static Generators& get() {
+    static auto* one = new Generators;
+    return *one;
+  }
+};
+
 const at::Generator& default_generator(c10::DeviceIndex index) {
-  static std::mutex lock;
-  static auto* all = new std::deque<at::Generator>;
   if (index < 0) index = tls_device;
-  checked(index);
-  std::lock_guard<std::mutex> guard(lock);
-  while (all->size() <= static_cast<size_t>(index))
-    all->push_back(at::make_generator<Generator>(static_cast<c10::DeviceIndex>(all->size())));
-  return (*all)[static_cast<size_t>(index)];
+  if (tt_runtime_ready() || index != 0) checked(index);
+  Generators& g = Generators::get();
+  std::lock_guard<std::mutex> guard(g.lock);
+  while (g.all.size() <= static_cast<size_t>(index)) {
+    g.all.push_back(at::make_generator<Generator>(static_cast<c10::DeviceIndex>(g.all.size())));
+    g.all.back().set_current_seed(g.seed);
+  }
+  return g.all[static_cast<size_t>(index)];
 }
 
 struct Hooks final : at::PrivateUse1HooksInterface {
@@ -242,6 +255,16 @@ struct Hooks final : at::PrivateUse1HooksInterface {
 }  // namespace
 
 c10::DeviceIndex current_device() { return tls_device; }
+
+void manual_seed_all(uint64_t seed) {
+  Generators& g = Generators::get();
+  std::lock_guard<std::mutex> guard(g.lock);
+  g.seed = seed;
+  for (at::Generator& generator : g.all) {
+    std::lock_guard<std::mutex> one(generator.mutex());
+    generator.set_current_seed(seed);
+  }
+}
 
 PhiloxSlice reserve_philox(const std::optional<at::Generator>& generator, c10::DeviceIndex device, int64_t blocks) {
   const at::Generator& chosen = generator && generator->defined() ? *generator : default_generator(device);

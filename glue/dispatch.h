@@ -27,6 +27,8 @@ uint32_t call_site();
 struct PhiloxSlice {
   uint64_t seed, offset;
 };
+// Seeds the generators of all devices, also those not made yet, without opening the plugin.
+void manual_seed_all(uint64_t seed);
 PhiloxSlice reserve_philox(const std::optional<at::Generator>& generator, c10::DeviceIndex device, int64_t blocks);
 
 }  // namespace tt

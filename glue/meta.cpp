@@ -36,22 +36,6 @@ torch::jit::Stack twin_stack(const Plan& plan, c10::ArrayRef<c10::IValue> args, 
   return stack;
 }
 
-// Meta refused the arguments: raise what the CPU raises for tensors of these shapes, so that type
-// and text of an error are the same on both devices. Returns if the CPU has no objection; rethrows
-// if the tensors are too large to try.
-void raise_as_cpu(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args) {
-  constexpr size_t kMostBytes = size_t{1} << 28;
-  size_t bytes = 0;
-  for (const c10::IValue& value : args) {
-    if (value.isTensor() && value.toTensor().defined()) bytes += value.toTensor().nbytes();
-    if (value.isTensorList())
-      for (const c10::IValue& element : value.toListRef()) bytes += element.toTensor().nbytes();
-  }
-  if (bytes > kMostBytes) throw;
-  auto stack = twin_stack(plan, args, c10::DeviceType::CPU);
-  op.callBoxed(&stack);
-}
-
 // Many operators have their shape function in Python; it is registered by this import.
 void load_python_metas() {
   static bool loaded = false;
@@ -71,6 +55,20 @@ bool has_meta(const c10::OperatorHandle& op, tt_op_class cls) {
 
 }  // namespace
 
+bool raise_as_cpu(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args) {
+  constexpr size_t kMostBytes = size_t{1} << 28;
+  size_t bytes = 0;
+  for (const c10::IValue& value : args) {
+    if (value.isTensor() && value.toTensor().defined()) bytes += value.toTensor().nbytes();
+    if (value.isTensorList())
+      for (const c10::IValue& element : value.toListRef()) bytes += element.toTensor().nbytes();
+  }
+  if (bytes > kMostBytes) return false;
+  auto stack = twin_stack(plan, args, c10::DeviceType::CPU);
+  op.callBoxed(&stack);
+  return true;
+}
+
 Meta run_meta(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args,
               std::vector<at::Tensor>* results, std::vector<at::Tensor>* outs) {
   if (!has_meta(op, plan.row->cls)) return Meta::Missing;
@@ -84,7 +82,7 @@ Meta run_meta(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10
     outs->clear();
     return Meta::Missing;
   } catch (...) {
-    raise_as_cpu(plan, op, args);
+    if (!raise_as_cpu(plan, op, args)) throw;
     return Meta::Refused;
   }
   for (size_t i = 0; i < plan.returns.size(); i++) {

@@ -56,6 +56,10 @@ std::vector<PlannedOverload> make_plans();
 // run_elsewhere where the row cannot express the arguments.
 void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
+// Runs the operator on host zeros of the same shapes, so that the type and text of an error are
+// the CPU's. False if the tensors are too large to try; true if the CPU has no objection.
+bool raise_as_cpu(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args);
+
 enum class Meta {
   Done,
   Missing,  // no Meta kernel

@@ -2,6 +2,7 @@
 // written down in the core's terms.
 #include "walk.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/TypeProperties.h>
 
@@ -154,10 +155,43 @@ void spec_targets(Spec& spec, const Walk& walk) {
   }
 }
 
+// A write must not go through a view that sees an element twice, nor overlap what is read; the
+// operators that PyTorch iterates element by element check that.
+void check_overlap(const Walk& walk) {
+  std::string row = walk.plan.row->name;
+  if (walk.plan.row->cls != TT_POINTWISE && row != "copy") return;
+  std::vector<const at::Tensor*> written, read;
+  for (size_t i = 0; i < walk.plan.args.size(); i++) {
+    if (walk.plan.args[i].kind != ArgKind::Tensor || !as_tensor(walk.args[i]).defined()) continue;
+    (walk.plan.args[i].write ? written : read).push_back(&as_tensor(walk.args[i]));
+  }
+  for (const at::Tensor* out : written) {
+    at::assert_no_internal_overlap(*out);
+    for (const at::Tensor* in : read) at::assert_no_partial_overlap(*out, *in);
+  }
+}
+
+// Where Meta kernels are known to accept what the CPU refuses: reductions of nothing, and complex
+// numbers written to real tensors.
+bool may_be_refused(const Walk& walk) {
+  bool empty = false, complex = false, real_target = false;
+  for (const at::Tensor* tensor : walk.tensors) empty |= tensor->numel() == 0;
+  for (size_t i = 0; i < walk.plan.args.size(); i++) {
+    const IValue& value = walk.args[i];
+    complex |= value.isScalar() && value.toScalar().isComplex();
+    if (!value.isTensor() || !value.toTensor().defined()) continue;
+    if (walk.plan.args[i].write) real_target |= !value.toTensor().is_complex();
+    else complex |= value.toTensor().is_complex();
+  }
+  return (walk.plan.row->cls == TT_REDUCE && empty) || (complex && real_target);
+}
+
 Found make_spec(Walk& walk, const c10::OperatorHandle& op, Spec& spec, tt_call_spec* out) {
   std::vector<at::Tensor> fresh, outs;
+  if (walk.plan.mutates) check_overlap(walk);
   Meta meta = run_meta(walk.plan, op, walk.args, &fresh, &outs);
   if (meta == Meta::Refused) return Found::Elsewhere;
+  if (may_be_refused(walk)) raise_as_cpu(walk.plan, op, walk.args);
   bool resized = false;
   for (size_t i = 0, k = 0; i < walk.plan.args.size(); i++) {
     if (!walk.plan.args[i].out || walk.plan.args[i].kind != ArgKind::Tensor) continue;
@@ -220,10 +254,9 @@ Found new_call(Walk& walk, const c10::OperatorHandle& op, tt_call** call) {
   tt_call_spec core;
   if (Found found = make_spec(walk, op, spec, &core); found != Found::Call) return found;
   tt_status status = tt_call_create(&walk.key, &core, call);
-  if (tt_status_code(status) != TT_UNIMPLEMENTED) {
-    check(status);
-    return Found::Call;
-  }
+  if (!status) return Found::Call;
+  if (tt_status_code(status) == TT_INVALID_ARGUMENT) raise_as_cpu(walk.plan, op, walk.args);
+  if (tt_status_code(status) != TT_UNIMPLEMENTED) check(status);
   tt_log(TT_LOG_HOST, "%s", tt_status_message(status));
   tt_status_release(status);
   std::lock_guard<std::mutex> guard(unsupported().lock);

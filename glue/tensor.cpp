@@ -166,6 +166,14 @@ Tensor copy_from_and_resize(const Tensor& self, const Tensor& dst) {
 
 at::Scalar local_scalar_dense(const Tensor& self) { return at::_local_scalar_dense(to_host(without_bits(self))); }
 
+bool equal(const Tensor& self, const Tensor& other) {
+  TORCH_CHECK(self.scalar_type() == other.scalar_type(), "Expected object of data type ", self.scalar_type(),
+              " but got data type ", other.scalar_type(), " for argument 'other'");
+  TORCH_CHECK(self.device() == other.device(), "Expected all tensors to be on the same device, but found ",
+              self.device(), " and ", other.device());
+  return self.sizes() == other.sizes() && at::eq(self, other).all().item<bool>();
+}
+
 Tensor view_as_complex(const Tensor& self) { return at::native::view_as_complex(self); }
 
 bool compatible_shallow_copy(const Tensor&, const Tensor&) { return true; }
@@ -191,6 +199,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
   m.impl("_has_compatible_shallow_copy_type", TORCH_FN(compatible_shallow_copy));
   m.impl("record_stream", TORCH_FN(record_stream));
+  m.impl("equal", TORCH_FN(equal));
 }
 
 // copy_ reaches _copy_from below these keys; the kernel above handles the bits itself.

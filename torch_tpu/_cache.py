@@ -61,22 +61,20 @@ def measure(path: str) -> dict[str, Any]:
 def info(as_json: Json = False) -> None:
     """Tells where the programs are, how many, and how often they were found."""
     settings = _C.cache_settings()
-    facts = {
-        "mode": settings["mode"],
-        "limit": settings["limit"],
+    mode, limit = settings["mode"], settings["limit"]
+    folders = {
         "local": measure(settings["dir"]),
         "shared": measure(settings["shared_dir"]),
     }
     if as_json:
-        typer.echo(json.dumps(facts, indent=1))
+        typer.echo(json.dumps({"mode": mode, "limit": limit} | folders, indent=1))
         return
-    local = facts["local"]
+    local = folders["local"]
     lookups = sum(local.get(key, 0) for key in ("hits", "shared_hits", "compiled"))
-    found = lookups - local.get("compiled", 0)
-    rows = {"mode": facts["mode"], "limit": f"{facts['limit'] / 2**20:.0f} MB a folder"}
-    for kind in ("local", "shared"):
-        rows |= {f"{kind} {key.replace('_', ' ')}": value for key, value in facts[kind].items()}
-    rows["found without compiling"] = f"{found} of {lookups}"
+    rows = {"mode": mode, "limit": f"{limit / 2**20:.0f} MB a folder"}
+    for kind, facts in folders.items():
+        rows |= {f"{kind} {key.replace('_', ' ')}": value for key, value in facts.items()}
+    rows["found without compiling"] = f"{lookups - local.get('compiled', 0)} of {lookups}"
     table = Table("what", "value", title="Compiled programs", title_justify="left")
     for key, value in rows.items():
         table.add_row(key, str(value))

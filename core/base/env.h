@@ -15,7 +15,7 @@
   X(HOST_FALLBACK, "warn",                                                                         \
     "`warn`, `silent`, or `error`: what an operator without a device path does.")                  \
   X(COMPILE_THREADS, "0", "Threads that compile programs; 0 means one per core.")                  \
-  X(CACHE, "on", "`on`, `readonly`, or `off`: whether compiled programs are kept on disk.")         \
+  X(CACHE, "on", "`on`, `readonly`, or `off`: whether compiled programs are kept on disk.")        \
   X(CACHE_DIR, "",                                                                                 \
     "The folder of compiled programs. Unset: torch_tpu in the user's cache folder.")               \
   X(SHARED_CACHE_DIR, "", "A second such folder, shared by hosts; looked into after the first.")   \

@@ -17,9 +17,9 @@
 
 #define MAX_FILE ((int64_t)4 << 30)
 enum {
-  TOUCH_AFTER = 60,     /* seconds; use is not written down more often */
+  TOUCH_AFTER = 60,       /* seconds; use is not written down more often */
   ABANDONED_AFTER = 3600, /* seconds; no temporary file is written for so long */
-  RECOUNT_PART = 16,    /* others write too, so the folder is counted again from time to time */
+  RECOUNT_PART = 16,      /* others write too, so the folder is counted again from time to time */
 };
 static const char temporary[] = ".tmp";
 

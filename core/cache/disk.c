@@ -20,8 +20,8 @@ struct tt_disk {
   char *paths[FOLDERS]; /* NULL: none */
   int64_t limit, wait_ms;
   pthread_mutex_t lock;
-  bool opened;             /* under the lock; then the rest no longer changes */
-  tt_dir *dirs[FOLDERS];   /* NULL: none, or none that can be used */
+  bool opened;           /* under the lock; then the rest no longer changes */
+  tt_dir *dirs[FOLDERS]; /* NULL: none, or none that can be used */
   tt_text environment;
   atomic_bool serialises;
   tt_totals totals; /* under the lock; since the last flush */
@@ -120,9 +120,8 @@ static void close_folders(tt_disk *disk) {
 
 static void open_locked(tt_disk *disk) {
   for (int i = 0; i < FOLDERS; i++) {
-    tt_dir_options options = {.readonly = disk->mode == TT_CACHE_READONLY,
-                              .shared = i == SHARED,
-                              .limit = disk->limit};
+    tt_dir_options options = {
+        .readonly = disk->mode == TT_CACHE_READONLY, .shared = i == SHARED, .limit = disk->limit};
     if (!disk->paths[i]) continue;
     tt_status status = tt_dir_open(disk->paths[i], &options, &disk->dirs[i]);
     if (status) tt_log(TT_LOG_COMPILE, "%s; it is not used", tt_status_message(status));
@@ -275,8 +274,8 @@ static void write_to(tt_disk *disk, int which, tt_lookup *lookup, const tt_entry
   tt_dir *dir = disk->dirs[which];
   if (!dir || !tt_dir_writable(dir)) return;
   tt_entry_header(entry, header);
-  const tt_bytes pieces[] = {{header, sizeof header}, entry->environment, entry->options,
-                             entry->code, entry->body};
+  const tt_bytes pieces[] = {
+      {header, sizeof header}, entry->environment, entry->options, entry->code, entry->body};
   tt_status status = tt_dir_write(dir, lookup->name, pieces, 5);
   lookup->written += !status;
   tt_status_release(status);

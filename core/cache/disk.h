@@ -38,9 +38,9 @@ typedef struct tt_lookup {
   int outputs;           /* how many a fitting executable has */
   tt_disk_source source; /* where it was found */
   int bad;               /* entries that were broken, and so removed */
-  int written;    /* entries */
-  bool waited;    /* for another process */
-  bool timed_out; /* in vain */
+  int written;           /* entries */
+  bool waited;           /* for another process */
+  bool timed_out;        /* in vain */
   char name[TT_ENTRY_NAME];
   tt_text option_bytes;
   tt_claim claim;

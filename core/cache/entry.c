@@ -81,7 +81,6 @@ tt_status tt_entry_parse(const void *data, size_t size, tt_entry *out) {
   if (at != size) return tt_error(TT_DATA_LOSS, "it is longer than it says");
   *out = (tt_entry){parts[0], parts[1], parts[2], parts[3], (int)h.outputs};
   header expected = make_header(out);
-  if (memcmp(&expected, &h, sizeof h) != 0)
-    return tt_error(TT_DATA_LOSS, "its checksum is wrong");
+  if (memcmp(&expected, &h, sizeof h) != 0) return tt_error(TT_DATA_LOSS, "its checksum is wrong");
   return TT_SUCCESS;
 }

@@ -132,9 +132,9 @@ static tt_status add_plugin(tt_plugin *plugin, tt_dir *dir, tt_text *out) {
 /* -- The machine -- */
 
 static bool describes_cpu(const char *line) {
-  static const char *const keys[] = {"vendor_id",       "cpu family",       "model",
-                                     "flags",           "CPU implementer",  "CPU variant",
-                                     "CPU part",        "CPU architecture", "Features"};
+  static const char *const keys[] = {"vendor_id", "cpu family",       "model",
+                                     "flags",     "CPU implementer",  "CPU variant",
+                                     "CPU part",  "CPU architecture", "Features"};
   size_t size = strcspn(line, "\t:");
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
     if (strlen(keys[i]) == size && memcmp(keys[i], line, size) == 0) return true;

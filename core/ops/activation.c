@@ -97,13 +97,18 @@ static tt_node *conjugate(tt_lower *cx, tt_node *x) {
   return tt_hlo_complex(cx->h, tt_hlo_real(cx->h, x), tt_hlo_negate(cx->h, tt_hlo_imag(cx->h, x)));
 }
 
-/* Argument 1 is the function's result y. param 0: tanh, 1: sigmoid. */
-void tt_lower_result_backward(tt_lower *cx) {
+/* grad * (1 - y^2), of the result y. */
+void tt_lower_tanh_backward(tt_lower *cx) {
   unary u = begin(cx, 1);
-  tt_node *g = gradient(cx, &u), *y = u.x;
-  tt_node *slope = tt_hlo_multiply(u.h, y, cx->row->param ? one_minus(cx, y) : y);
-  if (!cx->row->param) slope = one_minus(cx, slope);
+  tt_node *g = gradient(cx, &u), *slope = one_minus(cx, tt_hlo_multiply(u.h, u.x, u.x));
   tt_out_in(cx, 0, tt_hlo_multiply(u.h, g, conjugate(cx, slope)), u.dtype);
+}
+
+/* grad * (1 - y) * y, of the result y. */
+void tt_lower_sigmoid_backward(tt_lower *cx) {
+  unary u = begin(cx, 1);
+  tt_node *g = gradient(cx, &u), *y = conjugate(cx, u.x);
+  tt_out_in(cx, 0, tt_hlo_multiply(u.h, tt_hlo_multiply(u.h, g, one_minus(cx, y)), y), u.dtype);
 }
 
 void tt_lower_hardtanh(tt_lower *cx) {
@@ -122,9 +127,8 @@ void tt_lower_hardtanh_backward(tt_lower *cx) {
   unary u = begin(cx, 1);
   tt_node *g = gradient(cx, &u);
   tt_node *low = tt_num(cx, 2, u.x->type.dtype), *high = tt_num(cx, 3, u.x->type.dtype);
-  tt_node *outside =
-      tt_hlo_or(u.h, tt_hlo_compare(u.h, TT_LE, u.x, low), tt_hlo_compare(u.h, TT_GE, u.x, high));
-  out_where(cx, tt_hlo_not(u.h, outside), g, u.dtype);
+  tt_node *above = tt_hlo_compare(u.h, TT_GT, u.x, low);
+  out_where(cx, tt_hlo_and(u.h, above, tt_hlo_compare(u.h, TT_LT, u.x, high)), g, u.dtype);
 }
 
 void tt_lower_hardsigmoid(tt_lower *cx) {
@@ -152,19 +156,19 @@ void tt_lower_hardswish_backward(tt_lower *cx) {
   tt_node *g = gradient(cx, &u), *three = tt_like(cx, u.x, 3);
   tt_node *slope = add(cx, tt_hlo_divide(h, u.x, three), 0.5);
   tt_node *y =
-      tt_hlo_select(h, tt_hlo_compare(h, TT_LT, u.x, three), tt_hlo_multiply(h, g, slope), g);
+      tt_hlo_select(h, tt_hlo_compare(h, TT_GE, u.x, three), g, tt_hlo_multiply(h, g, slope));
   tt_node *off = tt_hlo_compare(h, TT_LE, u.x, tt_like(cx, u.x, -3));
   tt_out_in(cx, 0, tt_hlo_select(h, off, zeros_like(cx, y), y), u.dtype);
 }
 
-/* |x| <= lambda, false for NaN; argument i is lambda. */
-static tt_node *within(tt_lower *cx, tt_node *x, int i) {
-  return tt_hlo_compare(cx->h, TT_LE, tt_hlo_abs(cx->h, x), tt_num(cx, i, x->type.dtype));
+/* How |x| compares to lambda, argument i. */
+static tt_node *size_is(tt_lower *cx, tt_node *x, tt_cmp cmp, int i) {
+  return tt_hlo_compare(cx->h, cmp, tt_hlo_abs(cx->h, x), tt_num(cx, i, x->type.dtype));
 }
 
 void tt_lower_hardshrink(tt_lower *cx) {
   unary u = begin(cx, 0);
-  tt_node *inside = within(cx, u.x, 1);
+  tt_node *inside = size_is(cx, u.x, TT_LE, 1);
   tt_out_in(cx, 0, tt_hlo_select(u.h, inside, zeros_like(cx, u.x), u.x), u.dtype);
 }
 
@@ -182,7 +186,7 @@ void tt_lower_softshrink(tt_lower *cx) {
 void tt_lower_shrink_backward(tt_lower *cx) {
   unary u = begin(cx, 1);
   tt_node *g = gradient(cx, &u);
-  out_where(cx, tt_hlo_not(u.h, within(cx, u.x, 2)), g, u.dtype);
+  out_where(cx, size_is(cx, u.x, TT_GT, 2), g, u.dtype);
 }
 
 void tt_lower_elu(tt_lower *cx) {

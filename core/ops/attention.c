@@ -146,7 +146,8 @@ void tt_lower_attention_backward(tt_lower *cx) {
   tt_dtype half = a.q->type.dtype;
   tt_node *grad = tt_in(cx, 0), *out = tt_cast(cx, tt_in(cx, 6), a.dtype);
   tt_node *x = logits(cx, &a), *lse = tt_in(cx, 7);
-  if (lse->type.dtype != a.dtype) lse = row_sums(cx, &a, x).lse; /* was saved with less precision */
+  bool fits = lse->type.dtype == a.dtype && lse->type.rank == a.rank - 1;
+  if (!fits) lse = row_sums(cx, &a, x).lse; /* saved with less precision, or for four dims */
   tt_node *empty = tt_hlo_compare(h, TT_EQ, lse, tt_hlo_lowest(h, a.dtype));
   lse = tt_where_or_zero(cx, tt_hlo_not(h, empty), lse);
   tt_node *p = tt_hlo_exponential(h, tt_hlo_subtract(h, x, across(cx, lse, &a, &x->type)));

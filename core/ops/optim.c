@@ -41,13 +41,18 @@ static void out(step *s, int list, tt_node *y) {
   tt_out_as(s->cx, list * s->size + s->k, s->skip ? tt_hlo_select(s->h, s->skip, old, y) : y);
 }
 
-/* 1 - argument i, and log of argument i, taken in the precision the number came in. */
+/* 1 - argument i, and log of argument i: on the host in double precision where the number is
+ * static, else in the precision it came in. */
 static tt_node *rest_of(step *s, int i) {
+  const tt_arg *arg = &s->cx->args[i];
+  if (arg->kind == TT_ARG_FLOAT) return tt_hlo_const(s->h, s->dtype, 1 - arg->f);
   tt_node *x = tt_in(s->cx, i);
   return tt_cast(s->cx, tt_hlo_subtract(s->h, tt_like(s->cx, x, 1), x), s->dtype);
 }
 
 static tt_node *log_of(step *s, int i) {
+  const tt_arg *arg = &s->cx->args[i];
+  if (arg->kind == TT_ARG_FLOAT) return tt_hlo_const(s->h, s->dtype, log(arg->f));
   return tt_cast(s->cx, tt_hlo_log(s->h, tt_in(s->cx, i)), s->dtype);
 }
 

@@ -102,7 +102,7 @@ void tt_lower_div(tt_lower *cx) {
     y = floor_divide(cx, a, b);
   } else {
     y = tt_hlo_divide(cx->h, a, b);
-    if (*mode == 't' && tt_is_float(dtype)) y = tt_trunc(cx, y);
+    if (*mode == 't' && tt_is_float(dtype)) y = tt_trunc(cx, tt_cast(cx, y, dtype));
   }
   tt_out_in(cx, 0, y, dtype);
 }

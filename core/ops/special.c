@@ -357,7 +357,7 @@ void tt_lower_ndtri(tt_lower *cx) {
   tt_node *centred = plus(cx, times(cx, p, 2), -1);
   tt_node *body = times(cx, tt_hlo_erf_inv(cx->h, centred), 1.41421356237309504880);
   tt_node *middle = is(cx, tt_hlo_abs(h, centred), TT_LT, 0.8);
-  tt_node *edge = tt_hlo_not(h, is(cx, tt_hlo_abs(h, centred), TT_LT, 1));
+  tt_node *edge = tt_hlo_not(h, tt_hlo_and(h, is(cx, p, TT_GT, 0), is(cx, p, TT_LT, 1)));
   tt_out_in(cx, 0, tt_hlo_select(h, tt_hlo_or(h, middle, edge), body, tail), dtype);
 }
 

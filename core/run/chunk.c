@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-enum { MAX_BYTES = 1 << 28 }; /* results held by an open chunk */
-
 static uint64_t next_id(void) {
   static _Atomic uint64_t last;
   return atomic_fetch_add(&last, 1) + 1;
@@ -23,7 +21,7 @@ static void empty(tt_chunk *chunk) {
   chunk->bytes = 0;
   chunk->id = next_id();
   chunk->at = &chunk->trace.root;
-  memset(chunk->recent, 0, sizeof chunk->recent);
+  chunk->due = TT_CUT_NONE;
 }
 
 void tt_chunk_deinit(tt_chunk *chunk) {
@@ -85,16 +83,8 @@ tt_status tt_chunk_add(tt_chunk *chunk, tt_call *call, tt_value *const *inputs, 
   chunk->word_count += call->word_count;
   chunk->sites[step->depth - 1] = site;
   chunk->at = step;
-  memmove(chunk->recent, chunk->recent + 1, sizeof chunk->recent - sizeof *chunk->recent);
-  chunk->recent[3] = call->hash;
+  chunk->due = tt_cutter_add(&chunk->cutter, call->hash, step->depth, chunk->bytes);
   return TT_SUCCESS;
-}
-
-bool tt_chunk_full(const tt_chunk *chunk) {
-  int depth = chunk->at->depth;
-  if (depth >= TT_CHUNK_MAX || chunk->bytes >= MAX_BYTES) return true;
-  if (depth < TT_CHUNK_MIN) return false;
-  return tt_hash_bytes(chunk->recent, sizeof chunk->recent, 0) % TT_CHUNK_MEAN == 0;
 }
 
 /* Results that somebody besides the chunk still holds. */
@@ -105,6 +95,10 @@ static int mark_live(tt_chunk *chunk) {
     count += chunk->live[i];
   }
   return count;
+}
+
+void tt_chunk_added(tt_chunk *chunk) {
+  if (chunk->due == TT_CUT_STOP) (void)mark_live(chunk);
 }
 
 static tt_status make_launch(tt_chunk *chunk, tt_launch **out) {
@@ -130,12 +124,28 @@ static tt_status make_launch(tt_chunk *chunk, tt_launch **out) {
   return TT_SUCCESS;
 }
 
-tt_status tt_chunk_close(tt_chunk *chunk, tt_launch **out) {
+static void count_cut(tt_cut why) {
+  static const tt_counter counters[] = {
+      [TT_CUT_NONE] = TT_COUNT_CUTS_MODE,       [TT_CUT_CONTENT] = TT_COUNT_CUTS_CONTENT,
+      [TT_CUT_STOP] = TT_COUNT_CUTS_CONTENT,    [TT_CUT_LENGTH] = TT_COUNT_CUTS_LENGTH,
+      [TT_CUT_BYTES] = TT_COUNT_CUTS_BYTES,     [TT_CUT_READ] = TT_COUNT_CUTS_READ,
+      [TT_CUT_SYNC] = TT_COUNT_CUTS_SYNCHRONISE, [TT_CUT_MODE] = TT_COUNT_CUTS_MODE};
+  tt_count_add(counters[why], 1);
+}
+
+static bool any_live(tt_chunk *chunk, tt_cut why) {
+  if (why != TT_CUT_STOP) return mark_live(chunk) > 0;
+  return memchr(chunk->live, true, (size_t)chunk->slot_count) != NULL;
+}
+
+tt_status tt_chunk_close(tt_chunk *chunk, tt_cut why, tt_launch **out) {
   *out = NULL;
   if (tt_chunk_empty(chunk)) return TT_SUCCESS;
-  tt_status status = mark_live(chunk) ? make_launch(chunk, out) : TT_SUCCESS;
+  if (why == TT_CUT_READ || why == TT_CUT_SYNC) tt_cutter_stop(&chunk->cutter);
+  tt_status status = any_live(chunk, why) ? make_launch(chunk, out) : TT_SUCCESS;
   for (int i = 0; status && i < chunk->slot_count; i++)
     if (!chunk->is_input[i]) tt_value_fail(chunk->slots[i], tt_status_clone(status));
+  count_cut(why);
   tt_count_add(TT_COUNT_CHUNKS, 1);
   tt_count_add(TT_COUNT_CHUNK_OPS, chunk->at->depth);
   empty(chunk);

@@ -26,8 +26,7 @@ static void finish_saving(void) {
   clock_gettime(CLOCK_REALTIME, &end);
   end.tv_sec += EXIT_WAIT;
   pthread_mutex_lock(&lock);
-  for (int error = 0; unsaved && !error;)
-    error = pthread_cond_timedwait(&all_saved, &lock, &end);
+  for (int error = 0; unsaved && !error;) error = pthread_cond_timedwait(&all_saved, &lock, &end);
   tt_disk_flush(disk);
   pthread_mutex_unlock(&lock);
 }
@@ -122,9 +121,8 @@ static tt_status copy_or_compile(const tt_compile_options *options, tt_lookup *l
 
 static tt_status warm(const tt_entry *entry, tt_warmth *out) {
   tt_compile_options options = make_options();
-  tt_lookup lookup = {.code = entry->code.data,
-                      .code_size = entry->code.size,
-                      .outputs = entry->outputs};
+  tt_lookup lookup = {
+      .code = entry->code.data, .code_size = entry->code.size, .outputs = entry->outputs};
   tt_executable *executable = tt_disk_load(disk, &options, &lookup);
   if (!executable) return copy_or_compile(&options, &lookup, entry, out);
   tt_executable_destroy(executable);

@@ -1,7 +1,6 @@
 #include "run/program.h"
 
 #include "cache/pool.h"
-#include "run/compile.h"
 #include "run/run.h"
 
 #include <pthread.h>
@@ -16,7 +15,7 @@ static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
 static tt_intern table = TT_INTERN_INIT;
 static tt_pool *pool;
 static int64_t loaded_count, loaded_bytes; /* of programs that are ready, and of their text */
-static _Atomic int64_t launches;            /* the clock by which programs were last used */
+static _Atomic int64_t launches;           /* the clock by which programs were last used */
 
 static void mark_used(tt_program *program) {
   int64_t now = atomic_fetch_add_explicit(&launches, 1, memory_order_relaxed);
@@ -81,7 +80,8 @@ static void add_loaded(tt_program *program) {
   int64_t limit = tt_env_int(TT_ENV_PROGRAM_LIMIT);
   loaded_count++;
   loaded_bytes += (int64_t)program->text.size;
-  if ((limit > 0 && loaded_count > limit) || loaded_bytes > MAX_TEXT) unload_some(limit > 0 ? limit : INT64_MAX);
+  if ((limit > 0 && loaded_count > limit) || loaded_bytes > MAX_TEXT)
+    unload_some(limit > 0 ? limit : INT64_MAX);
 }
 
 /* -- Compiling -- */
@@ -90,7 +90,8 @@ static void publish(tt_program *program, tt_status status) {
   pthread_mutex_lock(&lock);
   program->error = status;
   if (!status) add_loaded(program);
-  atomic_store_explicit(&program->state, status ? TT_PROGRAM_FAILED : TT_PROGRAM_READY, memory_order_release);
+  atomic_store_explicit(&program->state, status ? TT_PROGRAM_FAILED : TT_PROGRAM_READY,
+                        memory_order_release);
   pthread_cond_broadcast(&ended);
   pthread_mutex_unlock(&lock);
 }
@@ -101,15 +102,17 @@ static void compile(void *user, bool cancelled) {
     publish(program, tt_error(TT_CANCELLED, "the process is ending"));
     return;
   }
-  tt_lookup lookup = {.code = program->text.data, .code_size = program->text.size,
+  tt_lookup lookup = {.code = program->text.data,
+                      .code_size = program->text.size,
                       .outputs = program->result_count + program->check_count};
   tt_executable *executable = NULL;
   int64_t start = tt_now_ns();
   tt_status status = tt_compile_cached(&lookup, &executable);
   int64_t took = tt_now_ns() - start;
   tt_count_add(TT_COUNT_COMPILE_NS, took);
-  tt_log(TT_LOG_COMPILE, "%s: %zu bytes of StableHLO, %.1f ms%s%s", program->name, program->text.size,
-         (double)took / 1e6, lookup.source ? ", from the cache" : "", status ? ", failed" : "");
+  tt_log(TT_LOG_COMPILE, "%s: %zu bytes of StableHLO, %.1f ms%s%s", program->name,
+         program->text.size, (double)took / 1e6, lookup.source ? ", from the cache" : "",
+         status ? ", failed" : "");
   program->executable = executable;
   atomic_fetch_add(&program->users, 1);
   publish(program, status);
@@ -150,7 +153,8 @@ tt_status tt_program_intern(tt_program *program, tt_program **out) {
   tt_count_add(found ? TT_COUNT_PROGRAM_HITS : TT_COUNT_PROGRAMS, 1);
   if (!found) {
     found = tt_calloc(1, sizeof *found);
-    status = found ? tt_intern_add(&table, program->text.data, program->text.size, found) : tt_out_of_memory();
+    status = found ? tt_intern_add(&table, program->text.data, program->text.size, found)
+                   : tt_out_of_memory();
     if (status) {
       tt_free(found);
     } else {

@@ -17,17 +17,17 @@ typedef enum tt_program_state {
 } tt_program_state;
 
 typedef struct tt_program {
-  atomic_int state; /* tt_program_state */
-  atomic_int users; /* launches under way: it stays loaded */
+  atomic_int state;     /* tt_program_state */
+  atomic_int users;     /* launches under way: it stays loaded */
   _Atomic int64_t used; /* when it was last launched, on a clock of launches */
-  tt_text text;     /* StableHLO */
+  tt_text text;         /* StableHLO */
   tt_executable *executable;
   tt_status error;
-  char *name; /* of the first call that asked for it */
+  char *name;       /* of the first call that asked for it */
   int result_count; /* without check flags */
   int donor_count;  /* parameters that may be donated, ascending */
   int64_t *donors;
-  int check_count;  /* rank-0 bool results after the others; true means violated */
+  int check_count; /* rank-0 bool results after the others; true means violated */
   char **check_texts;
   tt_code *check_codes;
 } tt_program;

@@ -5,6 +5,7 @@
 #include "ops/ops.h"
 #include "pjrt/pjrt.h"
 #include "run/call.h"
+#include "run/compile.h"
 #include "run/stream.h"
 #include "run/storage.h"
 #include "run/view.h"
@@ -51,6 +52,12 @@ const char *tt_site_text(uint32_t site); /* "file.py:12 in f", or "" */
   X(COMPILE_NS, "nanoseconds spent compiling, summed over threads")                                \
   X(CHUNKS, "chunks of operators ended")                                                           \
   X(CHUNK_OPS, "operators in them")                                                                \
+  X(CUTS_CONTENT, "chunks that ended by their content")                                            \
+  X(CUTS_LENGTH, "chunks that ended by their length")                                              \
+  X(CUTS_BYTES, "chunks that ended by their results' bytes")                                       \
+  X(CUTS_READ, "chunks that a read by the host ended")                                             \
+  X(CUTS_SYNCHRONISE, "chunks that a synchronisation ended")                                       \
+  X(CUTS_MODE, "chunks that another eager mode ended")                                             \
   X(LAUNCHES, "programs launched")                                                                 \
   X(SYNCS, "synchronisations")                                                                     \
   X(READS, "values read by the host")                                                              \

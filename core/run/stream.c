@@ -171,11 +171,11 @@ bool tt_stream_passed(tt_stream *stream, uint64_t ticket) {
   return passed;
 }
 
-static void flush(tt_stream *stream);
+static void flush(tt_stream *stream, tt_cut why);
 
 uint64_t tt_stream_ticket(tt_stream *stream) {
   pthread_mutex_lock(&stream->record_lock);
-  flush(stream);
+  flush(stream, TT_CUT_SYNC);
   uint64_t ticket = atomic_load_explicit(&stream->head, memory_order_relaxed);
   pthread_mutex_unlock(&stream->record_lock);
   return ticket;
@@ -243,9 +243,9 @@ void tt_stream_destroy(tt_stream *stream) {
 }
 
 /* Ends the open chunk and sends it off. record_lock is held. */
-static void flush(tt_stream *stream) {
+static void flush(tt_stream *stream, tt_cut why) {
   tt_launch *launch = NULL;
-  remember(stream, tt_chunk_close(&stream->chunk, &launch));
+  remember(stream, tt_chunk_close(&stream->chunk, why, &launch));
   if (launch) push(stream, launch);
 }
 
@@ -314,7 +314,7 @@ static tt_status record_launch(const recording *r, tt_status *failure) {
   for (int i = 0; i < launch->input_count; i++) launch->inputs[i] = tt_value_retain(r->inputs[i]);
   for (int i = 0; i < launch->output_count; i++) launch->outputs[i] = tt_value_retain(r->outputs[i]);
   if (launch->word_count) memcpy(launch->words, r->words, sizeof *r->words * (size_t)launch->word_count);
-  flush(r->stream);
+  flush(r->stream, TT_CUT_MODE);
   write_targets(r);
   push(r->stream, launch);
   return TT_SUCCESS;
@@ -322,9 +322,10 @@ static tt_status record_launch(const recording *r, tt_status *failure) {
 
 static tt_status record_fused(const recording *r) {
   tt_chunk *chunk = &r->stream->chunk;
+  if (chunk->due) flush(r->stream, chunk->due);
   TT_TRY(tt_chunk_add(chunk, r->call, r->inputs, r->outputs, r->words, r->site));
   write_targets(r);
-  if (tt_chunk_full(chunk)) flush(r->stream);
+  tt_chunk_added(chunk);
   return TT_SUCCESS;
 }
 
@@ -402,7 +403,7 @@ tt_status tt_storage_read(tt_storage *storage, void *data, int64_t size) {
   pthread_mutex_lock(&stream->record_lock);
   tt_value *value = tt_value_retain(storage->value);
   const tt_type *type = storage->type;
-  if (value && value->chunk == stream->chunk.id) flush(stream);
+  if (value && value->chunk == stream->chunk.id) flush(stream, TT_CUT_READ);
   uint64_t ticket = atomic_load_explicit(&stream->head, memory_order_relaxed);
   pthread_mutex_unlock(&stream->record_lock);
   tt_count_add(TT_COUNT_READS, 1);

@@ -5,7 +5,9 @@
 
 #include <string.h>
 
-enum { MAX_VARIANTS = 4 }; /* then a program with more results than needed will do */
+/* A program with more results than needed will do if these are few, and in any case when there are
+ * MAX_VARIANTS. */
+enum { MAX_VARIANTS = 4, FEW_BYTES = 1 << 16 };
 
 void tt_trace_init(tt_trace *trace) { *trace = (tt_trace){0}; }
 
@@ -157,15 +159,34 @@ static bool covers(const uint8_t *live, const uint8_t *needed, int count) {
   return true;
 }
 
+/* Are the results that nobody needs small, compared with the others? */
+static bool wastes_little(const tt_step *end, const uint8_t *live, const uint8_t *needed) {
+  int64_t used = 0, wasted = 0;
+  for (const tt_step *step = end; step->call; step = step->parent) {
+    int slot = step->first_output;
+    for (int k = 0; k < step->call->result_count; k++) {
+      const tt_call_result *result = &step->call->results[k];
+      int64_t bytes = 0;
+      if (!result->defined) continue;
+      if (live[slot] && tt_type_bytes(result->storage, &bytes))
+        *(needed[slot] ? &used : &wasted) += bytes;
+      slot++;
+    }
+  }
+  return wasted <= used / 2 + FEW_BYTES;
+}
+
 static tt_variant *find(const tt_step *end, const uint8_t *live) {
   size_t size = (size_t)end->slot_count;
   int count = 0;
-  tt_variant *wider = NULL;
+  tt_variant *wider = NULL, *close = NULL;
   for (tt_variant *v = end->variants; v; v = v->next, count++) {
     if (memcmp(v->live, live, size) == 0) return v;
-    if (covers(v->live, live, end->slot_count)) wider = v;
+    if (!covers(v->live, live, end->slot_count)) continue;
+    wider = v;
+    if (!close && wastes_little(end, v->live, live)) close = v;
   }
-  return count >= MAX_VARIANTS ? wider : NULL;
+  return close ? close : count >= MAX_VARIANTS ? wider : NULL;
 }
 
 /* When the same path keeps ending with other results alive, the next program returns them all. */

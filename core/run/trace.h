@@ -42,8 +42,9 @@ tt_status tt_trace_step(tt_trace *trace, tt_step *at, tt_call *call, const int *
                         int first_output, tt_step **out);
 
 /* The program for the path to `end`. `live` tells for each slot whether it is a result that is
- * needed; `is_input` which slots are inputs. A program that returns a few more results than needed is taken
- * when the path has been compiled often enough; `live` then becomes that program's. */
+ * needed; `is_input` which slots are inputs. A program that returns a few more results than needed
+ * is taken, or any such program when the path has been compiled often enough; `live` then becomes
+ * that program's. */
 tt_status tt_trace_program(tt_trace *trace, tt_step *end, uint8_t *live, const uint8_t *is_input,
                            tt_program **out);
 

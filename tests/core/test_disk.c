@@ -27,7 +27,9 @@ static int remove_one(const char *path, const struct stat *info, int kind, struc
   return remove(path);
 }
 
-static void remove_tree(const char *path) { (void)nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS); }
+static void remove_tree(const char *path) {
+  (void)nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
 
 static int setup(void **state) {
   (void)state;
@@ -518,7 +520,9 @@ static void test_abandoned_files(void **state) {
 
 /* -- Many processes -- */
 
-static void sleep_ms(long ms) { nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL); }
+static void sleep_ms(long ms) {
+  nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
+}
 
 /* A child that claims program 1 and tells so, and then dies, or stores it, or goes on for ever. */
 typedef enum ending { DIES, STORES, HANGS } ending;

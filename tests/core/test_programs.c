@@ -187,8 +187,8 @@ static void test_short_process(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       /* first, as an atexit handler belongs to the process that registered it */
-      TEST(test_short_process),        TEST(test_nothing_compiles_twice),
-      TEST(test_few_stay_loaded),      TEST(test_the_one_in_use_stays),
+      TEST(test_short_process),         TEST(test_nothing_compiles_twice),
+      TEST(test_few_stay_loaded),       TEST(test_the_one_in_use_stays),
       TEST(test_threads_and_unloading), TEST(test_warm),
   };
   return cmocka_run_group_tests(tests, setup, teardown);

@@ -96,10 +96,11 @@ def sweep(kind, n):
         rounds += 1
         if kind != "plugin":  # what memory was missing for works when there is some
             step(n)
-        elif rounds % 4 == 0:  # what the compiler refused is not tried again
+        elif rounds % 8 == 0:  # what the compiler refused is not tried again
             step(n + 1000)
+        torch.tpu.synchronize()
         assert torch.tpu.memory_allocated() == before, (kind, nth)
-        nth += max(1, nth // 5)
+        nth += max(1, nth // 20)
     step(n + 2000)
     return rounds, failures
 
@@ -107,6 +108,7 @@ def sweep(kind, n):
 for n in (3, 4):  # programs that do not depend on n are known from here on
     step(n)
 settle()
+gc.freeze()  # what is there stays there: collecting is fast from here on
 print(json.dumps([sweep(kind, 100 * (i + 1)) for i, kind in enumerate(KINDS)]))
 """
 
@@ -117,7 +119,7 @@ def test_every_failure_is_an_exception(mode):
     status, out, errors = python(code, timeout=100, TORCH_TPU_PLUGIN=FAKE)
     assert status == 0, errors
     for kind, (rounds, failures) in zip(KINDS, json.loads(out), strict=True):
-        assert rounds > 15 and failures > 8, (kind, rounds, failures)
+        assert rounds > 15 and failures > rounds // 5, (kind, rounds, failures)
 
 
 def test_out_of_device_memory():
@@ -127,7 +129,7 @@ kept = []
 try:
     for _ in range(8):
         kept.append(torch.ones(2**26, device="tpu"))
-        torch.tpu.synchronize()
+        torch.tpu.synchronize()  # the fifth has no room
 except torch.OutOfMemoryError as error:
     print(len(kept), "Out of memory" in str(error))
 kept.clear()
@@ -135,7 +137,7 @@ print(torch.ones(2**26, device="tpu").sum().item())
 """
     status, out, errors = python(code, TORCH_TPU_PLUGIN=FAKE, TT_FAKE_MEMORY=str(2**30))
     assert status == 0, errors
-    assert out.split() == ["4", "True", "0.0"], (out, errors)
+    assert out.split() == ["5", "True", "0.0"], (out, errors)
 
 
 def test_a_client_that_cannot_be_created():

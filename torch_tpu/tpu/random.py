@@ -44,10 +44,8 @@ def manual_seed(seed: int) -> None:
 
 
 def manual_seed_all(seed: int) -> None:
-    """Seeds every device's generator; `torch.manual_seed` calls this."""
-    if not _is_in_bad_fork():
-        for index in range(device_count()):
-            _get_generator(index).manual_seed(int(seed))
+    """Seeds every device's generator, without opening a plugin; `torch.manual_seed` calls this."""
+    _C.manual_seed_all(int(seed))
 
 
 def seed() -> None:

@@ -1,0 +1,44 @@
+/* Where a chunk ends in Fused mode: decided by what the operators are, never by where counting
+ * began, so that a loop is cut at the same places in each iteration.
+ *
+ * Each operator has a rank, a hash of itself and the three before it. A chunk ends where the rank
+ * is the lowest of the last TT_CUT_WINDOW ones. Of a loop body, that is the same operator in each
+ * iteration, whatever happened before the loop. Where the host once waited for an operator's
+ * result, chunks end ever after: such an operator's rank is 0. So a loop that reads its loss now
+ * and then is cut at the same place whether it reads or not.
+ *
+ * Thread-compatible. */
+#ifndef TT_CUT_H
+#define TT_CUT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { TT_CUT_WINDOW = 64, TT_CUT_STOPS = 256 };
+
+/* Why a chunk ends. */
+typedef enum tt_cut {
+  TT_CUT_NONE,
+  TT_CUT_CONTENT,
+  TT_CUT_STOP, /* by content, too: the host has waited at such a place before */
+  TT_CUT_LENGTH,
+  TT_CUT_BYTES,
+  TT_CUT_READ,
+  TT_CUT_SYNC,
+  TT_CUT_MODE
+} tt_cut;
+
+typedef struct tt_cutter {
+  uint64_t calls[4]; /* of the last operators, across chunks */
+  uint64_t places[TT_CUT_WINDOW], ranks[TT_CUT_WINDOW]; /* rings; the hashes, and what they count for */
+  uint64_t count;                                       /* of operators so far */
+  uint64_t stops[TT_CUT_STOPS];                         /* hashes of places where the host waited */
+} tt_cutter;
+
+/* Takes note of an operator, the `depth`th of its chunk, whose results will take `bytes` so far.
+ * Does the chunk end after it? */
+tt_cut tt_cutter_add(tt_cutter *cutter, uint64_t call, int depth, int64_t bytes);
+/* The host waits for the last operator. */
+void tt_cutter_stop(tt_cutter *cutter);
+
+#endif
