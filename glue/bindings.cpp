@@ -13,7 +13,8 @@
 namespace py = pybind11;
 
 namespace tt {
-void bind_cache(py::module_& m);  // cache.cpp
+void bind_cache(py::module_& m);    // cache.cpp
+void bind_explain(py::module_& m);  // explain.cpp
 
 namespace {
 
@@ -47,22 +48,6 @@ py::dict memory_stats(int64_t index) {
   stats["frees"] = memory.frees;
   stats["limit_bytes"] = memory.limit;
   return stats;
-}
-
-std::string lower(std::string text) {
-  for (char& c : text) c = static_cast<char>(tolower(c));
-  return text;
-}
-
-py::dict metrics() {
-  py::dict all;
-  for (int i = 0; i < TT_COUNT_LIMIT; i++)
-    all[lower(tt_count_name(static_cast<tt_counter>(i))).c_str()] = tt_count_get(static_cast<tt_counter>(i));
-  all["calls"] = tt_call_table_size();
-  py::dict host;
-  for (auto& [name, count] : host_operators()) host[name.c_str()] = count;
-  all["host_operators"] = host;
-  return all;
 }
 
 py::list op_rows() {
@@ -144,7 +129,7 @@ PYBIND11_MODULE(_C, m) {
   });
   m.def("device_kind", [](int64_t index) { return tt_device_kind(device(index)); });
   m.def("device_id", [](int64_t index) { return tt_device_id(device(index)); });
-  m.def("synchronize", [](int64_t index) { check(tt_stream_sync(stream_of(static_cast<c10::DeviceIndex>(index)))); }, release);
+  m.def("synchronize", [](int64_t index) { synchronize(static_cast<c10::DeviceIndex>(index)); }, release);
   m.def("eager_mode", [] { return static_cast<int>(tt_runtime_mode()); });
   m.def("set_eager_mode", &set_eager_mode, release);
   m.def("host_fallback", &host_fallback);
@@ -153,13 +138,12 @@ PYBIND11_MODULE(_C, m) {
   m.def("reset_peak_memory_stats", [](int64_t i) { tt_stream_memory_reset_peak(stream_of(static_cast<c10::DeviceIndex>(i))); });
   m.def("reset_accumulated_memory_stats", [](int64_t i) { tt_stream_memory_reset_totals(stream_of(static_cast<c10::DeviceIndex>(i))); });
   m.def("empty_cache", [] {});
-  m.def("metrics", &metrics);
-  m.def("reset_metrics", &tt_count_reset);
   m.def("default_generator", &default_generator);
   m.def("manual_seed_all", [](int64_t seed) { manual_seed_all(static_cast<uint64_t>(seed)); });
   m.def("op_rows", &op_rows);
   m.def("env_vars", &env_vars);
   bind_cache(m);
+  bind_explain(m);
   // For tests: the core's Nth allocation from now fails (0: none), and, if `forever`, all later ones.
   m.def("_fail_allocation_at", &tt_alloc_fail_at);
   m.def("_allocation_count", &tt_alloc_count);

@@ -103,7 +103,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   bool queryStream(const c10::Stream& stream) const override { return tt_stream_idle(stream_of(stream.device_index())); }
   void synchronizeStream(const c10::Stream& stream) const override { synchronizeDevice(stream.device_index()); }
   void synchronizeDevice(c10::DeviceIndex index) const override {
-    if (tt_runtime_ready()) check(tt_stream_sync(stream_of(index < 0 ? tls_device : index)));
+    if (tt_runtime_ready()) synchronize(index < 0 ? tls_device : index);
   }
 };
 
@@ -270,6 +270,11 @@ PhiloxSlice reserve_philox(const std::optional<at::Generator>& generator, c10::D
   const at::Generator& chosen = generator && generator->defined() ? *generator : default_generator(device);
   TORCH_CHECK(chosen.device().is_privateuseone(), "Expected a 'tpu' device type for generator but found '", chosen.device().type(), "'");
   return chosen.get<Generator>()->reserve(static_cast<uint64_t>(blocks));
+}
+
+void synchronize(c10::DeviceIndex index) {
+  tt_count_wait(call_site());
+  check(tt_stream_sync(stream_of(index)));
 }
 
 }  // namespace tt

@@ -22,6 +22,8 @@ std::vector<std::pair<std::string, int64_t>> host_operators();
 
 // The Python line that is being executed by this thread, as a core site id.
 uint32_t call_site();
+// Waits for a device, counted at the Python line that asks for it; throws its errors.
+void synchronize(c10::DeviceIndex index);
 
 // The next `blocks` Philox blocks of the generator (the device's default if none is given).
 struct PhiloxSlice {

@@ -109,7 +109,7 @@ std::vector<PlannedOverload> make_plans() {
     if (!any_write) continue;
     std::string base = name.name.substr(6);
     if (base.size() > 1 && base.back() == '_' && base[base.size() - 2] != '_') base.pop_back();
-    for (const std::string& twin : {base, base + "_functional"}) {
+    for (const std::string& twin : {base, "_" + base, base + "_functional"}) {
       auto row = by_signature.find({twin, signature(op->schema())});
       if (row == by_signature.end()) continue;
       plans.push_back({name, make_plan(op->schema(), row->second)});

@@ -228,6 +228,7 @@ Found make_spec(Walk& walk, const c10::OperatorHandle& op, Spec& spec, tt_call_s
   out->result_count = static_cast<int>(spec.results.size());
   out->promised = types_known;
   out->checks = tt_runtime_mode() == TT_MODE_DEBUG;
+  out->site = call_site();
   return Found::Call;
 }
 

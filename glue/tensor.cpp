@@ -108,6 +108,7 @@ Tensor to_host(const Tensor& source) {
   auto host = at::empty({tt_type_numel(type)}, at::TensorOptions().dtype(from_dtype(type->dtype)));
   {
     c10::impl::ExcludeDispatchKeyGuard no_autograd(c10::autograd_dispatch_keyset);
+    tt_count_wait(call_site());
     check(tt_storage_read(storage, host.mutable_data_ptr(), bytes));
   }
   auto result = at::empty({0}, source.options().device(at::kCPU));

@@ -233,14 +233,14 @@ static tt_executable *claim_or_load(tt_disk *disk, tt_lookup *lookup) {
 }
 
 /* Every look-up ends here. */
-static void finish(tt_disk *disk, tt_lookup *lookup) {
+static void finish(tt_disk *disk, tt_lookup *lookup, bool compiled) {
   tt_text_deinit(&lookup->option_bytes);
   if (!disk) return;
   tt_claim_release(&lookup->claim);
   pthread_mutex_lock(&disk->lock);
   disk->totals.hits += lookup->source == TT_SOURCE_DISK;
   disk->totals.shared_hits += lookup->source == TT_SOURCE_SHARED;
-  disk->totals.compiled += lookup->source == TT_SOURCE_COMPILER;
+  disk->totals.compiled += compiled;
   disk->totals.written += lookup->written;
   disk->totals.bad += lookup->bad;
   disk->totals.waits += lookup->waited;
@@ -260,7 +260,7 @@ tt_executable *tt_disk_load(tt_disk *disk, const tt_compile_options *options, tt
   tt_executable *executable = load_from(disk, LOCAL, lookup);
   if (!executable) executable = load_from(disk, SHARED, lookup);
   if (!executable) executable = claim_or_load(disk, lookup);
-  if (executable) finish(disk, lookup);
+  if (executable) finish(disk, lookup, false);
   if (lookup->timed_out)
     tt_log(TT_LOG_COMPILE, "another process has been compiling %s for %lld ms; compiling it here",
            lookup->name, (long long)disk->wait_ms);
@@ -307,7 +307,7 @@ void tt_disk_store(tt_disk *disk, tt_lookup *lookup, tt_executable *executable) 
   bool named = lookup->name[0] != '\0';
   if (disk && named && executable && atomic_load(&disk->serialises) && may_write(disk))
     serialise(disk, lookup, executable);
-  finish(disk, lookup);
+  finish(disk, lookup, executable != NULL);
 }
 
 bool tt_disk_adopt(tt_disk *disk, tt_lookup *lookup, const tt_entry *entry) {
@@ -315,7 +315,7 @@ bool tt_disk_adopt(tt_disk *disk, tt_lookup *lookup, const tt_entry *entry) {
   tt_entry key = key_of(disk, lookup);
   if (!tt_entry_same_key(&key, entry) || key.outputs != entry->outputs) return false;
   write_to(disk, LOCAL, lookup, entry);
-  finish(disk, lookup);
+  finish(disk, lookup, false);
   return true;
 }
 

@@ -1,6 +1,7 @@
 #include "run/call.h"
 
 #include "run/call_internal.h"
+#include "run/explain.h"
 #include "run/program.h"
 #include "run/run.h"
 
@@ -95,13 +96,18 @@ static tt_status build(tt_call *call, bool learn, tt_program *program) {
   return status;
 }
 
+static tt_status start(tt_program *program, tt_call *call, tt_program **out) {
+  TT_TRY(tt_program_intern(program, out));
+  __atomic_store_n(&call->program, *out, __ATOMIC_RELEASE);
+  return TT_SUCCESS;
+}
+
 tt_status tt_call_program(tt_call *call, tt_program **out) {
   *out = __atomic_load_n(&call->program, __ATOMIC_ACQUIRE);
   if (*out) return TT_SUCCESS;
   tt_program program = {0};
   tt_status status = build(call, false, &program);
-  if (!status) status = tt_program_intern(&program, out);
-  if (!status) __atomic_store_n(&call->program, *out, __ATOMIC_RELEASE);
+  if (!status) status = start(&program, call, out);
   tt_program_deinit(&program);
   return status;
 }
@@ -130,8 +136,7 @@ static tt_status fill(tt_call *call, const tt_call_spec *spec) {
   call->hash = status ? 0 : tt_hash_bytes(program.text.data, program.text.size, 0);
   if (!status && tt_runtime_mode() != TT_MODE_FUSED) {
     tt_program *compiled = NULL;
-    status = tt_program_intern(&program, &compiled);
-    if (!status) __atomic_store_n(&call->program, compiled, __ATOMIC_RELEASE);
+    status = start(&program, call, &compiled);
   }
   tt_program_deinit(&program);
   return status;
@@ -141,8 +146,12 @@ tt_status tt_call_create(const tt_key *key, const tt_call_spec *spec, tt_call **
   if (key->failed) return tt_out_of_memory();
   tt_call *call = tt_calloc(1, sizeof *call);
   if (!call) return tt_out_of_memory();
+  tt_text why = TT_TEXT_INIT;
+  tt_explain_call(spec, &why);
   tt_status status = fill(call, spec);
   if (status) {
+    if (tt_programs_forbidden() && why.data) status = tt_annotate(status, "%s", why.data);
+    tt_text_deinit(&why);
     destroy(call);
     return status;
   }
@@ -150,7 +159,13 @@ tt_status tt_call_create(const tt_key *key, const tt_call_spec *spec, tt_call **
   tt_call *other = tt_intern_find(&table, key->data, key->size);
   if (!other) status = tt_intern_add(&table, key->data, key->size, call);
   pthread_rwlock_unlock(&lock);
-  if (other || status) destroy(call);
+  if (other || status) {
+    destroy(call);
+    tt_text_deinit(&why);
+  } else {
+    tt_explain_learn(call);
+    tt_explain_keep("new call", &why);
+  }
   if (status) return status;
   *out = other ? other : call;
   tt_count_add(TT_COUNT_CALLS_NEW, other ? 0 : 1);
@@ -158,6 +173,7 @@ tt_status tt_call_create(const tt_key *key, const tt_call_spec *spec, tt_call **
 }
 
 void tt_call_shutdown(void) {
+  tt_explain_reset();
   pthread_rwlock_wrlock(&lock);
   for (size_t i = 0; i < table.capacity; i++)
     if (table.entries[i].key) destroy(table.entries[i].value);

@@ -39,6 +39,7 @@ typedef struct tt_call_spec {
   int result_count;
   bool promised; /* false: no Meta kernel; the lowering's types and count rule (up to result_count) */
   bool checks;   /* Debug */
+  uint32_t site; /* the Python line that made it first; see run.h */
 } tt_call_spec;
 
 typedef struct tt_call {

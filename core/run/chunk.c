@@ -1,5 +1,6 @@
 #include "run/chunk.h"
 
+#include "run/explain.h"
 #include "run/run.h"
 
 #include <string.h>
@@ -101,9 +102,20 @@ void tt_chunk_added(tt_chunk *chunk) {
   if (chunk->due == TT_CUT_STOP) (void)mark_live(chunk);
 }
 
-static tt_status make_launch(tt_chunk *chunk, tt_launch **out) {
-  tt_program *program = NULL;
-  TT_TRY(tt_trace_program(&chunk->trace, chunk->at, chunk->live, chunk->is_input, &program));
+static tt_status new_program(tt_chunk *chunk, tt_cut why, tt_program **out) {
+  tt_text text = TT_TEXT_INIT;
+  bool fresh = false;
+  tt_explain_chunk(chunk->at, chunk->live, chunk->sites, why, &text);
+  tt_status status = tt_trace_program(&chunk->trace, chunk->at, chunk->live, chunk->is_input, out, &fresh);
+  if (!status) tt_explain_keep(fresh ? "new program" : "known program", &text);
+  else if (tt_programs_forbidden() && text.data) status = tt_annotate(status, "%s", text.data);
+  tt_text_deinit(&text);
+  return status;
+}
+
+static tt_status make_launch(tt_chunk *chunk, tt_cut why, tt_launch **out) {
+  tt_program *program = tt_trace_find(chunk->at, chunk->live);
+  if (!program) TT_TRY(new_program(chunk, why, &program));
   int inputs = 0, outputs = 0;
   for (int i = 0; i < chunk->slot_count; i++) {
     inputs += chunk->is_input[i];
@@ -142,12 +154,12 @@ tt_status tt_chunk_close(tt_chunk *chunk, tt_cut why, tt_launch **out) {
   *out = NULL;
   if (tt_chunk_empty(chunk)) return TT_SUCCESS;
   if (why == TT_CUT_READ || why == TT_CUT_SYNC) tt_cutter_stop(&chunk->cutter);
-  tt_status status = any_live(chunk, why) ? make_launch(chunk, out) : TT_SUCCESS;
+  tt_status status = any_live(chunk, why) ? make_launch(chunk, why, out) : TT_SUCCESS;
+  if (tt_status_code(status) == TT_FAILED_PRECONDITION && tt_programs_forbidden()) return status;
   for (int i = 0; status && i < chunk->slot_count; i++)
     if (!chunk->is_input[i]) tt_value_fail(chunk->slots[i], tt_status_clone(status));
   count_cut(why);
-  tt_count_add(TT_COUNT_CHUNKS, 1);
-  tt_count_add(TT_COUNT_CHUNK_OPS, chunk->at->depth);
+  tt_count_chunk(chunk->at->depth);
   empty(chunk);
   return status;
 }

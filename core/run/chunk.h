@@ -40,7 +40,8 @@ tt_status tt_chunk_add(tt_chunk *chunk, tt_call *call, tt_value *const *inputs, 
  * not; otherwise there would be two programs. */
 void tt_chunk_added(tt_chunk *chunk);
 /* Ends the chunk. *out is its launch, or NULL when nobody needs any result. The chunk is empty
- * afterwards, also on failure: then its results have failed. */
+ * afterwards, also on failure: then its results have failed. Only where new programs are forbidden
+ * and it needs one, it stays as it is. */
 tt_status tt_chunk_close(tt_chunk *chunk, tt_cut why, tt_launch **out);
 
 #endif

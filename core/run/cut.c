@@ -2,41 +2,55 @@
 
 #include "base/hash.h"
 
-#include <string.h>
-
 /* A chunk has at least MIN_LENGTH operators, and at most MAX_LENGTH. From half of a limit on, a low
  * rank among few will do, so that the limit itself, which counts from the chunk's beginning, hardly
  * ever decides. */
 enum { MIN_LENGTH = 24, MAX_LENGTH = 320, FEW = 6 };
 #define MAX_BYTES ((int64_t)1 << 28)
 
-static uint64_t *at(uint64_t *ring, uint64_t i) { return &ring[i % TT_CUT_WINDOW]; }
+/* Of the operator `back` before the last. */
+static uint64_t call_of(const tt_cutter *cutter, uint64_t back) {
+  return cutter->calls[(cutter->count - 1 - back) % TT_CUT_WINDOW];
+}
 
-/* Is the last rank the lowest of the last `window`? */
+static uint64_t rank_of(const tt_cutter *cutter, uint64_t back) {
+  return cutter->ranks[(cutter->count - 1 - back) % TT_CUT_WINDOW];
+}
+
+static uint64_t known(const tt_cutter *cutter, uint64_t window) {
+  return cutter->count < window ? cutter->count : window;
+}
+
+/* Is no rank lower since this one came last, or else of the last `window`? */
 static bool lowest(const tt_cutter *cutter, uint64_t window) {
-  uint64_t last = cutter->count - 1, first = cutter->count < window ? 0 : cutter->count - window;
-  uint64_t rank = cutter->ranks[last % TT_CUT_WINDOW];
-  for (uint64_t i = first; i < last; i++)
-    if (cutter->ranks[i % TT_CUT_WINDOW] < rank) return false;
+  uint64_t rank = rank_of(cutter, 0);
+  for (uint64_t back = 1; back < known(cutter, window); back++) {
+    if (rank_of(cutter, back) < rank) return false;
+    if (rank_of(cutter, back) == rank) return true;
+  }
   return true;
 }
 
-/* Did the last place occur shortly before, too? Then it is one of a uniform stretch. */
+/* Did the last operator occur shortly before, too? Then it is one of a uniform stretch. */
 static bool recurs(const tt_cutter *cutter) {
-  uint64_t last = cutter->count - 1;
-  for (uint64_t i = last; i > 0 && last - i < MIN_LENGTH; i--)
-    if (cutter->places[(i - 1) % TT_CUT_WINDOW] == cutter->places[last % TT_CUT_WINDOW]) return true;
+  for (uint64_t back = 1; back < known(cutter, MIN_LENGTH); back++)
+    if (call_of(cutter, back) == call_of(cutter, 0)) return true;
   return false;
 }
 
-tt_cut tt_cutter_add(tt_cutter *cutter, uint64_t call, int depth, int64_t bytes) {
-  memmove(cutter->calls, cutter->calls + 1, sizeof cutter->calls - sizeof *cutter->calls);
-  cutter->calls[3] = call;
-  uint64_t place = tt_hash_bytes(cutter->calls, sizeof cutter->calls, 0) | 1;
-  bool stop = cutter->stops[place % TT_CUT_STOPS] == place;
-  *at(cutter->places, cutter->count) = place;
-  *at(cutter->ranks, cutter->count) = stop ? 0 : place;
+/* Appends an operator; is it one that the host once waited for? */
+static bool append(tt_cutter *cutter, uint64_t call) {
   cutter->count++;
+  cutter->calls[(cutter->count - 1) % TT_CUT_WINDOW] = call;
+  uint64_t last[4] = {0};
+  for (uint64_t back = 0; back < known(cutter, 4); back++) last[back] = call_of(cutter, back);
+  bool stop = cutter->stops[call % TT_CUT_STOPS] == call;
+  cutter->ranks[(cutter->count - 1) % TT_CUT_WINDOW] = stop ? 0 : tt_hash_bytes(last, sizeof last, 0) | 1;
+  return stop;
+}
+
+tt_cut tt_cutter_add(tt_cutter *cutter, uint64_t call, int depth, int64_t bytes) {
+  bool stop = append(cutter, call);
   if (stop && (depth >= MIN_LENGTH || !recurs(cutter))) return TT_CUT_STOP;
   if (depth >= MAX_LENGTH) return TT_CUT_LENGTH;
   if (bytes >= MAX_BYTES) return TT_CUT_BYTES;
@@ -47,7 +61,7 @@ tt_cut tt_cutter_add(tt_cutter *cutter, uint64_t call, int depth, int64_t bytes)
 
 void tt_cutter_stop(tt_cutter *cutter) {
   if (cutter->count == 0) return;
-  uint64_t place = *at(cutter->places, cutter->count - 1);
-  cutter->stops[place % TT_CUT_STOPS] = place;
-  *at(cutter->ranks, cutter->count - 1) = 0;
+  uint64_t call = call_of(cutter, 0);
+  cutter->stops[call % TT_CUT_STOPS] = call;
+  cutter->ranks[(cutter->count - 1) % TT_CUT_WINDOW] = 0;
 }

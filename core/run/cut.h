@@ -1,11 +1,12 @@
 /* Where a chunk ends in Fused mode: decided by what the operators are, never by where counting
  * began, so that a loop is cut at the same places in each iteration.
  *
- * Each operator has a rank, a hash of itself and the three before it. A chunk ends where the rank
- * is the lowest of the last TT_CUT_WINDOW ones. Of a loop body, that is the same operator in each
- * iteration, whatever happened before the loop. Where the host once waited for an operator's
- * result, chunks end ever after: such an operator's rank is 0. So a loop that reads its loss now
- * and then is cut at the same place whether it reads or not.
+ * Each operator has a rank, a hash of itself and the three before it. A chunk ends where no rank
+ * since the same place came last is lower, or none of the last TT_CUT_WINDOW ones. Of a loop body
+ * that is the same operator in each iteration, whatever happened before the loop; and equal layers
+ * of a model become equal chunks. After an operator that the host once waited for, chunks end ever
+ * after: its rank is 0. So a loop that reads its loss now and then is cut at the same place whether
+ * it reads or not.
  *
  * Thread-compatible. */
 #ifndef TT_CUT_H
@@ -29,10 +30,9 @@ typedef enum tt_cut {
 } tt_cut;
 
 typedef struct tt_cutter {
-  uint64_t calls[4]; /* of the last operators, across chunks */
-  uint64_t places[TT_CUT_WINDOW], ranks[TT_CUT_WINDOW]; /* rings; the hashes, and what they count for */
-  uint64_t count;                                       /* of operators so far */
-  uint64_t stops[TT_CUT_STOPS];                         /* hashes of places where the host waited */
+  uint64_t calls[TT_CUT_WINDOW], ranks[TT_CUT_WINDOW]; /* rings: operators' hashes and ranks */
+  uint64_t count;                                      /* of operators so far, across chunks */
+  uint64_t stops[TT_CUT_STOPS];                        /* operators that the host waited for */
 } tt_cutter;
 
 /* Takes note of an operator, the `depth`th of its chunk, whose results will take `bytes` so far.

@@ -3,7 +3,10 @@
 
 #include <stdatomic.h>
 
-static _Atomic int64_t counters[TT_COUNT_LIMIT];
+enum { MAX_SITES = 65536 };
+
+static _Atomic int64_t counters[TT_COUNT_LIMIT], chunks[TT_CHUNK_SIZES];
+static _Atomic uint32_t waits[MAX_SITES];
 
 void tt_count_add(tt_counter counter, int64_t amount) {
   atomic_fetch_add_explicit(&counters[counter], amount, memory_order_relaxed);
@@ -22,6 +25,24 @@ const char *tt_count_name(tt_counter counter) {
   return names[counter];
 }
 
+void tt_count_chunk(int operators) {
+  int i = 0;
+  while (i < TT_CHUNK_SIZES - 1 && operators >> (i + 1)) i++;
+  tt_count_add(TT_COUNT_CHUNKS, 1);
+  tt_count_add(TT_COUNT_CHUNK_OPS, operators);
+  atomic_fetch_add_explicit(&chunks[i], 1, memory_order_relaxed);
+}
+
+int64_t tt_count_chunks(int i) { return i < 0 || i >= TT_CHUNK_SIZES ? 0 : atomic_load(&chunks[i]); }
+
+void tt_count_wait(uint32_t site) {
+  if (site < MAX_SITES) atomic_fetch_add_explicit(&waits[site], 1, memory_order_relaxed);
+}
+
+int64_t tt_count_waits(uint32_t site) { return site < MAX_SITES ? atomic_load(&waits[site]) : 0; }
+
 void tt_count_reset(void) {
+  for (int i = 0; i < TT_CHUNK_SIZES; i++) atomic_store(&chunks[i], 0);
+  for (int i = 0; i < MAX_SITES; i++) atomic_store(&waits[i], 0);
   for (int i = 0; i < TT_COUNT_LIMIT; i++) atomic_store(&counters[i], 0);
 }

@@ -34,6 +34,7 @@ tt_status tt_runtime_set_mode(tt_mode mode); /* VALUE for a mode that does not e
 /* Text is copied; 0 means unknown. At most 65,536 sites are kept. */
 uint32_t tt_site_add(const char *file, int line, const char *function);
 const char *tt_site_text(uint32_t site); /* "file.py:12 in f", or "" */
+uint32_t tt_site_count(void);            /* sites are below this number */
 
 /* -- Counters (metrics.c) -- */
 #define TT_COUNTERS(X)                                                                             \
@@ -71,6 +72,13 @@ typedef enum tt_counter {
 void tt_count_add(tt_counter counter, int64_t amount);
 int64_t tt_count_get(tt_counter counter);
 const char *tt_count_name(tt_counter counter); /* "programs" */
+/* A chunk of so many operators has ended; how many ended with 2^i to 2^(i+1) - 1 of them. */
+enum { TT_CHUNK_SIZES = 16 };
+void tt_count_chunk(int operators);
+int64_t tt_count_chunks(int i);
+/* The host waited for the device at this site; how often it did. */
+void tt_count_wait(uint32_t site);
+int64_t tt_count_waits(uint32_t site);
 void tt_count_reset(void);
 
 #endif

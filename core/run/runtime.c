@@ -107,6 +107,8 @@ uint32_t tt_site_add(const char *file, int line, const char *function) {
   return id;
 }
 
+uint32_t tt_site_count(void) { return atomic_load_explicit(&site_count, memory_order_acquire); }
+
 const char *tt_site_text(uint32_t site) {
   if (site == 0 || site >= atomic_load_explicit(&site_count, memory_order_acquire)) return "";
   return sites[site];

@@ -171,11 +171,11 @@ bool tt_stream_passed(tt_stream *stream, uint64_t ticket) {
   return passed;
 }
 
-static void flush(tt_stream *stream, tt_cut why);
+static tt_status flush(tt_stream *stream, tt_cut why);
 
 uint64_t tt_stream_ticket(tt_stream *stream) {
   pthread_mutex_lock(&stream->record_lock);
-  flush(stream, TT_CUT_SYNC);
+  remember(stream, flush(stream, TT_CUT_SYNC));
   uint64_t ticket = atomic_load_explicit(&stream->head, memory_order_relaxed);
   pthread_mutex_unlock(&stream->record_lock);
   return ticket;
@@ -242,11 +242,15 @@ void tt_stream_destroy(tt_stream *stream) {
   destroy(stream);
 }
 
-/* Ends the open chunk and sends it off. record_lock is held. */
-static void flush(tt_stream *stream, tt_cut why) {
+/* Ends the open chunk and sends it off; fails when it stays open, for want of a program that must
+ * not be compiled. record_lock is held. */
+static tt_status flush(tt_stream *stream, tt_cut why) {
   tt_launch *launch = NULL;
-  remember(stream, tt_chunk_close(&stream->chunk, why, &launch));
+  tt_status status = tt_chunk_close(&stream->chunk, why, &launch);
+  if (!tt_chunk_empty(&stream->chunk)) return status;
+  remember(stream, status);
   if (launch) push(stream, launch);
+  return TT_SUCCESS;
 }
 
 /* One operator on its way: its values, and the storages that they change. */
@@ -304,6 +308,7 @@ static void write_targets(const recording *r) {
 /* Strict and Debug: a launch of its own. */
 static tt_status record_launch(const recording *r, tt_status *failure) {
   tt_program *program = NULL;
+  TT_TRY(flush(r->stream, TT_CUT_MODE));
   TT_TRY(tt_call_program(r->call, &program));
   tt_launch *launch = tt_launch_create(r->call->input_count, r->call->output_count, r->call->word_count);
   if (!launch) return tt_out_of_memory();
@@ -314,7 +319,6 @@ static tt_status record_launch(const recording *r, tt_status *failure) {
   for (int i = 0; i < launch->input_count; i++) launch->inputs[i] = tt_value_retain(r->inputs[i]);
   for (int i = 0; i < launch->output_count; i++) launch->outputs[i] = tt_value_retain(r->outputs[i]);
   if (launch->word_count) memcpy(launch->words, r->words, sizeof *r->words * (size_t)launch->word_count);
-  flush(r->stream, TT_CUT_MODE);
   write_targets(r);
   push(r->stream, launch);
   return TT_SUCCESS;
@@ -322,7 +326,7 @@ static tt_status record_launch(const recording *r, tt_status *failure) {
 
 static tt_status record_fused(const recording *r) {
   tt_chunk *chunk = &r->stream->chunk;
-  if (chunk->due) flush(r->stream, chunk->due);
+  if (chunk->due) TT_TRY(flush(r->stream, chunk->due));
   TT_TRY(tt_chunk_add(chunk, r->call, r->inputs, r->outputs, r->words, r->site));
   write_targets(r);
   tt_chunk_added(chunk);
@@ -403,16 +407,20 @@ tt_status tt_storage_read(tt_storage *storage, void *data, int64_t size) {
   pthread_mutex_lock(&stream->record_lock);
   tt_value *value = tt_value_retain(storage->value);
   const tt_type *type = storage->type;
-  if (value && value->chunk == stream->chunk.id) flush(stream, TT_CUT_READ);
+  bool open = value && value->chunk == stream->chunk.id;
+  tt_status status = open ? flush(stream, TT_CUT_READ) : TT_SUCCESS;
   uint64_t ticket = atomic_load_explicit(&stream->head, memory_order_relaxed);
   pthread_mutex_unlock(&stream->record_lock);
   tt_count_add(TT_COUNT_READS, 1);
+  if (status) {
+    tt_value_release(value);
+    return status;
+  }
   if (!value) {
     memset(data, 0, (size_t)size);
     return TT_SUCCESS;
   }
   if (tt_value_get_state(value) == TT_VALUE_PENDING) await_launch(stream, ticket);
-  tt_status status;
   if (tt_value_get_state(value) == TT_VALUE_FAILED) status = tt_status_clone(value->error);
   else status = tt_buffer_to_host(tt_runtime_client(), value->buffer, type, data, size);
   tt_value_release(value);

@@ -176,17 +176,19 @@ static bool wastes_little(const tt_step *end, const uint8_t *live, const uint8_t
   return wasted <= used / 2 + FEW_BYTES;
 }
 
-static tt_variant *find(const tt_step *end, const uint8_t *live) {
+tt_program *tt_trace_find(const tt_step *end, uint8_t *live) {
   size_t size = (size_t)end->slot_count;
   int count = 0;
   tt_variant *wider = NULL, *close = NULL;
   for (tt_variant *v = end->variants; v; v = v->next, count++) {
-    if (memcmp(v->live, live, size) == 0) return v;
+    if (memcmp(v->live, live, size) == 0) return v->program;
     if (!covers(v->live, live, end->slot_count)) continue;
     wider = v;
     if (!close && wastes_little(end, v->live, live)) close = v;
   }
-  return close ? close : count >= MAX_VARIANTS ? wider : NULL;
+  tt_variant *found = close ? close : count >= MAX_VARIANTS ? wider : NULL;
+  if (found) memcpy(live, found->live, size);
+  return found ? found->program : NULL;
 }
 
 /* When the same path keeps ending with other results alive, the next program returns them all. */
@@ -198,24 +200,21 @@ static void widen(const tt_step *end, uint8_t *live) {
     for (int i = 0; i < end->slot_count; i++) live[i] |= v->live[i];
 }
 
-tt_status tt_trace_program(tt_trace *trace, tt_step *end, uint8_t *live, const uint8_t *is_input, tt_program **out) {
-  size_t size = (size_t)end->slot_count;
-  tt_variant *variant = find(end, live);
-  if (!variant) {
-    widen(end, live);
-    tt_program program = {0};
-    tt_status status = build(end, live, is_input, &program);
-    variant = status ? NULL : tt_arena_alloc(&trace->arena, sizeof *variant);
-    uint8_t *kept = variant ? tt_arena_copy(&trace->arena, live, size) : NULL;
-    if (!status && !kept) status = tt_out_of_memory();
-    if (!status) status = tt_program_intern(&program, &variant->program);
-    tt_program_deinit(&program);
-    if (status) return status;
-    variant->live = kept;
-    variant->next = end->variants;
-    end->variants = variant;
-  }
-  memcpy(live, variant->live, size);
+tt_status tt_trace_program(tt_trace *trace, tt_step *end, uint8_t *live, const uint8_t *is_input,
+                           tt_program **out, bool *fresh) {
+  widen(end, live);
+  tt_program program = {0};
+  tt_status status = build(end, live, is_input, &program);
+  tt_variant *variant = status ? NULL : tt_arena_alloc(&trace->arena, sizeof *variant);
+  uint8_t *kept = variant ? tt_arena_copy(&trace->arena, live, (size_t)end->slot_count) : NULL;
+  if (!status && !kept) status = tt_out_of_memory();
+  if (!status) status = tt_program_intern(&program, &variant->program);
+  *fresh = !program.text.data; /* it went into the table */
+  tt_program_deinit(&program);
+  if (status) return status;
+  variant->live = kept;
+  variant->next = end->variants;
+  end->variants = variant;
   *out = variant->program;
   return TT_SUCCESS;
 }

@@ -41,11 +41,14 @@ void tt_trace_deinit(tt_trace *trace); /* programs belong to their own table */
 tt_status tt_trace_step(tt_trace *trace, tt_step *at, tt_call *call, const int *inputs,
                         int first_output, tt_step **out);
 
-/* The program for the path to `end`. `live` tells for each slot whether it is a result that is
- * needed; `is_input` which slots are inputs. A program that returns a few more results than needed
+/* The program for the path to `end`, or NULL if there is none. `live` tells for each slot whether
+ * it is a result that is needed. A program that returns a few more results than needed
  * is taken, or any such program when the path has been compiled often enough; `live` then becomes
  * that program's. */
+tt_program *tt_trace_find(const tt_step *end, uint8_t *live);
+/* Asks for a program for the path; `is_input` tells which slots are inputs. `live` may be widened.
+ * *fresh: its text is new to the process. */
 tt_status tt_trace_program(tt_trace *trace, tt_step *end, uint8_t *live, const uint8_t *is_input,
-                           tt_program **out);
+                           tt_program **out, bool *fresh);
 
 #endif

@@ -7,7 +7,7 @@
 fake_controls fake;
 
 bool fake_open(void) {
-  (void)setenv("TORCH_TPU_CACHE", "off", 0); /* a test that wants the disk cache says so before */
+  setenv("TORCH_TPU_CACHE", "off", 1); /* every run compiles */
   const char *path = getenv("TT_FAKE_PLUGIN");
   void *library = path ? dlopen(path, RTLD_NOW) : NULL;
   if (!library) return false;
@@ -112,8 +112,8 @@ static tt_status create_call(const request *r, const tt_key *key, tt_call **out)
   tt_call_result results[REQUEST_MAX];
   tt_arg args[REQUEST_MAX];
   for (int i = 0; i < r->tensor_count; i++) {
-    tensors[i] = (tt_call_tensor){r->tensors[i]->type, view_at(r, i), !r->tensors[i]->value,
-                                  same_as(r, i)};
+    tensors[i] =
+        (tt_call_tensor){r->tensors[i]->type, view_at(r, i), !r->tensors[i]->value, same_as(r, i)};
     args[i] = (tt_arg){.kind = TT_ARG_TENSOR, .first = i};
   }
   tt_call_spec spec = {.row = r->row,
@@ -151,13 +151,12 @@ tt_status request_record(tt_stream *stream, const request *r, tt_storage **resul
 static const tt_arg one = {.kind = TT_ARG_INT, .i = 1, .dtype = TT_I64};
 
 static request add_request(tt_storage *a, tt_storage *b) {
-  return (request){.row = tt_op_find("add.Tensor"),
-                   .tensor_count = 2,
-                   .tensors = {a, b},
-                   .arg_count = 3,
-                   .args = {{.kind = TT_ARG_TENSOR, .first = 0},
-                            {.kind = TT_ARG_TENSOR, .first = 1},
-                            one}};
+  return (request){
+      .row = tt_op_find("add.Tensor"),
+      .tensor_count = 2,
+      .tensors = {a, b},
+      .arg_count = 3,
+      .args = {{.kind = TT_ARG_TENSOR, .first = 0}, {.kind = TT_ARG_TENSOR, .first = 1}, one}};
 }
 
 tt_status record_add(tt_stream *stream, tt_storage *a, tt_storage *b, tt_storage **out) {

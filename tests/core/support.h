@@ -36,7 +36,7 @@ typedef struct fake_controls {
 } fake_controls;
 extern fake_controls fake;
 
-/* Loads the controls; false when there is no fake plugin. */
+/* Loads the controls and turns the disk cache off; false when there is no fake plugin. */
 bool fake_open(void);
 /* No failures, synchronous. */
 void fake_reset(void);
@@ -68,7 +68,7 @@ typedef struct request {
   int target_count; /* 0: one new result of type `result`, or of tensor 0's if that is not set */
   int targets[REQUEST_MAX];
   tt_type result;
-  bool unpromised;  /* results are what the lowering says, at most REQUEST_MAX */
+  bool unpromised; /* results are what the lowering says, at most REQUEST_MAX */
   uint32_t site;
 } request;
 

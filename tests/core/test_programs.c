@@ -18,12 +18,12 @@ static char folder[64];
 static int setup(void **state) {
   (void)state;
   snprintf(folder, sizeof folder, "/tmp/test_programs.XXXXXX");
-  if (!mkdtemp(folder)) return -1;
+  if (!mkdtemp(folder) || !fake_open()) return -1;
   setenv("TORCH_TPU_CACHE", "on", 1);
   setenv("TORCH_TPU_CACHE_DIR", folder, 1);
   setenv("TORCH_TPU_PROGRAM_LIMIT", "16", 1);
   setenv("TORCH_TPU_COMPILE_THREADS", "2", 1);
-  return fake_open() ? 0 : -1;
+  return 0;
 }
 
 static int teardown(void **state) {

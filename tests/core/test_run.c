@@ -493,7 +493,8 @@ static void test_asynchronous_errors(void **state) {
 
 static void test_out_of_device_memory(void **state) {
   (void)state;
-  int64_t before = allocated(), n = (int64_t)1 << 26; /* 256 MiB of 1 GiB, of which little is used */
+  int64_t before = allocated(),
+          n = (int64_t)1 << 26; /* 256 MiB of 1 GiB, of which little is used */
   tt_storage *nothing = storage_new(stream, vector(n)), *big[4] = {NULL}, *again = NULL;
   for (int i = 0; i < 4; i++) ok(record_add(stream, nothing, nothing, &big[i]));
   fails(tt_stream_sync(stream), TT_RESOURCE_EXHAUSTED, "Out of memory allocating 268435456");

@@ -9,6 +9,7 @@ static int setup(void **state) {
   (void)state;
   const char *path = getenv("TT_CPU_PLUGIN");
   if (!path || !*path) return 0;
+  setenv("TORCH_TPU_CACHE", "off", 1);
   tt_status status = tt_runtime_init(path);
   stream = tt_runtime_stream(0);
   return status ? -1 : 0;
@@ -74,9 +75,9 @@ static void test_writes_through_views(void **state) {
     tt_view columns = {TT_F32, 2, 0, {3, 2}, {1, 3}}, row = {TT_F32, 1, 3, {3}, {1}};
     tt_view back = {TT_F32, 2, 1, {2, 2}, {3, 1}}, front = {TT_F32, 2, 0, {2, 2}, {3, 1}};
     ok(record_add(stream, a, a, &before));
-    ok(record_add_into(stream, a, &row, a, &row));      /* 0 1 2 6 8 10 */
+    ok(record_add_into(stream, a, &row, a, &row));         /* 0 1 2 6 8 10 */
     ok(record_add_into(stream, a, &columns, a, &columns)); /* 0 2 4 12 16 20 */
-    ok(record_add_into(stream, a, &back, a, &front));   /* 0 2 6 12 28 36 */
+    ok(record_add_into(stream, a, &back, a, &front));      /* 0 2 6 12 28 36 */
     expect(a, (float[6]){0, 2, 6, 12, 28, 36});
     expect(before, (float[6]){0, 2, 4, 6, 8, 10}); /* whoever read earlier keeps what it read */
     tt_storage_destroy(a);
@@ -89,7 +90,8 @@ static void lower_swap(tt_lower *cx) {
   tt_out(cx, 0, tt_in(cx, 1));
   tt_out(cx, 1, tt_in(cx, 0));
 }
-static const tt_op_row swap_row = {.name = "test.swap", .lower = lower_swap, .statics = "", .doc = ""};
+static const tt_op_row swap_row = {
+    .name = "test.swap", .lower = lower_swap, .statics = "", .doc = ""};
 
 static void test_two_targets_in_one_storage(void **state) {
   (void)state;
@@ -201,7 +203,8 @@ static void lower_check(tt_lower *cx) {
   tt_check(cx, tt_hlo_compare(cx->h, TT_LT, x, zero), TT_VALUE, "test.check: below zero");
   tt_out(cx, 0, tt_hlo_sqrt(cx->h, x));
 }
-static const tt_op_row check_row = {.name = "test.check", .lower = lower_check, .statics = "", .doc = ""};
+static const tt_op_row check_row = {
+    .name = "test.check", .lower = lower_check, .statics = "", .doc = ""};
 
 static void test_checks(void **state) {
   (void)state;

@@ -85,7 +85,8 @@ static void run_workers(void *(*body)(void *)) {
   float data[8] = {0};
   int64_t n = 8;
   stream = tt_runtime_stream(0);
-  for (int i = 0; i < SHARED; i++) shared[i] = storage_of(stream, tt_type_make(TT_F32, 1, &n), data);
+  for (int i = 0; i < SHARED; i++)
+    shared[i] = storage_of(stream, tt_type_make(TT_F32, 1, &n), data);
   for (int i = 0; i < THREADS; i++) {
     workers[i].number = i;
     assert_int_equal(pthread_create(&workers[i].thread, NULL, body, &workers[i]), 0);

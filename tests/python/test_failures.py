@@ -114,9 +114,11 @@ print(json.dumps([sweep(kind, 100 * (i + 1)) for i, kind in enumerate(KINDS)]))
 
 
 @pytest.mark.parametrize("mode", ["strict", "debug", "fused"])
-def test_every_failure_is_an_exception(mode):
+def test_every_failure_is_an_exception(mode, tmp_path):
     code = f"import sys; sys.argv = ['', {mode!r}]; KINDS = {KINDS}\n" + SWEEP
-    status, out, errors = python(code, timeout=100, TORCH_TPU_PLUGIN=FAKE)
+    status, out, errors = python(
+        code, 100, TORCH_TPU_PLUGIN=FAKE, TORCH_TPU_CACHE_DIR=str(tmp_path)
+    )
     assert status == 0, errors
     for kind, (rounds, failures) in zip(KINDS, json.loads(out), strict=True):
         assert rounds > 15 and failures > rounds // 5, (kind, rounds, failures)
@@ -135,7 +137,9 @@ except torch.OutOfMemoryError as error:
 kept.clear()
 print(torch.ones(2**26, device="tpu").sum().item())
 """
-    status, out, errors = python(code, TORCH_TPU_PLUGIN=FAKE, TT_FAKE_MEMORY=str(2**30))
+    status, out, errors = python(
+        code, TORCH_TPU_PLUGIN=FAKE, TORCH_TPU_CACHE="off", TT_FAKE_MEMORY=str(2**30)
+    )
     assert status == 0, errors
     assert out.split() == ["5", "True", "0.0"], (out, errors)
 
@@ -156,6 +160,6 @@ for nth in range(1, 12):
 fake.tt_fake_fail_at(0)
 print(nth > 3, torch.ones(2, device="tpu").cpu().tolist())
 """
-    status, out, errors = python(code, TORCH_TPU_PLUGIN=FAKE)
+    status, out, errors = python(code, TORCH_TPU_PLUGIN=FAKE, TORCH_TPU_CACHE="off")
     assert status == 0, errors
     assert out.strip() == "True [0.0, 0.0]", (out, errors)

@@ -10,6 +10,7 @@ import types
 import torch
 
 from torch_tpu import _C
+from torch_tpu._explain import explain, no_recompile
 from torch_tpu.tpu import amp, memory, random, streams
 from torch_tpu.tpu.devices import (
     TpuDeviceProperties,
@@ -87,6 +88,7 @@ __all__ = [
     "device_count",
     "device_of",
     "empty_cache",
+    "explain",
     "get_amp_supported_dtype",
     "get_device_name",
     "get_device_properties",
@@ -108,6 +110,7 @@ __all__ = [
     "memory_stats",
     "memory_summary",
     "metrics",
+    "no_recompile",
     "random",
     "reset_accumulated_memory_stats",
     "reset_max_memory_allocated",

@@ -68,7 +68,14 @@ class set_host_fallback(ContextDecorator):  # noqa: N801
 
 
 def metrics() -> dict[str, int | float | dict[str, int]]:
-    """Returns counters: operators, launches, compilations and their seconds, host fallbacks, ..."""
+    """Returns what was counted since the start, or since reset_metrics.
+
+    Operators by path: `ops_row`, `ops_decomposed`, `ops_host`, and `host_operators` by name.
+    `chunks` of operators, `chunk_ops` in them, `chunk_sizes`, and `cuts`: what ended them. Programs
+    asked for: `programs` that were new to the process, `program_hits` that were not; of the former
+    `disk_hits`, `disk_shared_hits`, and `compiles`, in `compile_seconds`. `launches`; `reads` and
+    `writes` by the host; `synchronisations` by the line that waited; `bytes_held` now.
+    """
     return _C.metrics()
 
 

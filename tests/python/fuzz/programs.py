@@ -101,7 +101,7 @@ class Builder:
             f"{name}.clamp_(-9, 9)" for name in writes
             if pool.mark(name) < RAW and pool[name].dtype in FLOATS + INTS[:3]
         ]
-        text = f"for _ in range({pool.rng.choice([2, 3, 3, 5, 40])}): {'; '.join(body)}"
+        text = f"for _ in range({pool.rng.choice([2, 3, 3, 5, 40, 90])}): {'; '.join(body)}"
         self.execute(templates.Step(text, writes, max(s.mark for s in steps), takes=pool.taken))
 
     def defined(self, step):

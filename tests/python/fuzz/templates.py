@@ -709,6 +709,43 @@ def scatter_write(pool):
     return Step(form.format(a=a, d=dim, z=zeros, n=number), writes=(a,))
 
 
+@template(2)
+def index_mixed(pool):
+    """Indices next to slices and masks."""
+    a = pool.tensor(lambda t: t.dim() > 1, nonempty, mark=LOOSE)
+    size = pool[a].shape
+    i, j = index(pool, size[0], 2), index(pool, size[1], 2)
+    form = pool.pick("mixed", "{a}[{i}, 1:]", "{a}[1:, {j}]", "{a}[None, {i}]", "{a}[{i}[:, None], {j}]",
+                     "{a}[..., {j} % {a}.shape[-1]]", "{a}[{i}, None]", "{a}[{i}[:1], {j}]",
+                     "{a}[{i}][:, {j}]")  # fmt: skip
+    if pool.chance(0.5):
+        return new(pool, form.format(a=a, i=i, j=j))
+    if "][" in form:
+        raise Skip
+    return Step(form.format(a=a, i=i, j=j) + f" = {pool.number(a)}", writes=(a,))
+
+
+@template(2)
+def mask_write(pool):
+    a = pool.tensor(nonempty, is_number)
+    form = pool.pick("mask write", "{a}[{a} > 0] = {n}", "{a}[{a} != 1] *= {n}", "{a}[{a} < 2] += {n}",
+                     "{a}.masked_scatter_({a} > 0, {a}.neg())", "{a}[{a} > 0] = {a}[{a} > 0] + 1",
+                     "{a}.index_put_(({a} == 0,), torch.tensor(1, device=device).to({a}.dtype))")  # fmt: skip
+    if pool[a].dtype == torch.uint8:
+        raise Skip
+    return Step(form.format(a=a, n=pool.number(a)), writes=(a,))
+
+
+@template()
+def put(pool):
+    a = pool.tensor(nonempty, is_number)
+    places = index(pool, pool[a].numel(), 2)
+    form = pool.pick("put", "{a}.put_({i}, ({a}.reshape(-1)[0] + 1).expand({i}.shape))",
+                     "{a}.put_({i}, {a}.reshape(-1)[{i}].clone(), accumulate=True)",
+                     "{a}.view(-1)[{i}] += 1", "{a}.reshape(-1)[{i}] = 2")  # fmt: skip
+    return Step(form.format(a=a, i=places), writes=(a,))
+
+
 @template()
 def data_dependent(pool):
     a = pool.tensor(nonempty)
@@ -754,6 +791,34 @@ def order(pool):
                      "{}.msort()")  # fmt: skip
     dim = pool.dim(a)
     return new(pool, form.format(a, dim, dim))
+
+
+@template()
+def from_host(pool):
+    """Copies between the host and a view."""
+    a = pool.tensor(lambda t: not t.is_complex(), mark=RAW)
+    b = pool.partner(a, like(pool[a]), mark=RAW)
+    form = pool.pick("host", "{a}.copy_({b}.cpu().clone())", "{a}[...] = {b}.cpu().clone()",
+                     "{a}.copy_({b}.cpu().clone().contiguous())")  # fmt: skip
+    return Step(form.format(a=a, b=b), writes=(a,))
+
+
+@template()
+def part_by_part(pool):
+    """A tensor that holds nothing until all of it has been written."""
+    a = pool.tensor(has_dims, nonempty, mark=RAW)
+    form = pool.pick("parts", "{n} = torch.empty_like({a}); {n}[:1] = {a}[:1]; {n}[1:].copy_({a}[1:])",
+                     "{n} = torch.empty({a}.shape, dtype={a}.dtype, device=device); {n}[::2] = 1;"
+                     " {n}[1::2] = {a}[1::2]",
+                     "{n} = {a}.new_empty({a}.numel()); {n}[1:].zero_(); {n}[0] = 1")  # fmt: skip
+    return Step(form.format(a=a, n=pool.fresh()))
+
+
+@template()
+def copy_together(pool):
+    a, b = pool.tensor(mark=RAW), pool.tensor(mark=RAW)
+    first, second = pool.fresh(), pool.fresh()
+    return Step(f"{first}, {second} = copy.deepcopy([{a}, {b}])")
 
 
 @template()
@@ -813,6 +878,36 @@ def gradient(pool):
     )
     b = pool.partner(a, like(pool[a]))
     return Step(form.format(a=a, b=b, n=pool.fresh()))
+
+
+@template(2)
+def gradient_loop(pool):
+    """Training: the same work again and again on parameters that change in place."""
+    a = pool.tensor(lambda t: t.dtype == torch.float32)
+    b = pool.partner(a, like(pool[a]))
+    form = pool.pick(
+        "loop",
+        "{n} = {a}.detach().clone().requires_grad_(); o = torch.optim.SGD([{n}], 0.125, momentum=0.5)",
+        "{n} = {a}.detach().clone().requires_grad_(); o = torch.optim.SGD([{n}], 0.5)",
+        "{n} = {a}.detach().clone().requires_grad_(); o = torch.optim.Adam([{n}], 0.1)",
+    )
+    loss = pool.pick("loss", "({n} * {b} - 1).square().mean()", "({n} + {b}).square().sum()")
+    count = pool.rng.choice([2, 3, 6])
+    text = f"{form}; [(o.zero_grad(), {loss}.backward(), o.step()) for _ in range({count})]"
+    text = text.format(a=a, b=b, n=pool.fresh()) + f"; v{pool.count}.requires_grad_(False)"
+    return Step(text, mark=LOOSE)
+
+
+@template()
+def keep_some(pool):
+    """The same work again and again, of which each time other results are still needed."""
+    a = pool.tensor(lambda t: t.dtype in (torch.float32, torch.int64))
+    b = pool.partner(a, like(pool[a]))
+    work = pool.pick("work", "(x := {a} + {b}, y := x * 2, z := y - {a}, (x + z).sum())",
+                     "(x := {a}.clone(), y := x.add_({b}), x.neg(), y * {b}, x.sum())")  # fmt: skip
+    text = "kept = [[t for j, t in enumerate({w}) if i >> j & 1 or sync()] for i in range({c})]"
+    text = text.format(w=work.format(a=a, b=b), c=pool.rng.choice([3, 7]))
+    return Step(text + f"; {pool.fresh()} = kept[-1][0] + kept[1][0]")
 
 
 # -- Reading, forgetting, waiting --

@@ -1,0 +1,399 @@
+"""Fused mode: the same values as everywhere else, few programs, and none once a loop has settled."""
+
+import gc
+
+import pytest
+import torch
+import torch.nn.functional as F
+from support import only_tpu
+from torch import nn
+
+pytestmark = only_tpu
+MODES = ["strict", "fused"]
+
+
+@pytest.fixture(autouse=True)
+def fused(known_state):
+    torch.tpu.eager_mode = "fused"
+    yield
+    torch.tpu.eager_mode = "strict"
+    torch.tpu.synchronize()
+
+
+def counted(*names):
+    metrics = torch.tpu.metrics()
+    return [metrics[name] for name in names]
+
+
+def asked():
+    """Programs asked for so far, whether they were new or not."""
+    return sum(counted("programs", "program_hits"))
+
+
+# -- The same losses as on the CPU --
+
+
+def perceptron():
+    return nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 4))
+
+
+def convolutions():
+    return nn.Sequential(
+        nn.Unflatten(1, (2, 2, 2)), nn.Conv2d(2, 4, 2, padding=1), nn.BatchNorm2d(4), nn.ReLU(),
+        nn.MaxPool2d(2, stride=1), nn.Flatten(), nn.Linear(16, 4),
+    )  # fmt: skip
+
+
+class Decoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(8, 8)
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+        self.last = nn.Linear(8, 4)
+
+    def forward(self, x):
+        tokens = x.abs().mul(3).long().clamp(max=7)
+        return self.last(self.layer(self.embedding(tokens)).mean(1))
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.LSTM(2, 8, batch_first=True)
+        self.last = nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.last(self.rnn(x.unflatten(1, (4, 2)))[0][:, -1])
+
+
+MODELS = {
+    "perceptron": (perceptron, lambda p: torch.optim.AdamW(p, lr=1e-2)),
+    "convolutions": (convolutions, lambda p: torch.optim.SGD(p, lr=1e-2, momentum=0.9)),
+    "decoder": (Decoder, lambda p: torch.optim.Adam(p, lr=1e-2, foreach=False)),
+    "recurrent": (Recurrent, lambda p: torch.optim.RMSprop(p, lr=1e-3)),
+}
+
+
+def losses(make, optimize, device, steps=8):
+    torch.manual_seed(7)
+    model = make().to(device)
+    optimizer = optimize(model.parameters())
+    data = [(torch.randn(6, 8), torch.randint(4, (6,))) for _ in range(steps)]
+    kept = []
+    for x, y in data:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x.to(device)), y.to(device))
+        loss.backward()
+        optimizer.step()
+        kept.append(loss.detach())
+    return torch.stack(kept).cpu()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_losses_are_the_cpu_s(name):
+    torch.testing.assert_close(
+        losses(*MODELS[name], "tpu"), losses(*MODELS[name], "cpu"), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_losses_are_strict_s():
+    fused = losses(*MODELS["perceptron"], "tpu")
+    with torch.tpu.set_eager_mode("strict"):
+        strict = losses(*MODELS["perceptron"], "tpu")
+    torch.testing.assert_close(fused, strict, rtol=1e-5, atol=1e-6)
+
+
+# -- Loops settle --
+
+OPTIMIZERS = {
+    "SGD": {"lr": 0.1},
+    "SGD momentum": {"lr": 0.1, "momentum": 0.9},
+    "Adam": {"lr": 1e-3},
+    "Adam for-loop": {"lr": 1e-3, "foreach": False},
+    "AdamW": {"lr": 1e-3},
+    "AdamW fused": {"lr": 1e-3, "fused": True},
+    "RMSprop": {"lr": 1e-3},
+    "Adagrad": {"lr": 1e-2},
+}
+
+
+def iterations(optimizer_name, period, parts=1, clip=False, schedule=True):
+    """Yields after each iteration of a training loop that reads its loss every `period` ones."""
+    model = perceptron().to("tpu")
+    kind = getattr(torch.optim, optimizer_name.split()[0])
+    optimizer = kind(model.parameters(), **OPTIMIZERS[optimizer_name])
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.97)
+    i = 0
+    while True:
+        optimizer.zero_grad()
+        for _ in range(parts):
+            x, y = torch.randn(6, 8).to("tpu"), torch.randint(4, (6,)).to("tpu")
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+        if clip:
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        if schedule:
+            scheduler.step()
+        if period and i % period == 0:
+            loss.item()
+        i += 1
+        yield
+
+
+def settles(steps, warmup=5, more=20):
+    for _ in range(warmup):
+        next(steps)
+    before = asked()
+    for _ in range(more):
+        next(steps)
+    assert asked() == before, torch.tpu.explain(asked() - before)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_every_optimizer_settles(name):
+    settles(iterations(name, period=1))
+
+
+@pytest.mark.parametrize("period", [0, 1, 2, 7, 10])
+def test_every_pattern_of_reads_settles(period):
+    settles(iterations("AdamW", period))
+
+
+@pytest.mark.parametrize("period", [0, 1, 10])
+def test_accumulation_and_clipping_settle(period):
+    settles(iterations("SGD momentum", period, parts=3, clip=True))
+
+
+def test_a_settled_loop_does_not_care_where_it_began():
+    settles(iterations("SGD", 0, schedule=False))
+    x = torch.ones(3, device="tpu")
+    for _ in range(5):
+        x = x * 1.5
+    steps = iterations("SGD", 0, schedule=False)
+    for _ in range(5):
+        next(steps)
+    before = counted("programs")
+    for _ in range(10):
+        next(steps)
+    assert counted("programs") == before
+
+
+def test_a_loop_in_place_settles():
+    def steps():
+        state = torch.linspace(-1, 1, 36, device="tpu").reshape(6, 6)
+        while True:
+            state[1:-1, 1:-1].add_(state[:-2, 1:-1], alpha=0.5)
+            state.t()[0].mul_(0.5)
+            state.clamp_(-1, 1)
+            yield
+
+    settles(steps(), warmup=30, more=40)
+
+
+# -- Few programs, and nothing that nobody needs --
+
+
+def test_equal_operators_make_few_programs():
+    x = torch.zeros(5, 7, device="tpu")
+    x.tolist()
+    before, launches = asked(), counted("launches")[0]
+    for _ in range(500):
+        x = x + 1
+    assert x.tolist() == [[500.0] * 7] * 5
+    assert asked() - before <= 4
+    assert counted("launches")[0] - launches < 60
+
+
+def test_dead_results_are_not_computed():
+    x = torch.randn(64, 64, device="tpu")
+    x.tolist()
+    torch.tpu.synchronize()
+    launches, *bytes_before = counted("launches", "bytes_held")
+    for _ in range(10):
+        y = (x @ x).softmax(-1)
+        del y
+    torch.tpu.synchronize()
+    assert counted("launches", "bytes_held") == [launches, *bytes_before]
+
+
+def test_only_what_lives_is_written():
+    x = torch.ones(1000, device="tpu")
+    x.sum().item()
+    torch.tpu.reset_peak_memory_stats()
+    start = torch.tpu.memory_allocated()
+    y = x
+    for _ in range(20):
+        y = y * 1.01 + 0.5
+    y.sum().item()
+    assert torch.tpu.max_memory_allocated() - start < 3 * 4096
+    assert counted("bytes_held")[0] - start == 4000
+
+
+def test_memory_comes_back():
+    def work():
+        x = torch.ones(100, device="tpu", requires_grad=True)
+        for _ in range(3):
+            (x * 2).relu().sum().backward()
+        return x.grad.sum().item()
+
+    work()
+    gc.collect()
+    torch.tpu.synchronize()
+    start = torch.tpu.memory_allocated()
+    for _ in range(5):
+        assert work() == 600
+    torch.tpu.synchronize()
+    assert torch.tpu.memory_allocated() == start
+
+
+# -- Writes through views, inside a chunk --
+
+
+def on_both(function):
+    torch.testing.assert_close(function("tpu").cpu(), function("cpu"), rtol=1e-5, atol=1e-6)
+
+
+def test_views_see_writes_and_writes_reach_views():
+    def run(device):
+        x = torch.arange(24.0, device=device).reshape(4, 6)
+        row, column, block = x[1], x[:, 2], x[1:3, 1:4]
+        row.mul_(2)
+        column.add_(row[2].clone())
+        block.copy_(block.flip(1))
+        before = x.clone()
+        x.zero_()
+        x.t()[3].fill_(1)
+        x.diagonal().add_(before[:, 0])
+        return torch.cat([x, before, row[None] + block[0].sum()])
+
+    on_both(run)
+
+
+def test_an_old_value_survives_its_overwriting():
+    def run(device):
+        x = torch.ones(8, device=device)
+        y = x * 3
+        z = y.clone()
+        y.add_(x)
+        w = y * 2
+        y.zero_()
+        x.sub_(z)
+        return torch.stack([x, y, z, w])
+
+    on_both(run)
+
+
+def test_chains_of_writes_across_chunks():
+    def run(device):
+        x = torch.zeros(6, 6, device=device)
+        for i in range(120):
+            x[i % 6, (i * 5) % 6] += i
+            x[:, i % 6].mul_(0.9)
+        return x
+
+    on_both(run)
+
+
+def test_shared_storage_and_resizing():
+    def run(device):
+        x = torch.arange(6.0, device=device)
+        y = x.view(2, 3)
+        x += 1
+        x.resize_(9)
+        x[6:] = 5
+        y.mul_(2)
+        return x
+
+    on_both(run)
+
+
+def test_random_numbers_are_strict_s():
+    def run():
+        torch.manual_seed(11)
+        x = torch.randn(50, device="tpu")
+        for _ in range(30):
+            x = F.dropout(x, 0.1) + torch.rand_like(x)
+        return x.cpu()
+
+    fused = run()
+    with torch.tpu.set_eager_mode("strict"):
+        torch.testing.assert_close(fused, run())
+
+
+def test_a_list_of_small_tensors():
+    tensors = [torch.full((3,), float(i), device="tpu") for i in range(300)]
+    tensors = [t * 2 + 1 for t in tensors]
+    assert torch.stack(tensors)[:, 0].tolist() == [2.0 * i + 1 for i in range(300)]
+
+
+# -- Modes in turn, errors --
+
+
+def test_modes_change_in_mid_stream():
+    x = torch.ones(4, device="tpu")
+    y = x[1:]
+    for mode in ("fused", "strict", "fused", "debug", "fused"):
+        torch.tpu.eager_mode = mode
+        x = x * 2
+        y.add_(1)
+    assert x.tolist() == [32.0] * 4
+    assert y.tolist() == [6.0] * 3
+
+
+def test_an_error_in_an_argument_leaves_the_chunk_alone():
+    x = torch.ones(3, device="tpu") * 2
+    with pytest.raises(RuntimeError, match="must match"):
+        x + torch.ones(4, device="tpu")
+    with pytest.raises(IndexError):
+        x.sum(5)
+    x += 1
+    assert x.tolist() == [3.0] * 3
+
+
+def test_host_operators_in_mid_stream():
+    x = torch.tensor([3.0, -1.0, 2.0], device="tpu")
+    y = x * 2
+    picked = y[y > 0]
+    z = picked + 1
+    assert z.tolist() == [7.0, 5.0]
+
+
+def test_backward_through_chunks_and_hooks():
+    def run(device):
+        torch.manual_seed(3)
+        x = torch.randn(4, 5).to(device).requires_grad_()
+        seen = []
+        y = x
+        for i in range(40):
+            y = torch.tanh(y + 0.1 * i) * 1.1
+            if i == 20:
+                y.register_hook(lambda g: seen.append(g.norm()))
+        y.sum().backward()
+        return torch.cat([x.grad.flatten(), seen[0][None]])
+
+    on_both(run)
+
+
+def test_threads_record_into_one_stream():
+    from concurrent.futures import ThreadPoolExecutor
+
+    def work(seed):
+        x = torch.full((5,), float(seed), device="tpu")
+        for _ in range(60):
+            x = x + 1
+        return x.sum().item()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(work, range(8))) == [5.0 * (i + 60) for i in range(8)]
+
+
+def test_events_and_synchronisation_end_a_chunk():
+    x = torch.ones(3, device="tpu") + 1
+    event = torch.tpu.Event()
+    event.record()
+    event.synchronize()
+    assert event.query()
+    y = x + 1
+    torch.tpu.synchronize()
+    assert y.tolist() == [3.0] * 3
