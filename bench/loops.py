@@ -249,7 +249,9 @@ class Attention(nn.Module):
         self.heads = heads
         self.norm, self.last = nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        self.mlp = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+        )
         self.cache = torch.zeros(2, 1, heads, length, width // heads, device="tpu")
 
     def forward(self, x: Tensor, at: Tensor) -> Tensor:
@@ -298,8 +300,10 @@ def optimizer_loop(name: str, form: str) -> Loop:
 
     def steps(device: torch.device) -> Steps:
         model, data = mlp(), batches()
-        kind = getattr(torch.optim, name.split()[0])
-        optimizer = kind(model.parameters(), **OPTIMIZERS[name], **{form: True} if form else {"foreach": False})
+        kind = getattr(torch.optim, name.split(maxsplit=1)[0])
+        optimizer = kind(
+            model.parameters(), **OPTIMIZERS[name], **{form: True} if form else {"foreach": False}
+        )
         scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.99)
         for i in count():
             optimizer.zero_grad()

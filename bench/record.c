@@ -36,12 +36,20 @@ static tt_status record_add(tt_stream *stream, tt_storage *a, tt_storage **out) 
   if (!call) {
     tt_view view = tt_view_whole(a->type);
     tt_call_tensor both[2] = {{a->type, view, false, -1}, {a->type, view, false, 0}};
-    tt_arg args[3] = {{.kind = TT_ARG_TENSOR, .first = 0}, {.kind = TT_ARG_TENSOR, .first = 1},
+    tt_arg args[3] = {{.kind = TT_ARG_TENSOR, .first = 0},
+                      {.kind = TT_ARG_TENSOR, .first = 1},
                       {.kind = TT_ARG_INT, .i = 1, .dtype = TT_I64}};
     tt_call_result result = {.target = -1, .view = view};
-    tt_call_spec spec = {.row = tt_op_find("add.Tensor"), .name = "aten::add.Tensor", .args = args,
-                         .arg_count = 3, .tensors = both, .tensor_count = 2, .common = TT_F32,
-                         .results = &result, .result_count = 1, .promised = true};
+    tt_call_spec spec = {.row = tt_op_find("add.Tensor"),
+                         .name = "aten::add.Tensor",
+                         .args = args,
+                         .arg_count = 3,
+                         .tensors = both,
+                         .tensor_count = 2,
+                         .common = TT_F32,
+                         .results = &result,
+                         .result_count = 1,
+                         .promised = true};
     status = tt_call_create(&key, &spec, &call);
   }
   tt_key_deinit(&key);
@@ -81,7 +89,8 @@ int main(int argc, char **argv) {
   }
   tt_storage_destroy(a);
   if (status) return fail(status);
-  printf("{\"bench\": \"record\", \"us_per_op_mean\": %.3f, \"us_per_op_min\": %.3f, \"ops\": %d}\n",
-         total / bursts / BURST, best / BURST, bursts * BURST);
+  printf(
+      "{\"bench\": \"record\", \"us_per_op_mean\": %.3f, \"us_per_op_min\": %.3f, \"ops\": %d}\n",
+      total / bursts / BURST, best / BURST, bursts * BURST);
   return 0;
 }

@@ -5,7 +5,9 @@
 
 namespace tt {
 
-static void destroy_storage(void* context) { tt_storage_destroy(static_cast<tt_storage*>(context)); }
+static void destroy_storage(void* context) {
+  tt_storage_destroy(static_cast<tt_storage*>(context));
+}
 
 static c10::DataPtr wrap(tt_storage* storage, c10::DeviceIndex device) {
   return {storage, storage, &destroy_storage, c10::Device(c10::DeviceType::PrivateUse1, device)};
@@ -45,14 +47,19 @@ struct Allocator final : c10::DeviceAllocator {
       stat.allocated = allocated;
       stat.freed = allocated - current;
     };
-    for (auto* array : {&stats.allocated_bytes, &stats.reserved_bytes, &stats.active_bytes, &stats.requested_bytes})
+    for (auto* array : {&stats.allocated_bytes, &stats.reserved_bytes, &stats.active_bytes,
+                        &stats.requested_bytes})
       fill((*array)[0], memory.allocated, memory.peak, memory.total_allocated);
     for (auto* array : {&stats.allocation, &stats.active})
       fill((*array)[0], memory.allocations - memory.frees, memory.allocations, memory.allocations);
     return stats;
   }
-  void resetAccumulatedStats(c10::DeviceIndex device) override { tt_stream_memory_reset_totals(stream_of(device)); }
-  void resetPeakStats(c10::DeviceIndex device) override { tt_stream_memory_reset_peak(stream_of(device)); }
+  void resetAccumulatedStats(c10::DeviceIndex device) override {
+    tt_stream_memory_reset_totals(stream_of(device));
+  }
+  void resetPeakStats(c10::DeviceIndex device) override {
+    tt_stream_memory_reset_peak(stream_of(device));
+  }
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override {
     tt_memory memory;
     tt_stream_memory(stream_of(device), &memory);
@@ -68,25 +75,29 @@ REGISTER_ALLOCATOR(c10::DeviceType::PrivateUse1, &the_allocator)
 
 c10::Allocator* allocator() { return &the_allocator; }
 
-at::Tensor make_tensor(tt_storage* storage, int64_t bytes, c10::DeviceIndex device, at::ScalarType dtype,
-                       at::IntArrayRef sizes, at::IntArrayRef strides) {
-  auto impl = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), static_cast<size_t>(bytes),
-                                                    wrap(storage, device), &the_allocator, /*resizable=*/true);
+at::Tensor make_tensor(tt_storage* storage, int64_t bytes, c10::DeviceIndex device,
+                       at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides) {
+  auto impl = c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), static_cast<size_t>(bytes), wrap(storage, device),
+      &the_allocator, /*resizable=*/true);
   auto tensor = at::detail::make_tensor<c10::TensorImpl>(
-      c10::Storage(std::move(impl)), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), c10::scalarTypeToTypeMeta(dtype));
+      c10::Storage(std::move(impl)), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+      c10::scalarTypeToTypeMeta(dtype));
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
   return tensor;
 }
 
-at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype, c10::DeviceIndex device) {
-  TORCH_CHECK(sizes.size() <= TT_MAX_RANK, "device 'tpu' supports tensors of at most ", TT_MAX_RANK, " dims, not ",
-              sizes.size());
+at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype,
+                         c10::DeviceIndex device) {
+  TORCH_CHECK(sizes.size() <= TT_MAX_RANK, "device 'tpu' supports tensors of at most ", TT_MAX_RANK,
+              " dims, not ", sizes.size());
   tt_view view{};
   view.dtype = require_dtype(dtype);
   view.rank = static_cast<int>(sizes.size());
   int64_t extent = 1;
   for (int i = 0; i < view.rank; i++) {
-    TORCH_CHECK(sizes[i] >= 0, "Trying to create tensor with negative dimension ", sizes[i], ": ", sizes);
+    TORCH_CHECK(sizes[i] >= 0, "Trying to create tensor with negative dimension ", sizes[i], ": ",
+                sizes);
     view.sizes[i] = sizes[i];
     view.strides[i] = strides[i];
     if (sizes[i] == 0) extent = 0;
@@ -94,7 +105,8 @@ at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, at::Sca
   for (int i = 0; i < view.rank && extent > 0; i++) {
     int64_t span = 0;
     bool fits = tt_mul_i64(sizes[i] - 1, strides[i], &span) && tt_add_i64(extent, span, &extent);
-    TORCH_CHECK(fits, "Storage size calculation overflowed with sizes=", sizes, " and strides=", strides);
+    TORCH_CHECK(fits, "Storage size calculation overflowed with sizes=", sizes,
+                " and strides=", strides);
   }
   int64_t bytes = 0;
   TORCH_CHECK(tt_mul_i64(extent, tt_dtype_bytes(view.dtype), &bytes),

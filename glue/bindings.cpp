@@ -5,8 +5,8 @@
 #include <pthread.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
-#include <torch/csrc/Generator.h>
 #include <torch/csrc/Exceptions.h>
+#include <torch/csrc/Generator.h>
 
 #include <atomic>
 
@@ -22,7 +22,8 @@ std::string plugin = tt_env(TT_ENV_PLUGIN);  // a name or a path; guarded by the
 std::atomic<bool> forked{false};
 
 void set_plugin(const std::string& name) {
-  TORCH_CHECK(!tt_runtime_ready(), "the plugin is already open; name another one before the first use of device 'tpu'");
+  TORCH_CHECK(!tt_runtime_ready(),
+              "the plugin is already open; name another one before the first use of device 'tpu'");
   plugin = name;
 }
 
@@ -69,7 +70,8 @@ py::list env_vars() {
   py::list list;
   for (int i = 0; i < TT_ENV_COUNT; i++) {
     auto var = static_cast<tt_env_var>(i);
-    list.append(py::make_tuple(tt_env_name(var), tt_env_default(var), tt_env_doc(var), tt_env(var)));
+    list.append(
+        py::make_tuple(tt_env_name(var), tt_env_default(var), tt_env_doc(var), tt_env(var)));
   }
   return list;
 }
@@ -87,10 +89,13 @@ py::tuple api_version() {
   return py::make_tuple(major, minor);
 }
 
-tt_device* device(int64_t index) { return tt_client_device(tt_runtime_client(), static_cast<int>(checked_index(index))); }
+tt_device* device(int64_t index) {
+  return tt_client_device(tt_runtime_client(), static_cast<int>(checked_index(index)));
+}
 
 py::object default_generator(int64_t index) {
-  auto generator = at::globalContext().defaultGenerator({c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(index)});
+  auto generator = at::globalContext().defaultGenerator(
+      {c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(index)});
   return py::reinterpret_steal<py::object>(THPGenerator_initDefaultGenerator(generator));
 }
 
@@ -98,15 +103,16 @@ py::object default_generator(int64_t index) {
 
 void ensure_runtime() {
   TORCH_CHECK(!forked.load(std::memory_order_relaxed),
-              "Cannot re-initialize device 'tpu' in forked subprocess. To use it with multiprocessing, you must use the 'spawn' start method");
+              "Cannot re-initialize device 'tpu' in forked subprocess. To use it with "
+              "multiprocessing, you must use the 'spawn' start method");
   if (!tt_runtime_ready()) check(tt_runtime_init(plugin_path().c_str()));
 }
 
 tt_stream* stream_of(c10::DeviceIndex index) {
   ensure_runtime();
   tt_stream* stream = tt_runtime_stream(index);
-  TORCH_CHECK(stream, "invalid device ordinal tpu:", static_cast<int>(index), ": this process has ", tt_runtime_device_count(),
-              " tpu device(s), numbered from 0");
+  TORCH_CHECK(stream, "invalid device ordinal tpu:", static_cast<int>(index), ": this process has ",
+              tt_runtime_device_count(), " tpu device(s), numbered from 0");
   return stream;
 }
 
@@ -118,25 +124,44 @@ PYBIND11_MODULE(_C, m) {
   m.def("is_in_bad_fork", [] { return forked.load(); });
   m.def("set_plugin", &set_plugin);
   m.def("plugin_path", &plugin_path);
-  m.def("platform", [] { ensure_runtime(); return tt_client_platform(tt_runtime_client()); });
-  m.def("platform_version", [] { ensure_runtime(); return tt_client_platform_version(tt_runtime_client()); });
+  m.def("platform", [] {
+    ensure_runtime();
+    return tt_client_platform(tt_runtime_client());
+  });
+  m.def("platform_version", [] {
+    ensure_runtime();
+    return tt_client_platform_version(tt_runtime_client());
+  });
   m.def("api_version", &api_version);
-  m.def("device_count", [] { ensure_runtime(); return tt_runtime_device_count(); }, release);
+  m.def(
+      "device_count",
+      [] {
+        ensure_runtime();
+        return tt_runtime_device_count();
+      },
+      release);
   m.def("current_device", [] { return static_cast<int>(current_device()); });
   m.def("set_device", [](int64_t index) {
     c10::impl::getDeviceGuardImpl(c10::DeviceType::PrivateUse1)
-        ->setDevice({c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(checked_index(index))});
+        ->setDevice(
+            {c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(checked_index(index))});
   });
   m.def("device_kind", [](int64_t index) { return tt_device_kind(device(index)); });
   m.def("device_id", [](int64_t index) { return tt_device_id(device(index)); });
-  m.def("synchronize", [](int64_t index) { synchronize(static_cast<c10::DeviceIndex>(index)); }, release);
+  m.def(
+      "synchronize", [](int64_t index) { synchronize(static_cast<c10::DeviceIndex>(index)); },
+      release);
   m.def("eager_mode", [] { return static_cast<int>(tt_runtime_mode()); });
   m.def("set_eager_mode", &set_eager_mode, release);
   m.def("host_fallback", &host_fallback);
   m.def("set_host_fallback", &set_host_fallback);
   m.def("memory_stats", &memory_stats);
-  m.def("reset_peak_memory_stats", [](int64_t i) { tt_stream_memory_reset_peak(stream_of(static_cast<c10::DeviceIndex>(i))); });
-  m.def("reset_accumulated_memory_stats", [](int64_t i) { tt_stream_memory_reset_totals(stream_of(static_cast<c10::DeviceIndex>(i))); });
+  m.def("reset_peak_memory_stats", [](int64_t i) {
+    tt_stream_memory_reset_peak(stream_of(static_cast<c10::DeviceIndex>(i)));
+  });
+  m.def("reset_accumulated_memory_stats", [](int64_t i) {
+    tt_stream_memory_reset_totals(stream_of(static_cast<c10::DeviceIndex>(i)));
+  });
   m.def("empty_cache", [] {});
   m.def("default_generator", &default_generator);
   m.def("manual_seed_all", [](int64_t seed) { manual_seed_all(static_cast<uint64_t>(seed)); });
@@ -144,7 +169,8 @@ PYBIND11_MODULE(_C, m) {
   m.def("env_vars", &env_vars);
   bind_cache(m);
   bind_explain(m);
-  // For tests: the core's Nth allocation from now fails (0: none), and, if `forever`, all later ones.
+  // For tests: the core's Nth allocation from now fails (0: none), and, if `forever`, all later
+  // ones.
   m.def("_fail_allocation_at", &tt_alloc_fail_at);
   m.def("_allocation_count", &tt_alloc_count);
 }

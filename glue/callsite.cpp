@@ -50,8 +50,8 @@ bool is_library(PyCodeObject* code) {
   if (slot.code == code) return slot.library;
   pybind11::gil_scoped_acquire gil;
   std::string file = file_of(code);
-  bool library = file.find("/site-packages/torch/") != std::string::npos || file.find("/torch_tpu/") != std::string::npos ||
-                 file.rfind('<', 0) == 0;
+  bool library = file.find("/site-packages/torch/") != std::string::npos ||
+                 file.find("/torch_tpu/") != std::string::npos || file.rfind('<', 0) == 0;
   if (kept_codes < kMaxKept) {
     Py_INCREF(code);
     kept_codes++;
@@ -78,7 +78,8 @@ uint32_t call_site() {
   for (size_t depth = 0; frame && depth < kMaxDepth; depth++, frame = frame->previous) {
     if (is_library(frame->f_code)) continue;
     SiteSlot& slot = sites[slot_of(frame->prev_instr)];
-    if (slot.instruction != frame->prev_instr) slot = {frame->prev_instr, add_site(frame->f_code, frame->prev_instr)};
+    if (slot.instruction != frame->prev_instr)
+      slot = {frame->prev_instr, add_site(frame->f_code, frame->prev_instr)};
     return slot.site;
   }
   return 0;

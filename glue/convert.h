@@ -35,9 +35,10 @@ void ensure_runtime();
 tt_stream* stream_of(c10::DeviceIndex index);
 c10::DeviceIndex current_device();
 // An uninitialised tensor whose new storage has the dense type of these sizes and strides.
-at::Tensor make_tensor(tt_storage* storage, int64_t bytes, c10::DeviceIndex device, at::ScalarType dtype,
-                       at::IntArrayRef sizes, at::IntArrayRef strides);
-at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype, c10::DeviceIndex device);
+at::Tensor make_tensor(tt_storage* storage, int64_t bytes, c10::DeviceIndex device,
+                       at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides);
+at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype,
+                         c10::DeviceIndex device);
 c10::Allocator* allocator();
 
 }  // namespace tt

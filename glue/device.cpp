@@ -1,8 +1,8 @@
 // What PyTorch asks of a device: guard, hooks, streams and events, pinned memory, generator.
 #include "dispatch.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/CachingHostAllocator.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/GeneratorImpl.h>
 
@@ -19,8 +19,9 @@ thread_local c10::StreamId tls_stream = 0;
 
 c10::DeviceIndex checked(c10::DeviceIndex index) {
   ensure_runtime();
-  TORCH_CHECK(index >= 0 && index < tt_runtime_device_count(), "invalid device ordinal tpu:", static_cast<int>(index),
-              ": this process has ", tt_runtime_device_count(), " tpu device(s), numbered from 0");
+  TORCH_CHECK(index >= 0 && index < tt_runtime_device_count(),
+              "invalid device ordinal tpu:", static_cast<int>(index), ": this process has ",
+              tt_runtime_device_count(), " tpu device(s), numbered from 0");
   return index;
 }
 
@@ -51,7 +52,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   c10::Device getDevice() const override { return {c10::DeviceType::PrivateUse1, tls_device}; }
   void setDevice(c10::Device device) const override {
-    if (device.has_index()) tls_device = device.index() == tls_device ? tls_device : checked(device.index());
+    if (device.has_index())
+      tls_device = device.index() == tls_device ? tls_device : checked(device.index());
   }
   void uncheckedSetDevice(c10::Device device) const noexcept override {
     if (device.has_index()) tls_device = device.index();
@@ -60,13 +62,17 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     c10::DeviceIndex index = device.has_index() ? device.index() : tls_device;
     return c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::PrivateUse1, index), id);
   }
-  c10::Stream getStream(c10::Device device) const override { return make_stream(device, tls_stream); }
+  c10::Stream getStream(c10::Device device) const override {
+    return make_stream(device, tls_stream);
+  }
   c10::Stream getDefaultStream(c10::Device device) const override { return make_stream(device, 0); }
   c10::Stream getNewStream(c10::Device device, int) const override {
     static std::atomic<c10::StreamId> next{1};
     return make_stream(device, next++);
   }
-  c10::Stream getStreamFromGlobalPool(c10::Device device, bool high) const override { return getNewStream(device, high); }
+  c10::Stream getStreamFromGlobalPool(c10::Device device, bool high) const override {
+    return getNewStream(device, high);
+  }
   c10::Stream exchangeStream(c10::Stream stream) const override {
     c10::Stream old = getStream(stream.device());
     tls_stream = stream.id();
@@ -77,7 +83,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return static_cast<c10::DeviceIndex>(try_runtime() ? tt_runtime_device_count() : 0);
   }
 
-  void record(void** event, const c10::Stream& stream, c10::DeviceIndex, c10::EventFlag) const override {
+  void record(void** event, const c10::Stream& stream, c10::DeviceIndex,
+              c10::EventFlag) const override {
     if (!*event) *event = new Event;
     auto* e = static_cast<Event*>(*event);
     e->stream = stream_of(stream.device_index());
@@ -91,7 +98,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     auto* e = static_cast<Event*>(event);
     return !e || tt_stream_passed(e->stream, e->ticket);
   }
-  void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override { delete static_cast<Event*>(event); }
+  void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
+    delete static_cast<Event*>(event);
+  }
   void synchronizeEvent(void* event) const override {
     if (auto* e = static_cast<Event*>(event)) tt_stream_wait(e->stream, e->ticket);
   }
@@ -100,8 +109,12 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     auto span = static_cast<Event*>(end)->recorded - static_cast<Event*>(start)->recorded;
     return std::chrono::duration<double, std::milli>(span).count();
   }
-  bool queryStream(const c10::Stream& stream) const override { return tt_stream_idle(stream_of(stream.device_index())); }
-  void synchronizeStream(const c10::Stream& stream) const override { synchronizeDevice(stream.device_index()); }
+  bool queryStream(const c10::Stream& stream) const override {
+    return tt_stream_idle(stream_of(stream.device_index()));
+  }
+  void synchronizeStream(const c10::Stream& stream) const override {
+    synchronizeDevice(stream.device_index());
+  }
   void synchronizeDevice(c10::DeviceIndex index) const override {
     if (tt_runtime_ready()) synchronize(index < 0 ? tls_device : index);
   }
@@ -155,7 +168,8 @@ struct PinnedAllocator final : at::HostAllocator {
 
 struct Generator final : c10::GeneratorImpl {
   explicit Generator(c10::DeviceIndex index)
-      : c10::GeneratorImpl(c10::Device(c10::DeviceType::PrivateUse1, index), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)) {}
+      : c10::GeneratorImpl(c10::Device(c10::DeviceType::PrivateUse1, index),
+                           c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)) {}
   void set_current_seed(uint64_t seed) override { seed_ = seed, offset_ = 0; }
   void set_offset(uint64_t offset) override { offset_ = offset; }
   uint64_t get_offset() const override { return offset_; }
@@ -167,9 +181,11 @@ struct Generator final : c10::GeneratorImpl {
   }
   // 16 bytes: the seed, then the offset, as PyTorch's DTensor expects.
   void set_state(const c10::TensorImpl& state) override {
-    TORCH_CHECK_TYPE(state.dtype() == caffe2::TypeMeta::Make<uint8_t>() && state.is_cpu() && state.is_contiguous(),
+    TORCH_CHECK_TYPE(state.dtype() == caffe2::TypeMeta::Make<uint8_t>() && state.is_cpu() &&
+                         state.is_contiguous(),
                      "RNG state must be a torch.ByteTensor on the CPU");
-    TORCH_CHECK(state.numel() == 16, "RNG state of device 'tpu' has 16 bytes (seed, offset), not ", state.numel());
+    TORCH_CHECK(state.numel() == 16, "RNG state of device 'tpu' has 16 bytes (seed, offset), not ",
+                state.numel());
     const auto* words = static_cast<const char*>(state.data());
     memcpy(&seed_, words, 8);
     memcpy(&offset_, words + 8, 8);
@@ -227,7 +243,9 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   bool isAvailable() const override { return try_runtime(); }
   bool hasPrimaryContext(c10::DeviceIndex) const override { return tt_runtime_ready(); }
   void init() const override { ensure_runtime(); }
-  const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override { return default_generator(index); }
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override {
+    return default_generator(index);
+  }
   at::Generator getNewGenerator(c10::DeviceIndex index) const override {
     return at::make_generator<Generator>(index < 0 ? tls_device : index);
   }
@@ -236,7 +254,9 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   }
   bool isPinnedPtr(const void* data) const override { return PinnedAllocator::get().owns(data); }
   at::Allocator* getPinnedMemoryAllocator() const override { return &PinnedAllocator::get(); }
-  void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override { resize_storage(storage, bytes); }
+  void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
+    resize_storage(storage, bytes);
+  }
   c10::DeviceIndex deviceCount() const override { return Guard().deviceCount(); }
   void setCurrentDevice(c10::DeviceIndex index) const override { tls_device = checked(index); }
   c10::DeviceIndex getCurrentDevice() const override { return tls_device; }
@@ -245,12 +265,15 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     if (index >= 0) tls_device = checked(index);
     return old;
   }
-  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex index) const override { return exchangeDevice(index); }
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex index) const override {
+    return exchangeDevice(index);
+  }
 };
 
 // All leaked: other threads may ask until the process ends.
 [[maybe_unused]] bool hooks_registered = (at::RegisterPrivateUse1HooksInterface(new Hooks), true);
-[[maybe_unused]] bool pinned_registered = (at::setHostAllocator(at::kPrivateUse1, &PinnedAllocator::get()), true);
+[[maybe_unused]] bool pinned_registered =
+    (at::setHostAllocator(at::kPrivateUse1, &PinnedAllocator::get()), true);
 
 }  // namespace
 
@@ -266,9 +289,13 @@ void manual_seed_all(uint64_t seed) {
   }
 }
 
-PhiloxSlice reserve_philox(const std::optional<at::Generator>& generator, c10::DeviceIndex device, int64_t blocks) {
-  const at::Generator& chosen = generator && generator->defined() ? *generator : default_generator(device);
-  TORCH_CHECK(chosen.device().is_privateuseone(), "Expected a 'tpu' device type for generator but found '", chosen.device().type(), "'");
+PhiloxSlice reserve_philox(const std::optional<at::Generator>& generator, c10::DeviceIndex device,
+                           int64_t blocks) {
+  const at::Generator& chosen =
+      generator && generator->defined() ? *generator : default_generator(device);
+  TORCH_CHECK(chosen.device().is_privateuseone(),
+              "Expected a 'tpu' device type for generator but found '", chosen.device().type(),
+              "'");
   return chosen.get<Generator>()->reserve(static_cast<uint64_t>(blocks));
 }
 

@@ -31,6 +31,7 @@ struct PhiloxSlice {
 };
 // Seeds the generators of all devices, also those not made yet, without opening the plugin.
 void manual_seed_all(uint64_t seed);
-PhiloxSlice reserve_philox(const std::optional<at::Generator>& generator, c10::DeviceIndex device, int64_t blocks);
+PhiloxSlice reserve_philox(const std::optional<at::Generator>& generator, c10::DeviceIndex device,
+                           int64_t blocks);
 
 }  // namespace tt

@@ -13,8 +13,9 @@ namespace {
 
 struct Elsewhere {
   std::mutex lock;
-  std::map<c10::OperatorName, PyObject*, bool (*)(const c10::OperatorName&, const c10::OperatorName&)> decompositions{
-      [](const c10::OperatorName& a, const c10::OperatorName& b) {
+  std::map<c10::OperatorName, PyObject*,
+           bool (*)(const c10::OperatorName&, const c10::OperatorName&)>
+      decompositions{[](const c10::OperatorName& a, const c10::OperatorName& b) {
         return std::tie(a.name, a.overload_name) < std::tie(b.name, b.overload_name);
       }};
   std::map<std::string, int64_t> host;
@@ -43,7 +44,8 @@ PyObject* decomposition(const c10::OperatorHandle& op) {
 }
 
 // Calls it with the arguments on the stack; false if it has no answer for them.
-bool run_decomposition(PyObject* function, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+bool run_decomposition(PyObject* function, const c10::OperatorHandle& op,
+                       torch::jit::Stack* stack) {
   const auto& schema = op.schema();
   pybind11::gil_scoped_acquire gil;
   auto args = torch::jit::last(*stack, schema.arguments().size());
@@ -85,11 +87,15 @@ void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     first = state().host[name]++ == 0;
     policy = state().policy;
   }
-  TORCH_CHECK_NOT_IMPLEMENTED(policy != "error", name, " has no path on device 'tpu', and running it on the host is refused "
-                              "(TORCH_TPU_HOST_FALLBACK=error); move the tensors with .cpu(), or allow it with "
-                              "torch_tpu.set_host_fallback('warn')");
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      policy != "error", name,
+      " has no path on device 'tpu', and running it on the host is refused "
+      "(TORCH_TPU_HOST_FALLBACK=error); move the tensors with .cpu(), or allow it with "
+      "torch_tpu.set_host_fallback('warn')");
   if (first && policy == "warn")
-    TORCH_WARN(name, " has no path on device 'tpu' and runs on the host, with a synchronisation and two copies; ",
+    TORCH_WARN(name,
+               " has no path on device 'tpu' and runs on the host, with a synchronisation and two "
+               "copies; ",
                "TORCH_TPU_HOST_FALLBACK=silent hides this");
   tt_count_add(TT_COUNT_OPS_HOST, 1);
   at::native::cpu_fallback(op, stack);
@@ -97,7 +103,9 @@ void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) { run_elsewhere(op, stack); }
 
-TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
+TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+}
 
 }  // namespace
 

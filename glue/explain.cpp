@@ -75,9 +75,12 @@ py::dict metrics() {
 py::list explain(int64_t last) {
   int64_t count = tt_explain_count();
   py::list lines;
-  for (int64_t i = std::max<int64_t>(0, count - std::min<int64_t>(last, TT_EXPLAIN_KEPT)); i < count; i++) {
+  for (int64_t i = std::max<int64_t>(0, count - std::min<int64_t>(last, TT_EXPLAIN_KEPT));
+       i < count; i++) {
     char* line = tt_explain_get(i);
-    if (line) lines.append(py::reinterpret_steal<py::object>(PyUnicode_DecodeUTF8(line, static_cast<Py_ssize_t>(strlen(line)), "replace")));
+    if (line)
+      lines.append(py::reinterpret_steal<py::object>(
+          PyUnicode_DecodeUTF8(line, static_cast<Py_ssize_t>(strlen(line)), "replace")));
     tt_free(line);
   }
   return lines;

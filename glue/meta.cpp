@@ -21,18 +21,22 @@ c10::IValue twin_value(const c10::IValue& value, ArgKind kind, c10::DeviceType d
   if (kind != ArgKind::TensorList || value.isNone()) return value;
   if (value.isTensorList()) {
     c10::List<at::Tensor> list;
-    for (const c10::IValue& element : value.toListRef()) list.push_back(twin(element.toTensor(), device));
+    for (const c10::IValue& element : value.toListRef())
+      list.push_back(twin(element.toTensor(), device));
     return list;
   }
   c10::List<std::optional<at::Tensor>> list;
   for (const c10::IValue& element : value.toListRef())
-    list.push_back(element.isNone() ? std::nullopt : std::optional<at::Tensor>(twin(element.toTensor(), device)));
+    list.push_back(element.isNone() ? std::nullopt
+                                    : std::optional<at::Tensor>(twin(element.toTensor(), device)));
   return list;
 }
 
-torch::jit::Stack twin_stack(const Plan& plan, c10::ArrayRef<c10::IValue> args, c10::DeviceType device) {
+torch::jit::Stack twin_stack(const Plan& plan, c10::ArrayRef<c10::IValue> args,
+                             c10::DeviceType device) {
   torch::jit::Stack stack;
-  for (size_t i = 0; i < args.size(); i++) stack.push_back(twin_value(args[i], plan.args[i].kind, device));
+  for (size_t i = 0; i < args.size(); i++)
+    stack.push_back(twin_value(args[i], plan.args[i].kind, device));
   return stack;
 }
 
@@ -55,7 +59,8 @@ bool has_meta(const c10::OperatorHandle& op, tt_op_class cls) {
 
 }  // namespace
 
-bool raise_as_cpu(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args) {
+bool raise_as_cpu(const Plan& plan, const c10::OperatorHandle& op,
+                  c10::ArrayRef<c10::IValue> args) {
   constexpr size_t kMostBytes = size_t{1} << 28;
   size_t bytes = 0;
   for (const c10::IValue& value : args) {

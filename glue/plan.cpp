@@ -13,22 +13,32 @@ ArgKind kind_of(const c10::Argument& arg) {
     c10::TypePtr element = list->getElementType();
     if (auto optional = element->cast<c10::OptionalType>()) element = optional->getElementType();
     switch (element->kind()) {
-      case c10::TypeKind::TensorType: return ArgKind::TensorList;
-      case c10::TypeKind::NumberType:
-      case c10::TypeKind::FloatType: return ArgKind::NumberList;
-      default: return ArgKind::IntList;
+    case c10::TypeKind::TensorType:
+      return ArgKind::TensorList;
+    case c10::TypeKind::NumberType:
+    case c10::TypeKind::FloatType:
+      return ArgKind::NumberList;
+    default:
+      return ArgKind::IntList;
     }
   }
   switch (type->kind()) {
-    case c10::TypeKind::TensorType: return ArgKind::Tensor;
-    case c10::TypeKind::NumberType:
-    case c10::TypeKind::FloatType: return ArgKind::Number;
-    case c10::TypeKind::ScalarTypeType: return ArgKind::Dtype;
-    case c10::TypeKind::StringType: return ArgKind::String;
-    case c10::TypeKind::GeneratorType: return ArgKind::Generator;
-    case c10::TypeKind::LayoutType:
-    case c10::TypeKind::DeviceObjType: return ArgKind::Ignored;
-    default: return arg.name() == "pin_memory" ? ArgKind::Ignored : ArgKind::Int;
+  case c10::TypeKind::TensorType:
+    return ArgKind::Tensor;
+  case c10::TypeKind::NumberType:
+  case c10::TypeKind::FloatType:
+    return ArgKind::Number;
+  case c10::TypeKind::ScalarTypeType:
+    return ArgKind::Dtype;
+  case c10::TypeKind::StringType:
+    return ArgKind::String;
+  case c10::TypeKind::GeneratorType:
+    return ArgKind::Generator;
+  case c10::TypeKind::LayoutType:
+  case c10::TypeKind::DeviceObjType:
+    return ArgKind::Ignored;
+  default:
+    return arg.name() == "pin_memory" ? ArgKind::Ignored : ArgKind::Int;
   }
 }
 
@@ -50,7 +60,8 @@ std::shared_ptr<Plan> make_plan(const c10::FunctionSchema& schema, const tt_op_r
     ArgPlan one{kind_of(arg), is_static(row, arg.name()), writes(arg), arg.is_out()};
     if (!one.out) plan->row_args++;
     plan->mutates |= one.write;
-    if (one.kind == ArgKind::TensorList && arg.name() == "indices") plan->indices = static_cast<int>(plan->args.size());
+    if (one.kind == ArgKind::TensorList && arg.name() == "indices")
+      plan->indices = static_cast<int>(plan->args.size());
     plan->args.push_back(one);
   }
   for (const auto& ret : schema.returns()) {
@@ -94,11 +105,13 @@ std::vector<PlannedOverload> make_plans() {
   const tt_op_row* rows = tt_op_rows(&count);
   for (int i = 0; i < count; i++) {
     std::string name = rows[i].name, overload;
-    if (auto dot = name.find('.'); dot != std::string::npos) overload = name.substr(dot + 1), name.resize(dot);
+    if (auto dot = name.find('.'); dot != std::string::npos)
+      overload = name.substr(dot + 1), name.resize(dot);
     auto op = dispatcher.findSchema({"aten::" + name, overload});
     if (!op || composite_implicit(*op)) continue;
     by_signature[{name, signature(op->schema())}] = &rows[i];
-    if (functional(op->schema())) plans.push_back({op->operator_name(), make_plan(op->schema(), &rows[i])});
+    if (functional(op->schema()))
+      plans.push_back({op->operator_name(), make_plan(op->schema(), &rows[i])});
   }
   for (const auto& name : dispatcher.getAllOpNames()) {
     if (name.name.rfind("aten::", 0) != 0) continue;

@@ -42,7 +42,8 @@ struct Plan {
   std::vector<ReturnPlan> returns;
   int row_args;  // arguments that the row sees: all but out=
   bool mutates;
-  int indices;   // the argument that lists index tensors, which may be masks or live on the host; or -1
+  int indices;  // the argument that lists index tensors, which may be masks or live on the host; or
+                // -1
 };
 
 // Plans for every overload that a row serves: the row's own, its in-place and its out= forms.

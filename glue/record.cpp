@@ -50,7 +50,8 @@ at::Tensor wrap_result(const tt_call_result& result, tt_storage* storage, c10::D
                      {result.view.sizes, size}, {result.view.strides, size});
 }
 
-void push_results(const Walk& walk, const tt_call* call, tt_storage** storages, torch::jit::Stack* stack) {
+void push_results(const Walk& walk, const tt_call* call, tt_storage** storages,
+                  torch::jit::Stack* stack) {
   const Plan& plan = walk.plan;
   size_t fresh_total = 0, single = 0, lists = 0, at = 0;
   for (int k = 0; k < call->result_count; k++) fresh_total += call->results[k].target < 0;
@@ -63,7 +64,8 @@ void push_results(const Walk& walk, const tt_call* call, tt_storage** storages, 
       returns.push_back(walk.args[static_cast<size_t>(ret.alias)]);
     } else if (ret.list) {
       c10::List<at::Tensor> list;
-      for (size_t i = 0; i < per_list; i++, at++) list.push_back(wrap_result(call->results[at], storages[at], walk.device));
+      for (size_t i = 0; i < per_list; i++, at++)
+        list.push_back(wrap_result(call->results[at], storages[at], walk.device));
       returns.push_back(std::move(list));
     } else if (ret.number) {
       returns.push_back(int64_t{0});
@@ -95,7 +97,8 @@ void expand_indices(const Plan& plan, torch::jit::Stack* stack) {
   c10::List<std::optional<at::Tensor>> moved;
   for (const IValue& element : list.toListRef()) {
     const at::Tensor& index = as_tensor(element);
-    moved.push_back(index.defined() ? std::optional<at::Tensor>(index.to(self.device())) : std::nullopt);
+    moved.push_back(index.defined() ? std::optional<at::Tensor>(index.to(self.device()))
+                                    : std::nullopt);
   }
   c10::List<std::optional<at::Tensor>> expanded;
   for (at::Tensor& index : at::native::expandTensors(self, moved))
@@ -116,7 +119,8 @@ void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack
     if (found == Found::Elsewhere) return run_elsewhere(op, stack);
     Words words = pack_words(walk, call);
     c10::SmallVector<tt_storage*, 8> results(static_cast<size_t>(call->result_count), nullptr);
-    check(tt_stream_record(stream_of(walk.device), call, walk.storages.data(), words.data(), call_site(), results.data()));
+    check(tt_stream_record(stream_of(walk.device), call, walk.storages.data(), words.data(),
+                           call_site(), results.data()));
     tt_count_add(TT_COUNT_OPS_ROW, 1);
     return push_results(walk, call, results.data(), stack);
   }

@@ -11,19 +11,23 @@ namespace {
 
 struct Kernel final : c10::OperatorKernel {
   explicit Kernel(std::shared_ptr<const Plan> p) : plan(std::move(p)) {}
-  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) { run_plan(*plan, op, stack); }
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+    run_plan(*plan, op, stack);
+  }
   std::shared_ptr<const Plan> plan;
 };
 
 // Its schema does not say that it updates the running statistics.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm(
-    const at::Tensor& input, const std::optional<at::Tensor>& weight, const std::optional<at::Tensor>& bias,
-    const std::optional<at::Tensor>& running_mean, const std::optional<at::Tensor>& running_var, bool training,
-    double momentum, double eps) {
+    const at::Tensor& input, const std::optional<at::Tensor>& weight,
+    const std::optional<at::Tensor>& bias, const std::optional<at::Tensor>& running_mean,
+    const std::optional<at::Tensor>& running_var, bool training, double momentum, double eps) {
   bool tracked = running_mean && running_mean->defined() && running_var && running_var->defined();
-  auto results = tracked ? at::_native_batch_norm_legit(input, weight, bias, const_cast<at::Tensor&>(*running_mean),
-                                                        const_cast<at::Tensor&>(*running_var), training, momentum, eps)
-                         : at::_native_batch_norm_legit(input, weight, bias, training, momentum, eps);
+  auto results = tracked
+                     ? at::_native_batch_norm_legit(
+                           input, weight, bias, const_cast<at::Tensor&>(*running_mean),
+                           const_cast<at::Tensor&>(*running_var), training, momentum, eps)
+                     : at::_native_batch_norm_legit(input, weight, bias, training, momentum, eps);
   if (training) return results;
   auto none = at::empty({0}, std::get<1>(results).options());  // as on the CPU
   return {std::get<0>(results), none, none};
@@ -43,13 +47,17 @@ bool registered_by_hand(const c10::OperatorName& name) {
 }
 
 struct Registration {
-  torch::Library library{torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__};
+  torch::Library library{torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__,
+                         __LINE__};
   Registration() {
     for (PlannedOverload& one : make_plans()) {
-      if (one.name.name == "aten::copy_") copy_plan() = {c10::Dispatcher::singleton().findSchema(one.name), one.plan};
+      if (one.name.name == "aten::copy_")
+        copy_plan() = {c10::Dispatcher::singleton().findSchema(one.name), one.plan};
       if (registered_by_hand(one.name)) continue;
-      std::string name = one.name.name + (one.name.overload_name.empty() ? "" : "." + one.name.overload_name);
-      library.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(one.plan)));
+      std::string name =
+          one.name.name + (one.name.overload_name.empty() ? "" : "." + one.name.overload_name);
+      library.impl(name.c_str(),
+                   torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(one.plan)));
     }
     library.impl("native_batch_norm", TORCH_FN(native_batch_norm));
   }
@@ -59,8 +67,9 @@ struct Registration {
 [[maybe_unused]] auto* registration = new Registration;
 
 // Which attention kernel F.scaled_dot_product_attention takes: ours, unless it needs the weights.
-int64_t choose_attention(const at::Tensor&, const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, double,
-                         bool, std::optional<double>, bool enable_gqa) {
+int64_t choose_attention(const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                         const std::optional<at::Tensor>&, double, bool, std::optional<double>,
+                         bool enable_gqa) {
   constexpr int64_t kMath = 0, kOverrideable = 4;
   return enable_gqa ? kMath : kOverrideable;
 }

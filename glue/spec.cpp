@@ -28,7 +28,8 @@ struct Spec {
   size_t next_tensor = 0, next_number = 0;
 };
 
-void spec_scalar(Spec& spec, const Walk& walk, const ArgPlan& arg, const c10::Scalar& value, tt_dtype dtype, tt_arg* out) {
+void spec_scalar(Spec& spec, const Walk& walk, const ArgPlan& arg, const c10::Scalar& value,
+                 tt_dtype dtype, tt_arg* out) {
   out->dtype = dtype;
   if (value.isComplex()) {
     auto z = value.toComplexDouble();
@@ -45,7 +46,8 @@ void spec_scalar(Spec& spec, const Walk& walk, const ArgPlan& arg, const c10::Sc
   }
 }
 
-void spec_tensor(Spec& spec, const Walk& walk, const ArgPlan& arg, const at::Tensor& tensor, tt_arg* out) {
+void spec_tensor(Spec& spec, const Walk& walk, const ArgPlan& arg, const at::Tensor& tensor,
+                 tt_arg* out) {
   out->kind = TT_ARG_NONE;
   if (!tensor.defined()) return;
   if (!arg.out) spec.promotion = at::native::update_result_type_state(tensor, spec.promotion);
@@ -55,7 +57,8 @@ void spec_tensor(Spec& spec, const Walk& walk, const ArgPlan& arg, const at::Ten
   out->first = static_cast<int>(spec.next_tensor++);
 }
 
-void spec_list(Spec& spec, const Walk& walk, const ArgPlan& arg, c10::ArrayRef<IValue> list, tt_arg* out) {
+void spec_list(Spec& spec, const Walk& walk, const ArgPlan& arg, c10::ArrayRef<IValue> list,
+               tt_arg* out) {
   spec.present.push_back(std::make_unique<bool[]>(list.size() + 1));
   out->kind = TT_ARG_TENSORS;
   out->first = static_cast<int>(spec.next_tensor);
@@ -64,16 +67,19 @@ void spec_list(Spec& spec, const Walk& walk, const ArgPlan& arg, c10::ArrayRef<I
   for (size_t i = 0; i < list.size(); i++) {
     tt_arg element{};
     spec_tensor(spec, walk, arg, as_tensor(list[i]), &element);
-    TORCH_CHECK(element.kind == TT_ARG_TENSOR || element.kind == TT_ARG_NONE, walk.plan.name,
-                ": host tensors in a list of tpu tensors are not supported; move them with .to('tpu')");
+    TORCH_CHECK(
+        element.kind == TT_ARG_TENSOR || element.kind == TT_ARG_NONE, walk.plan.name,
+        ": host tensors in a list of tpu tensors are not supported; move them with .to('tpu')");
     spec.present.back()[i] = element.kind == TT_ARG_TENSOR;
   }
 }
 
-void spec_numbers(Spec& spec, const Walk& walk, const ArgPlan& arg, c10::ArrayRef<IValue> list, tt_arg* out) {
+void spec_numbers(Spec& spec, const Walk& walk, const ArgPlan& arg, c10::ArrayRef<IValue> list,
+                  tt_arg* out) {
   bool all_static = arg.is_static;
   for (const IValue& value : list) {
-    TORCH_CHECK_NOT_IMPLEMENTED(!value.isComplexDouble(), walk.plan.name, ": complex numbers in lists are not supported on device 'tpu'");
+    TORCH_CHECK_NOT_IMPLEMENTED(!value.isComplexDouble(), walk.plan.name,
+                                ": complex numbers in lists are not supported on device 'tpu'");
     spec.promotion = at::native::update_result_type_state(value.toScalar(), spec.promotion);
   }
   out->count = static_cast<int>(list.size());
@@ -95,34 +101,38 @@ void spec_arg(Spec& spec, const Walk& walk, const ArgPlan& arg, const IValue& va
   if (arg.kind == ArgKind::Tensor) return spec_tensor(spec, walk, arg, as_tensor(value), out);
   if (value.isNone() || arg.kind == ArgKind::Ignored || arg.kind == ArgKind::Generator) return;
   switch (arg.kind) {
-    case ArgKind::TensorList: return spec_list(spec, walk, arg, value.toListRef(), out);
-    case ArgKind::Number:
-      spec.promotion = at::native::update_result_type_state(value.toScalar(), spec.promotion);
-      return spec_scalar(spec, walk, arg, value.toScalar(), scalar_dtype(value.toScalar()), out);
-    case ArgKind::NumberList: return spec_numbers(spec, walk, arg, value.toListRef(), out);
-    case ArgKind::Int:
-      out->kind = TT_ARG_INT;
-      out->i = value.isBool() ? value.toBool() : value.toInt();
-      out->dtype = value.isBool() ? TT_BOOL : TT_I64;
-      return;
-    case ArgKind::IntList: {
-      std::vector<int64_t> values;
-      for (const IValue& element : value.toListRef()) values.push_back(element.isBool() ? element.toBool() : element.toInt());
-      spec.ints.push_back(std::move(values));
-      out->kind = TT_ARG_INTS;
-      out->ints = spec.ints.back().data();
-      out->count = static_cast<int>(spec.ints.back().size());
-      return;
-    }
-    case ArgKind::Dtype:
-      out->kind = TT_ARG_INT;
-      out->dtype = require_dtype(value.toScalarType());
-      return;
-    case ArgKind::String:
-      out->kind = TT_ARG_STRING;
-      out->text = value.toStringRef().c_str();
-      return;
-    default: return;
+  case ArgKind::TensorList:
+    return spec_list(spec, walk, arg, value.toListRef(), out);
+  case ArgKind::Number:
+    spec.promotion = at::native::update_result_type_state(value.toScalar(), spec.promotion);
+    return spec_scalar(spec, walk, arg, value.toScalar(), scalar_dtype(value.toScalar()), out);
+  case ArgKind::NumberList:
+    return spec_numbers(spec, walk, arg, value.toListRef(), out);
+  case ArgKind::Int:
+    out->kind = TT_ARG_INT;
+    out->i = value.isBool() ? value.toBool() : value.toInt();
+    out->dtype = value.isBool() ? TT_BOOL : TT_I64;
+    return;
+  case ArgKind::IntList: {
+    std::vector<int64_t> values;
+    for (const IValue& element : value.toListRef())
+      values.push_back(element.isBool() ? element.toBool() : element.toInt());
+    spec.ints.push_back(std::move(values));
+    out->kind = TT_ARG_INTS;
+    out->ints = spec.ints.back().data();
+    out->count = static_cast<int>(spec.ints.back().size());
+    return;
+  }
+  case ArgKind::Dtype:
+    out->kind = TT_ARG_INT;
+    out->dtype = require_dtype(value.toScalarType());
+    return;
+  case ArgKind::String:
+    out->kind = TT_ARG_STRING;
+    out->text = value.toStringRef().c_str();
+    return;
+  default:
+    return;
   }
 }
 
@@ -196,12 +206,14 @@ Found make_spec(Walk& walk, const c10::OperatorHandle& op, Spec& spec, tt_call_s
   for (size_t i = 0, k = 0; i < walk.plan.args.size(); i++) {
     if (!walk.plan.args[i].out || walk.plan.args[i].kind != ArgKind::Tensor) continue;
     const at::Tensor& target = walk.args[i].toTensor();
-    if (k < outs.size() && target.sizes() != outs[k].sizes()) resized |= at::native::resize_output(target, outs[k].sizes());
+    if (k < outs.size() && target.sizes() != outs[k].sizes())
+      resized |= at::native::resize_output(target, outs[k].sizes());
     k++;
   }
   if (resized) return Found::Restart;
   for (size_t i = 0; i < walk.tensors.size(); i++)
-    spec.tensors.push_back({walk.storages[i]->type, view_of(*walk.tensors[i]), walk.storages[i]->value == nullptr, walk.same_as[i]});
+    spec.tensors.push_back({walk.storages[i]->type, view_of(*walk.tensors[i]),
+                            walk.storages[i]->value == nullptr, walk.same_as[i]});
   for (size_t i = 0; i < walk.plan.args.size(); i++) {
     tt_arg arg{};
     spec_arg(spec, walk, walk.plan.args[i], walk.args[i], &arg);
@@ -242,7 +254,9 @@ Unsupported& unsupported() {
   return *set;
 }
 
-std::string key_text(const Walk& walk) { return {reinterpret_cast<const char*>(walk.key.data), walk.key.size}; }
+std::string key_text(const Walk& walk) {
+  return {reinterpret_cast<const char*>(walk.key.data), walk.key.size};
+}
 
 }  // namespace
 

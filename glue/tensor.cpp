@@ -4,7 +4,6 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/Resize.h>
-#include <torch/csrc/jit/frontend/function_schema_parser.h>
 #include <ATen/ops/_conj_physical.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
@@ -13,6 +12,7 @@
 #include <ATen/ops/view_as_complex_native.h>
 #include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
+#include <torch/csrc/jit/frontend/function_schema_parser.h>
 
 namespace tt {
 namespace {
@@ -23,26 +23,28 @@ c10::DeviceIndex index_of(std::optional<at::Device> device) {
   return device && device->has_index() ? device->index() : current_device();
 }
 
-Tensor empty_strided_kernel(at::IntArrayRef size, at::IntArrayRef stride, std::optional<at::ScalarType> dtype,
-                            std::optional<at::Layout>, std::optional<at::Device> device, std::optional<bool> pin) {
+Tensor empty_strided_kernel(at::IntArrayRef size, at::IntArrayRef stride,
+                            std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
+                            std::optional<at::Device> device, std::optional<bool> pin) {
   TORCH_CHECK(!pin.value_or(false), "Only dense CPU tensors can be pinned");
   return empty_strided(size, stride, at::dtype_or_default(dtype), index_of(device));
 }
 
-Tensor empty_kernel(at::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
-                    std::optional<at::Device> device, std::optional<bool> pin, std::optional<at::MemoryFormat> format) {
+Tensor empty_kernel(at::IntArrayRef size, std::optional<at::ScalarType> dtype,
+                    std::optional<at::Layout> layout, std::optional<at::Device> device,
+                    std::optional<bool> pin, std::optional<at::MemoryFormat> format) {
   at::SmallVector<int64_t, 8> strides;
   switch (format.value_or(at::MemoryFormat::Contiguous)) {
-    case at::MemoryFormat::ChannelsLast:
-      TORCH_CHECK(size.size() == 4, "required rank 4 tensor to use channels_last format");
-      for (int64_t s : at::get_channels_last_strides_2d(size)) strides.push_back(s);
-      break;
-    case at::MemoryFormat::ChannelsLast3d:
-      TORCH_CHECK(size.size() == 5, "required rank 5 tensor to use channels_last_3d format");
-      for (int64_t s : at::get_channels_last_strides_3d(size)) strides.push_back(s);
-      break;
-    default:
-      for (int64_t s : c10::contiguous_strides(size)) strides.push_back(s);
+  case at::MemoryFormat::ChannelsLast:
+    TORCH_CHECK(size.size() == 4, "required rank 4 tensor to use channels_last format");
+    for (int64_t s : at::get_channels_last_strides_2d(size)) strides.push_back(s);
+    break;
+  case at::MemoryFormat::ChannelsLast3d:
+    TORCH_CHECK(size.size() == 5, "required rank 5 tensor to use channels_last_3d format");
+    for (int64_t s : at::get_channels_last_strides_3d(size)) strides.push_back(s);
+    break;
+  default:
+    for (int64_t s : c10::contiguous_strides(size)) strides.push_back(s);
   }
   return empty_strided_kernel(size, strides, dtype, layout, device, pin);
 }
@@ -57,25 +59,29 @@ size_t bytes_needed(at::IntArrayRef size, at::IntArrayRef stride, int64_t offset
   return at::detail::computeStorageNbytes(size, stride, itemsize, static_cast<size_t>(offset));
 }
 
-const Tensor& resize_kernel(const Tensor& self, at::IntArrayRef size, std::optional<at::MemoryFormat> format) {
+const Tensor& resize_kernel(const Tensor& self, at::IntArrayRef size,
+                            std::optional<at::MemoryFormat> format) {
   auto* impl = self.unsafeGetTensorImpl();
   if (impl->sizes() != size) {
-    for (int64_t s : size) TORCH_CHECK(s >= 0, "Trying to resize a tensor to negative dimension ", s);
-    ensure_bytes(self.storage(), bytes_needed(size, c10::contiguous_strides(size), self.storage_offset(), self.itemsize()));
+    for (int64_t s : size)
+      TORCH_CHECK(s >= 0, "Trying to resize a tensor to negative dimension ", s);
+    ensure_bytes(self.storage(), bytes_needed(size, c10::contiguous_strides(size),
+                                              self.storage_offset(), self.itemsize()));
     impl->set_sizes_contiguous(size);
   }
   if (format && *format != at::MemoryFormat::Preserve) impl->empty_tensor_restride(*format);
   return self;
 }
 
-Tensor& set_storage_offset(Tensor& self, at::Storage source, int64_t offset, at::IntArrayRef size, at::IntArrayRef stride) {
-  TORCH_CHECK(source.device_type() == c10::DeviceType::PrivateUse1, "Attempted to set the storage of a tensor on device '",
-              self.device(), "' to a storage on different device '", source.device(), "'");
+Tensor& set_storage_offset(Tensor& self, at::Storage source, int64_t offset, at::IntArrayRef size,
+                           at::IntArrayRef stride) {
+  TORCH_CHECK(source.device_type() == c10::DeviceType::PrivateUse1,
+              "Attempted to set the storage of a tensor on device '", self.device(),
+              "' to a storage on different device '", source.device(), "'");
   at::SmallVector<int64_t, 8> strides;
   if (stride.data() == nullptr || stride.size() != size.size())
     for (int64_t s : c10::contiguous_strides(size)) strides.push_back(s);
-  else
-    strides.append(stride.begin(), stride.end());
+  else strides.append(stride.begin(), stride.end());
   ensure_bytes(source, bytes_needed(size, strides, offset, self.itemsize()));
   auto* impl = self.unsafeGetTensorImpl();
   impl->set_storage_keep_dtype(std::move(source));
@@ -91,7 +97,8 @@ Tensor& set_storage(Tensor& self, at::Storage source) {
 
 Tensor& set_tensor(Tensor& self, const Tensor& source) {
   return self.is_same(source) ? self
-                              : set_storage_offset(self, source.storage(), source.storage_offset(), source.sizes(), source.strides());
+                              : set_storage_offset(self, source.storage(), source.storage_offset(),
+                                                   source.sizes(), source.strides());
 }
 
 Tensor& set_empty(Tensor& self) { return set_tensor(self, at::empty({0}, self.options())); }
@@ -102,7 +109,8 @@ Tensor& set_empty(Tensor& self) { return set_tensor(self, at::empty({0}, self.op
 // its storage and strided here, so that looking at elements compiles nothing.
 Tensor to_host(const Tensor& source) {
   tt_storage* storage = storage_of(source);
-  int64_t bytes = tt_storage_bytes(storage), own = source.numel() * static_cast<int64_t>(source.itemsize());
+  int64_t bytes = tt_storage_bytes(storage),
+          own = source.numel() * static_cast<int64_t>(source.itemsize());
   if (bytes > 65536 && bytes > 2 * own) return to_host(source.clone(at::MemoryFormat::Contiguous));
   const tt_type* type = storage->type;
   auto host = at::empty({tt_type_numel(type)}, at::TensorOptions().dtype(from_dtype(type->dtype)));
@@ -118,7 +126,11 @@ Tensor to_host(const Tensor& source) {
 
 void copy_from_host(const Tensor& source, const Tensor& target) {
   tt_storage* storage = storage_of(target);
-  auto host = source.to(target.scalar_type()).expand(target.sizes()).contiguous().resolve_conj().resolve_neg();
+  auto host = source.to(target.scalar_type())
+                  .expand(target.sizes())
+                  .contiguous()
+                  .resolve_conj()
+                  .resolve_neg();
   tt_view view = view_of(target);
   if (target.is_contiguous() && tt_view_covers(&view, storage->type)) {
     tt_type type = storage->type->dtype == view.dtype ? *storage->type : tt_view_type(&view);
@@ -141,7 +153,8 @@ Tensor without_bits(const Tensor& tensor) {
 
 Tensor copy_from(const Tensor& self, const Tensor& dst, bool non_blocking) {
   if (self._is_zerotensor()) return const_cast<Tensor&>(dst).zero_();
-  TORCH_CHECK(!dst._is_zerotensor(), "ZeroTensors are immutable. Please materialize the tensor using `.clone()`");
+  TORCH_CHECK(!dst._is_zerotensor(),
+              "ZeroTensors are immutable. Please materialize the tensor using `.clone()`");
   if (self.numel() == 0 && dst.numel() == 0) return dst;
   auto source = without_bits(self);
   if (dst.is_conj() || dst.is_neg()) {
@@ -152,7 +165,8 @@ Tensor copy_from(const Tensor& self, const Tensor& dst, bool non_blocking) {
     copy_from(dst.is_neg() ? source.neg() : source, plain, non_blocking);
     return dst;
   }
-  bool from_device = source.device().is_privateuseone(), to_device = dst.device().is_privateuseone();
+  bool from_device = source.device().is_privateuseone(),
+       to_device = dst.device().is_privateuseone();
   if (!from_device) copy_from_host(source, dst);
   else if (!to_device) const_cast<Tensor&>(dst).copy_(to_host(source));
   else if (source.device() != dst.device()) copy_from_host(to_host(source), dst);
@@ -165,13 +179,17 @@ Tensor copy_from_and_resize(const Tensor& self, const Tensor& dst) {
   return copy_from(self, dst, false);
 }
 
-at::Scalar local_scalar_dense(const Tensor& self) { return at::_local_scalar_dense(to_host(without_bits(self))); }
+at::Scalar local_scalar_dense(const Tensor& self) {
+  return at::_local_scalar_dense(to_host(without_bits(self)));
+}
 
 bool equal(const Tensor& self, const Tensor& other) {
-  TORCH_CHECK(self.scalar_type() == other.scalar_type(), "Expected object of data type ", self.scalar_type(),
-              " but got data type ", other.scalar_type(), " for argument 'other'");
-  TORCH_CHECK(self.device() == other.device(), "Expected all tensors to be on the same device, but found ",
-              self.device(), " and ", other.device());
+  TORCH_CHECK(self.scalar_type() == other.scalar_type(), "Expected object of data type ",
+              self.scalar_type(), " but got data type ", other.scalar_type(),
+              " for argument 'other'");
+  TORCH_CHECK(self.device() == other.device(),
+              "Expected all tensors to be on the same device, but found ", self.device(), " and ",
+              other.device());
   return self.sizes() == other.sizes() && at::eq(self, other).all().item<bool>();
 }
 
@@ -205,9 +223,12 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 
 // copy_ reaches _copy_from below these keys; the kernel above handles the bits itself.
 void fall_through(torch::Library& library, c10::DispatchKey key) {
-  for (const char* name : {"_copy_from", "_copy_from_and_resize", "_reshape_alias", "record_stream", "set_.source_Storage"}) {
-    auto op = c10::Dispatcher::singleton().findSchema(torch::jit::parseName(std::string("aten::") + name));
-    if (op && !op->hasKernelForDispatchKey(key)) library.impl(name, torch::CppFunction::makeFallthrough());
+  for (const char* name : {"_copy_from", "_copy_from_and_resize", "_reshape_alias", "record_stream",
+                           "set_.source_Storage"}) {
+    auto op = c10::Dispatcher::singleton().findSchema(
+        torch::jit::parseName(std::string("aten::") + name));
+    if (op && !op->hasKernelForDispatchKey(key))
+      library.impl(name, torch::CppFunction::makeFallthrough());
   }
 }
 TORCH_LIBRARY_IMPL(aten, Conjugate, m) { fall_through(m, c10::DispatchKey::Conjugate); }

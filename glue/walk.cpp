@@ -14,7 +14,10 @@ bool static_number(const Plan& plan, const ArgPlan& arg, const c10::Scalar& valu
 }
 
 tt_dtype scalar_dtype(const c10::Scalar& value) {
-  return value.isComplex() ? TT_C128 : value.isFloatingPoint() ? TT_F64 : value.isBoolean() ? TT_BOOL : TT_I64;
+  return value.isComplex()         ? TT_C128
+         : value.isFloatingPoint() ? TT_F64
+         : value.isBoolean()       ? TT_BOOL
+                                   : TT_I64;
 }
 
 const at::Tensor& as_tensor(const IValue& value) {
@@ -26,7 +29,9 @@ namespace {
 
 enum Tag : uint64_t { kNone = 1, kTensor, kList, kNumber, kStatic, kComplex, kInt, kDtype, kText };
 
-void tag(Walk& walk, Tag value, uint64_t payload = 0) { tt_key_u64(&walk.key, value | payload << 8); }
+void tag(Walk& walk, Tag value, uint64_t payload = 0) {
+  tt_key_u64(&walk.key, value | payload << 8);
+}
 
 void add_number(Walk& walk, const ArgPlan& arg, const c10::Scalar& value, tt_dtype dtype) {
   if (value.isComplex()) {
@@ -36,11 +41,13 @@ void add_number(Walk& walk, const ArgPlan& arg, const c10::Scalar& value, tt_dty
     tt_key_u64(&walk.key, bits(z.imag()));
   } else if (static_number(walk.plan, arg, value)) {
     tag(walk, kStatic, static_cast<uint64_t>(dtype));
-    tt_key_u64(&walk.key, value.isFloatingPoint() ? bits(value.toDouble()) : static_cast<uint64_t>(value.toLong()));
+    tt_key_u64(&walk.key, value.isFloatingPoint() ? bits(value.toDouble())
+                                                  : static_cast<uint64_t>(value.toLong()));
   } else {
     tag(walk, kNumber, static_cast<uint64_t>(dtype));
     bool floating = value.isFloatingPoint();
-    walk.numbers.push_back({floating ? TT_F64 : TT_I64, floating ? value.toDouble() : 0, floating ? 0 : value.toLong()});
+    walk.numbers.push_back({floating ? TT_F64 : TT_I64, floating ? value.toDouble() : 0,
+                            floating ? 0 : value.toLong()});
   }
 }
 
@@ -48,10 +55,12 @@ void add_number(Walk& walk, const ArgPlan& arg, const c10::Scalar& value, tt_dty
 void add_host_scalar(Walk& walk, const ArgPlan& arg, const at::Tensor& tensor) {
   TORCH_CHECK(tensor.device().is_cpu() && tensor.dim() == 0 && !arg.write,
               "Expected all tensors to be on the same device, but found at least two devices, tpu:",
-              static_cast<int>(walk.device < 0 ? 0 : walk.device), " and ", tensor.device(), "! (when checking argument in ",
-              walk.plan.name, "; move the tensor with .to('tpu'))");
+              static_cast<int>(walk.device < 0 ? 0 : walk.device), " and ", tensor.device(),
+              "! (when checking argument in ", walk.plan.name,
+              "; move the tensor with .to('tpu'))");
   tag(walk, kNumber, tensor.unsafeGetTensorImpl()->is_wrapped_number() ? 1 : 0);
-  if (tensor.scalar_type() == at::kDouble && !tensor.unsafeGetTensorImpl()->is_wrapped_number()) walk.wide = true;
+  if (tensor.scalar_type() == at::kDouble && !tensor.unsafeGetTensorImpl()->is_wrapped_number())
+    walk.wide = true;
   add_number(walk, arg, tensor.item(), require_dtype(tensor.scalar_type()));
 }
 
@@ -59,7 +68,8 @@ void add_tensor(Walk& walk, const ArgPlan& arg, const at::Tensor& tensor) {
   if (!tensor.defined()) return tag(walk, kNone);
   if (!tensor.device().is_privateuseone()) return add_host_scalar(walk, arg, tensor);
   if (walk.device < 0) walk.device = tensor.device().index();
-  TORCH_CHECK(tensor.device().index() == walk.device, "Expected all tensors to be on the same device, but found at least two devices, tpu:",
+  TORCH_CHECK(tensor.device().index() == walk.device,
+              "Expected all tensors to be on the same device, but found at least two devices, tpu:",
               static_cast<int>(walk.device), " and ", tensor.device(), "!");
   tt_storage* storage = storage_of(tensor);
   int same_as = -1;
@@ -69,11 +79,13 @@ void add_tensor(Walk& walk, const ArgPlan& arg, const at::Tensor& tensor) {
       if (walk.storages[i] == storage) same_as = static_cast<int>(i);
   auto dtype = tensor.scalar_type();
   walk.wide |= dtype == at::kDouble || dtype == at::kComplexDouble;
-  TORCH_CHECK(tensor.dim() <= TT_MAX_RANK, walk.plan.name, ": device 'tpu' supports tensors of at most ", TT_MAX_RANK,
-              " dims, not ", tensor.dim());
+  TORCH_CHECK(tensor.dim() <= TT_MAX_RANK, walk.plan.name,
+              ": device 'tpu' supports tensors of at most ", TT_MAX_RANK, " dims, not ",
+              tensor.dim());
   tag(walk, kTensor);
-  tt_key_tensor(&walk.key, storage, same_as, canonical, require_dtype(dtype), static_cast<int>(tensor.dim()),
-                tensor.storage_offset(), tensor.sizes().data(), tensor.strides().data());
+  tt_key_tensor(&walk.key, storage, same_as, canonical, require_dtype(dtype),
+                static_cast<int>(tensor.dim()), tensor.storage_offset(), tensor.sizes().data(),
+                tensor.strides().data());
   walk.storages.push_back(storage);
   walk.tensors.push_back(&tensor);
   walk.same_as.push_back(same_as);
@@ -84,38 +96,41 @@ void add_arg(Walk& walk, const ArgPlan& arg, const IValue& value) {
   if (arg.kind == ArgKind::Ignored) return;
   if (value.isNone()) return tag(walk, kNone);
   switch (arg.kind) {
-    case ArgKind::TensorList:
-      tag(walk, kList, value.toListRef().size());
-      for (const IValue& element : value.toListRef()) add_tensor(walk, arg, as_tensor(element));
-      break;
-    case ArgKind::Number:
-      add_number(walk, arg, value.toScalar(), scalar_dtype(value.toScalar()));
-      break;
-    case ArgKind::NumberList:
-      tag(walk, kList, value.toListRef().size());
-      for (const IValue& element : value.toListRef()) add_number(walk, arg, element.toScalar(), scalar_dtype(element.toScalar()));
-      break;
-    case ArgKind::Int:
-      tag(walk, kInt);
-      tt_key_u64(&walk.key, value.isBool() ? value.toBool() : static_cast<uint64_t>(value.toInt()));
-      break;
-    case ArgKind::IntList:
-      tag(walk, kList, value.toListRef().size());
-      for (const IValue& element : value.toListRef())
-        tt_key_u64(&walk.key, element.isBool() ? element.toBool() : static_cast<uint64_t>(element.toInt()));
-      break;
-    case ArgKind::Dtype:
-      walk.wide |= value.toScalarType() == at::kDouble;
-      tag(walk, kDtype, static_cast<uint64_t>(value.toScalarType()));
-      break;
-    case ArgKind::String:
-      tag(walk, kText, value.toStringRef().size());
-      tt_key_add(&walk.key, value.toStringRef().data(), value.toStringRef().size());
-      break;
-    case ArgKind::Generator:
-      walk.generator = value.toGenerator();
-      break;
-    default: break;
+  case ArgKind::TensorList:
+    tag(walk, kList, value.toListRef().size());
+    for (const IValue& element : value.toListRef()) add_tensor(walk, arg, as_tensor(element));
+    break;
+  case ArgKind::Number:
+    add_number(walk, arg, value.toScalar(), scalar_dtype(value.toScalar()));
+    break;
+  case ArgKind::NumberList:
+    tag(walk, kList, value.toListRef().size());
+    for (const IValue& element : value.toListRef())
+      add_number(walk, arg, element.toScalar(), scalar_dtype(element.toScalar()));
+    break;
+  case ArgKind::Int:
+    tag(walk, kInt);
+    tt_key_u64(&walk.key, value.isBool() ? value.toBool() : static_cast<uint64_t>(value.toInt()));
+    break;
+  case ArgKind::IntList:
+    tag(walk, kList, value.toListRef().size());
+    for (const IValue& element : value.toListRef())
+      tt_key_u64(&walk.key,
+                 element.isBool() ? element.toBool() : static_cast<uint64_t>(element.toInt()));
+    break;
+  case ArgKind::Dtype:
+    walk.wide |= value.toScalarType() == at::kDouble;
+    tag(walk, kDtype, static_cast<uint64_t>(value.toScalarType()));
+    break;
+  case ArgKind::String:
+    tag(walk, kText, value.toStringRef().size());
+    tt_key_add(&walk.key, value.toStringRef().data(), value.toStringRef().size());
+    break;
+  case ArgKind::Generator:
+    walk.generator = value.toGenerator();
+    break;
+  default:
+    break;
   }
 }
 

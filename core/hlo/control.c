@@ -99,9 +99,9 @@ void tt_hlo_custom_call(tt_hlo *h, const char *target, const char *config, int n
     return;
   }
   if (results_count) memcpy(copy, types, (size_t)results_count * sizeof *copy);
-  tt_attr attrs[] = {tt_attr_text("call_target_name", name), tt_attr_i32("api_version", plain ? 1 : 4),
-                     tt_attr_text("backend_config", dict),
-                     tt_attr_bool("has_side_effect", results_count == 0)};
+  tt_attr attrs[] = {
+      tt_attr_text("call_target_name", name), tt_attr_i32("api_version", plain ? 1 : 4),
+      tt_attr_text("backend_config", dict), tt_attr_bool("has_side_effect", results_count == 0)};
   tt_instr draft = {.op = TT_OPCODE_custom_call,
                     .operands = xs,
                     .operand_count = n,

@@ -238,7 +238,8 @@ tt_node *tt_hlo_select_and_scatter(tt_hlo *h, tt_node *x, tt_node *source, const
 void tt_hlo_while(tt_hlo *h, int n, tt_node *const *inits, tt_body cond, tt_body body, void *user,
                   tt_node **results);
 /* A typed-FFI custom call; `config` is the attribute dictionary's text, e.g. "k = 7 : i32" (NULL:
- * empty). A config in quotes is a string, for functions that XLA itself expands (Eigh). One without results is kept for its side effect; others are dropped when unused. */
+ * empty). A config in quotes is a string, for functions that XLA itself expands (Eigh). One without
+ * results is kept for its side effect; others are dropped when unused. */
 void tt_hlo_custom_call(tt_hlo *h, const char *target, const char *config, int n,
                         tt_node *const *xs, int results_count, const tt_type *types,
                         tt_node **results);

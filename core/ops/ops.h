@@ -32,13 +32,14 @@ typedef struct tt_lower tt_lower;
 typedef void (*tt_lower_fn)(tt_lower *cx);
 
 typedef struct tt_op_row {
-  const char *name;     /* "add.Tensor"; "relu" for a default overload */
+  const char *name; /* "add.Tensor"; "relu" for a default overload */
   tt_op_class cls;
   tt_lower_fn lower;
-  int param;            /* the family's selector, e.g. a tt_hlo_op */
-  const char *base;     /* TT_FOREACH: the row applied to each element; else NULL */
-  const char *statics;  /* names of number arguments whose value shapes the program, "dim,eps"; "*": all */
-  const char *doc;      /* one sentence */
+  int param;        /* the family's selector, e.g. a tt_hlo_op */
+  const char *base; /* TT_FOREACH: the row applied to each element; else NULL */
+  const char
+      *statics; /* names of number arguments whose value shapes the program, "dim,eps"; "*": all */
+  const char *doc; /* one sentence */
 } tt_op_row;
 
 /* All rows, in table order; never NULL. */
@@ -88,28 +89,29 @@ struct tt_lower {
   tt_dtype common;         /* PyTorch's result_type of all tensors and numbers */
   const tt_type *promised; /* result types that PyTorch's Meta kernel promises; NULL if unknown */
   int promised_count;
-  tt_node *seed, *offset;  /* TT_RANDOM: rank-0 I64 */
-  bool checks;             /* Debug: emit index checks */
-  tt_node **results;       /* [result_capacity], set by tt_out */
+  tt_node *seed, *offset; /* TT_RANDOM: rank-0 I64 */
+  bool checks;            /* Debug: emit index checks */
+  tt_node **results;      /* [result_capacity], set by tt_out */
   int result_count, result_capacity;
-  tt_node **check_flags;   /* rank-0 BOOL, true means violated; set by tt_check */
+  tt_node **check_flags; /* rank-0 BOOL, true means violated; set by tt_check */
   const char **check_texts;
   tt_code *check_codes;
   int check_count;
 };
 #define TT_MAX_CHECKS 16
 
-bool tt_has(const tt_lower *cx, int i);               /* argument i is present and not None */
-tt_node *tt_in(tt_lower *cx, int i);                  /* tensor (or number in a tensor's place) */
-int tt_count(const tt_lower *cx, int i);              /* length of a list argument */
-tt_node *tt_in_at(tt_lower *cx, int i, int k);        /* k-th of a list; NULL where the list has None */
-int64_t tt_int(tt_lower *cx, int i);                  /* static; fails on a run-time number */
+bool tt_has(const tt_lower *cx, int i);        /* argument i is present and not None */
+tt_node *tt_in(tt_lower *cx, int i);           /* tensor (or number in a tensor's place) */
+int tt_count(const tt_lower *cx, int i);       /* length of a list argument */
+tt_node *tt_in_at(tt_lower *cx, int i, int k); /* k-th of a list; NULL where the list has None */
+int64_t tt_int(tt_lower *cx, int i);           /* static; fails on a run-time number */
 bool tt_bool(tt_lower *cx, int i);
-double tt_float(tt_lower *cx, int i);                 /* static number; fails on a run-time number */
-tt_node *tt_num(tt_lower *cx, int i, tt_dtype dtype); /* static or run-time number as rank-0 dtype */
+double tt_float(tt_lower *cx, int i); /* static number; fails on a run-time number */
+tt_node *tt_num(tt_lower *cx, int i,
+                tt_dtype dtype); /* static or run-time number as rank-0 dtype */
 tt_node *tt_num_at(tt_lower *cx, int i, int k, tt_dtype dtype); /* k-th of a number list */
 const int64_t *tt_ints(tt_lower *cx, int i, int *count);
-const char *tt_str(tt_lower *cx, int i);              /* "" if absent */
+const char *tt_str(tt_lower *cx, int i); /* "" if absent */
 tt_dtype tt_dtype_arg(tt_lower *cx, int i, tt_dtype otherwise);
 /* Dim argument i, wrapped into 0..rank-1 (rank 0 counts as 1). */
 int tt_dim(tt_lower *cx, int i, int rank);
@@ -127,7 +129,8 @@ void tt_out_as(tt_lower *cx, int k, tt_node *x);
 void tt_check(tt_lower *cx, tt_node *violated, tt_code code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 /* In Debug: every element of the integer tensor is in -size..size-1 (or 0..size-1). */
-void tt_check_index(tt_lower *cx, tt_node *index, int64_t size, bool negative, tt_code code, const char *what);
+void tt_check_index(tt_lower *cx, tt_node *index, int64_t size, bool negative, tt_code code,
+                    const char *what);
 
 /* -- Shared by the families (helpers.c) -- */
 /* The dtype PyTorch computes in: f16/bf16 -> F32, others themselves. */
@@ -144,7 +147,8 @@ void tt_broadcast_all(tt_lower *cx, tt_node **xs, int n);
 /* Casts both to `dtype` and broadcasts both to their common shape. */
 void tt_broadcast_pair(tt_lower *cx, tt_node **a, tt_node **b, tt_dtype dtype);
 /* Reduces and puts the dims back with size 1 if keepdim. */
-tt_node *tt_reduce_keep(tt_lower *cx, tt_reducer reducer, tt_node *x, const int *dims, int count, bool keepdim);
+tt_node *tt_reduce_keep(tt_lower *cx, tt_reducer reducer, tt_node *x, const int *dims, int count,
+                        bool keepdim);
 /* A rank-0 constant of x's dtype. */
 tt_node *tt_like(tt_lower *cx, tt_node *x, double value);
 /* Flat row-major reshape to rank 1, and back to given dims. */

@@ -46,8 +46,11 @@ static tt_status lower_alone(tt_call *call, bool learn, alone *a) {
     a->inputs[i] = tt_hlo_param(a->h, call->spec.tensors[call->inputs[i]].storage);
   int64_t words = call->word_count;
   tt_type type = tt_type_make(TT_U32, 1, &words);
-  tt_call_io io = {.inputs = a->inputs, .words = words ? tt_hlo_param(a->h, &type) : NULL,
-                   .outputs = a->outputs, .overwrites = a->overwrites, .checks = &a->checks};
+  tt_call_io io = {.inputs = a->inputs,
+                   .words = words ? tt_hlo_param(a->h, &type) : NULL,
+                   .outputs = a->outputs,
+                   .overwrites = a->overwrites,
+                   .checks = &a->checks};
   return tt_call_lower(call, learn, a->h, &io);
 }
 
@@ -91,7 +94,8 @@ static tt_status build(tt_call *call, bool learn, tt_program *program) {
   if (!status) status = copy_checks(&a.checks, program);
   for (int i = 0; i < a.checks.count; i++) a.outputs[call->output_count + i] = a.checks.flags[i];
   program->result_count = call->output_count;
-  if (!status) status = tt_hlo_finish(a.h, a.outputs, call->output_count + a.checks.count, &program->text);
+  if (!status)
+    status = tt_hlo_finish(a.h, a.outputs, call->output_count + a.checks.count, &program->text);
   tt_hlo_destroy(a.h);
   return status;
 }
@@ -125,12 +129,16 @@ static tt_status fill(tt_call *call, const tt_call_spec *spec) {
   call->name = call->spec.name;
   call->row = spec->row;
   call->result_count = spec->result_count;
-  call->results = tt_arena_alloc(&call->arena, sizeof *call->results * ((size_t)spec->result_count + 1));
-  call->inputs = tt_arena_alloc(&call->arena, sizeof *call->inputs * ((size_t)spec->tensor_count + 1));
+  call->results =
+      tt_arena_alloc(&call->arena, sizeof *call->results * ((size_t)spec->result_count + 1));
+  call->inputs =
+      tt_arena_alloc(&call->arena, sizeof *call->inputs * ((size_t)spec->tensor_count + 1));
   if (!call->results || !call->inputs) return tt_out_of_memory();
   for (int i = 0; i < spec->tensor_count; i++)
-    if (!spec->tensors[i].undefined && spec->tensors[i].same_as < 0) call->inputs[call->input_count++] = i;
-  for (int i = 0; i < spec->number_count; i++) call->word_count += tt_number_words(spec->numbers[i]);
+    if (!spec->tensors[i].undefined && spec->tensors[i].same_as < 0)
+      call->inputs[call->input_count++] = i;
+  for (int i = 0; i < spec->number_count; i++)
+    call->word_count += tt_number_words(spec->numbers[i]);
   tt_program program = {0};
   tt_status status = build(call, true, &program);
   call->hash = status ? 0 : tt_hash_bytes(program.text.data, program.text.size, 0);

@@ -37,7 +37,8 @@ typedef struct tt_call_spec {
   tt_dtype common;
   const tt_call_result *results; /* view filled in where promised */
   int result_count;
-  bool promised; /* false: no Meta kernel; the lowering's types and count rule (up to result_count) */
+  bool promised; /* false: no Meta kernel; the lowering's types and count rule (up to result_count)
+                  */
   bool checks;   /* Debug */
   uint32_t site; /* the Python line that made it first; see run.h */
 } tt_call_spec;
@@ -48,16 +49,18 @@ typedef struct tt_call {
   int result_count, output_count; /* outputs: defined results */
   int word_count;                 /* 32-bit words of packed numbers */
   tt_call_result *results;
-  int *inputs;                    /* tensors whose storages the program reads, in order */
+  int *inputs; /* tensors whose storages the program reads, in order */
   int input_count;
-  uint64_t hash;                  /* of what it computes; equal in every process */
-  tt_call_spec spec;              /* the call's own copy */
+  uint64_t hash;     /* of what it computes; equal in every process */
+  tt_call_spec spec; /* the call's own copy */
   tt_arena arena;
-  struct tt_program *program;     /* see tt_call_program; accessed atomically */
+  struct tt_program *program; /* see tt_call_program; accessed atomically */
 } tt_call;
 
 /* Words that a number takes in the packed vector. */
-static inline int tt_number_words(tt_dtype dtype) { return dtype == TT_F32 || dtype == TT_BOOL ? 1 : 2; }
+static inline int tt_number_words(tt_dtype dtype) {
+  return dtype == TT_F32 || dtype == TT_BOOL ? 1 : 2;
+}
 
 /* -- Keys: a byte string built in place -- */
 typedef struct tt_key {
@@ -80,16 +83,17 @@ static inline void tt_key_add(tt_key *key, const void *data, size_t size) {
   __builtin_memcpy(key->data + key->size, data, size);
   key->size += size;
 }
-static inline void tt_key_u64(tt_key *key, uint64_t value) { tt_key_add(key, &value, sizeof value); }
+static inline void tt_key_u64(tt_key *key, uint64_t value) {
+  tt_key_add(key, &value, sizeof value);
+}
 /* A tensor: `canonical` when it is the row-major view of its whole storage in its own dtype;
  * `same_as` as in tt_call_tensor. */
 static inline void tt_key_tensor(tt_key *key, const tt_storage *storage, int same_as,
-                                 bool canonical, tt_dtype dtype, int rank, int64_t offset, const int64_t *sizes,
-                                 const int64_t *strides) {
+                                 bool canonical, tt_dtype dtype, int rank, int64_t offset,
+                                 const int64_t *sizes, const int64_t *strides) {
   tt_key_u64(key, (uint64_t)(uintptr_t)storage->type);
   tt_key_u64(key, (uint64_t)(storage->value != NULL) | (uint64_t)canonical << 1 |
-                      (uint64_t)dtype << 8 | (uint64_t)rank << 16 |
-                      (uint64_t)(same_as + 1) << 32);
+                      (uint64_t)dtype << 8 | (uint64_t)rank << 16 | (uint64_t)(same_as + 1) << 32);
   if (canonical) return;
   tt_key_u64(key, (uint64_t)offset);
   tt_key_add(key, sizes, (size_t)rank * sizeof *sizes);
@@ -103,7 +107,8 @@ tt_call *tt_call_find(const tt_key *key);
  * meantime is returned instead. */
 tt_status tt_call_create(const tt_key *key, const tt_call_spec *spec, tt_call **out);
 int64_t tt_call_table_size(void);
-/* The call as a program of its own; its compilation is started at the first request. Thread-safe. */
+/* The call as a program of its own; its compilation is started at the first request. Thread-safe.
+ */
 tt_status tt_call_program(tt_call *call, struct tt_program **out);
 /* Frees all calls; nobody may use them any more. */
 void tt_call_shutdown(void);

@@ -40,7 +40,8 @@ static tt_status reserve(tt_chunk *chunk, const tt_call *call) {
   TT_TRY(tt_grow((void **)&chunk->slots, &chunk->slot_capacity, slots, sizeof *chunk->slots));
   TT_TRY(tt_grow((void **)&chunk->is_input, &chunk->input_capacity, slots, 1));
   TT_TRY(tt_grow((void **)&chunk->live, &chunk->live_capacity, slots, 1));
-  TT_TRY(tt_grow((void **)&chunk->sites, &chunk->site_capacity, (size_t)chunk->at->depth + 1, sizeof *chunk->sites));
+  TT_TRY(tt_grow((void **)&chunk->sites, &chunk->site_capacity, (size_t)chunk->at->depth + 1,
+                 sizeof *chunk->sites));
   size_t words = (size_t)(chunk->word_count + call->word_count);
   return tt_grow((void **)&chunk->words, &chunk->word_capacity, words, sizeof *chunk->words);
 }
@@ -56,11 +57,12 @@ static int add_slot(tt_chunk *chunk, tt_value *value, bool is_input) {
 
 enum { LOCAL = 64 };
 
-tt_status tt_chunk_add(tt_chunk *chunk, tt_call *call, tt_value *const *inputs, tt_value *const *outputs,
-                       const uint32_t *words, uint32_t site) {
+tt_status tt_chunk_add(tt_chunk *chunk, tt_call *call, tt_value *const *inputs,
+                       tt_value *const *outputs, const uint32_t *words, uint32_t site) {
   TT_TRY(reserve(chunk, call));
   int local[LOCAL], before = chunk->slot_count;
-  int *slots = call->input_count <= LOCAL ? local : tt_malloc(sizeof *slots * (size_t)call->input_count);
+  int *slots =
+      call->input_count <= LOCAL ? local : tt_malloc(sizeof *slots * (size_t)call->input_count);
   if (!slots) return tt_out_of_memory();
   for (int i = 0; i < call->input_count; i++)
     slots[i] = inputs[i]->chunk == chunk->id ? inputs[i]->slot : add_slot(chunk, inputs[i], true);
@@ -80,7 +82,8 @@ tt_status tt_chunk_add(tt_chunk *chunk, tt_call *call, tt_value *const *inputs, 
     add_slot(chunk, outputs[k], false);
     if (tt_type_bytes(outputs[k]->type, &bytes)) chunk->bytes += bytes;
   }
-  if (call->word_count) memcpy(chunk->words + chunk->word_count, words, sizeof *words * (size_t)call->word_count);
+  if (call->word_count)
+    memcpy(chunk->words + chunk->word_count, words, sizeof *words * (size_t)call->word_count);
   chunk->word_count += call->word_count;
   chunk->sites[step->depth - 1] = site;
   chunk->at = step;
@@ -106,7 +109,8 @@ static tt_status new_program(tt_chunk *chunk, tt_cut why, tt_program **out) {
   tt_text text = TT_TEXT_INIT;
   bool fresh = false;
   tt_explain_chunk(chunk->at, chunk->live, chunk->sites, why, &text);
-  tt_status status = tt_trace_program(&chunk->trace, chunk->at, chunk->live, chunk->is_input, out, &fresh);
+  tt_status status =
+      tt_trace_program(&chunk->trace, chunk->at, chunk->live, chunk->is_input, out, &fresh);
   if (!status) tt_explain_keep(fresh ? "new program" : "known program", &text);
   else if (tt_programs_forbidden() && text.data) status = tt_annotate(status, "%s", text.data);
   tt_text_deinit(&text);
@@ -131,16 +135,17 @@ static tt_status make_launch(tt_chunk *chunk, tt_cut why, tt_launch **out) {
     if (chunk->is_input[i]) launch->inputs[inputs++] = tt_value_retain(chunk->slots[i]);
     if (chunk->live[i]) launch->outputs[outputs++] = tt_value_retain(chunk->slots[i]);
   }
-  if (chunk->word_count) memcpy(launch->words, chunk->words, sizeof *chunk->words * (size_t)chunk->word_count);
+  if (chunk->word_count)
+    memcpy(launch->words, chunk->words, sizeof *chunk->words * (size_t)chunk->word_count);
   *out = launch;
   return TT_SUCCESS;
 }
 
 static void count_cut(tt_cut why) {
   static const tt_counter counters[] = {
-      [TT_CUT_NONE] = TT_COUNT_CUTS_MODE,       [TT_CUT_CONTENT] = TT_COUNT_CUTS_CONTENT,
-      [TT_CUT_STOP] = TT_COUNT_CUTS_CONTENT,    [TT_CUT_LENGTH] = TT_COUNT_CUTS_LENGTH,
-      [TT_CUT_BYTES] = TT_COUNT_CUTS_BYTES,     [TT_CUT_READ] = TT_COUNT_CUTS_READ,
+      [TT_CUT_NONE] = TT_COUNT_CUTS_MODE,        [TT_CUT_CONTENT] = TT_COUNT_CUTS_CONTENT,
+      [TT_CUT_STOP] = TT_COUNT_CUTS_CONTENT,     [TT_CUT_LENGTH] = TT_COUNT_CUTS_LENGTH,
+      [TT_CUT_BYTES] = TT_COUNT_CUTS_BYTES,      [TT_CUT_READ] = TT_COUNT_CUTS_READ,
       [TT_CUT_SYNC] = TT_COUNT_CUTS_SYNCHRONISE, [TT_CUT_MODE] = TT_COUNT_CUTS_MODE};
   tt_count_add(counters[why], 1);
 }

@@ -21,9 +21,9 @@ typedef struct tt_chunk {
   uint32_t *words;
   size_t slot_capacity, input_capacity, live_capacity, site_capacity, word_capacity;
   int slot_count, word_count;
-  int64_t bytes;     /* of the results, if all were written */
+  int64_t bytes; /* of the results, if all were written */
   tt_cutter cutter;
-  tt_cut due;        /* the next operator begins a new chunk, for this reason */
+  tt_cut due; /* the next operator begins a new chunk, for this reason */
 } tt_chunk;
 
 void tt_chunk_init(tt_chunk *chunk);
@@ -32,8 +32,8 @@ static inline bool tt_chunk_empty(const tt_chunk *chunk) { return chunk->slot_co
 
 /* Appends an operator: `inputs` and `outputs` (pending, borrowed) in the call's order. On failure
  * the chunk is as before. */
-tt_status tt_chunk_add(tt_chunk *chunk, tt_call *call, tt_value *const *inputs, tt_value *const *outputs,
-                       const uint32_t *words, uint32_t site);
+tt_status tt_chunk_add(tt_chunk *chunk, tt_call *call, tt_value *const *inputs,
+                       tt_value *const *outputs, const uint32_t *words, uint32_t site);
 /* Once the last operator's results stand in their storages: when the chunk ends after it, it is
  * closed before the next operator is added, so that what only lived until then is not written. At a
  * place where the host has waited before, what lives now counts, whether the host waits again or

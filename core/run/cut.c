@@ -45,7 +45,8 @@ static bool append(tt_cutter *cutter, uint64_t call) {
   uint64_t last[4] = {0};
   for (uint64_t back = 0; back < known(cutter, 4); back++) last[back] = call_of(cutter, back);
   bool stop = cutter->stops[call % TT_CUT_STOPS] == call;
-  cutter->ranks[(cutter->count - 1) % TT_CUT_WINDOW] = stop ? 0 : tt_hash_bytes(last, sizeof last, 0) | 1;
+  cutter->ranks[(cutter->count - 1) % TT_CUT_WINDOW] =
+      stop ? 0 : tt_hash_bytes(last, sizeof last, 0) | 1;
   return stop;
 }
 

@@ -53,7 +53,9 @@ char *tt_explain_get(int64_t i) {
 static atomic_int forbidden;
 
 void tt_forbid_programs(int change) { atomic_fetch_add(&forbidden, change); }
-bool tt_programs_forbidden(void) { return atomic_load_explicit(&forbidden, memory_order_relaxed) > 0; }
+bool tt_programs_forbidden(void) {
+  return atomic_load_explicit(&forbidden, memory_order_relaxed) > 0;
+}
 
 /* -- Chunks -- */
 
@@ -75,7 +77,8 @@ static const tt_step *maker(const tt_step *end, int slot) {
 }
 
 /* The same operators are known with other results alive. */
-static void explain_liveness(const tt_step *end, const uint8_t *live, const uint32_t *sites, tt_text *text) {
+static void explain_liveness(const tt_step *end, const uint8_t *live, const uint32_t *sites,
+                             tt_text *text) {
   const tt_variant *nearest = NULL;
   int fewest = end->slot_count + 1;
   for (const tt_variant *v = end->variants; v; v = v->next) {
@@ -83,7 +86,8 @@ static void explain_liveness(const tt_step *end, const uint8_t *live, const uint
     for (int i = 0; i < end->slot_count; i++) differ += v->live[i] != live[i];
     if (differ < fewest) fewest = differ, nearest = v;
   }
-  tt_text_printf(text, "the same operators are known, but %d result%s differ%s in being needed:", fewest,
+  tt_text_printf(text,
+                 "the same operators are known, but %d result%s differ%s in being needed:", fewest,
                  fewest == 1 ? "" : "s", fewest == 1 ? "s" : "");
   for (int slot = 0, named = 0; slot < end->slot_count && named < 3; slot++) {
     if (!nearest || nearest->live[slot] == live[slot]) continue;
@@ -95,7 +99,8 @@ static void explain_liveness(const tt_step *end, const uint8_t *live, const uint
 }
 
 /* The known chunk has another operator, or other operands, as its next. */
-static void explain_branch(const tt_step *step, const tt_step *known, const uint32_t *sites, tt_text *text) {
+static void explain_branch(const tt_step *step, const tt_step *known, const uint32_t *sites,
+                           tt_text *text) {
   tt_text_printf(text, "operator %d is ", step->depth);
   add_place(text, step, sites);
   if (known->call != step->call && known->call->row == step->call->row) {
@@ -139,11 +144,16 @@ static void explain_path(const tt_step *end, const uint32_t *sites, tt_text *tex
   add_place(text, ancestor(end, 1), sites);
 }
 
-void tt_explain_chunk(const tt_step *end, const uint8_t *live, const uint32_t *sites, tt_cut why, tt_text *text) {
-  static const char *const ended[] = {
-      [TT_CUT_NONE] = "itself",     [TT_CUT_CONTENT] = "its content", [TT_CUT_STOP] = "its content",
-      [TT_CUT_LENGTH] = "its length", [TT_CUT_BYTES] = "the size of its results",
-      [TT_CUT_READ] = "a read",     [TT_CUT_SYNC] = "a synchronisation", [TT_CUT_MODE] = "a change of mode"};
+void tt_explain_chunk(const tt_step *end, const uint8_t *live, const uint32_t *sites, tt_cut why,
+                      tt_text *text) {
+  static const char *const ended[] = {[TT_CUT_NONE] = "itself",
+                                      [TT_CUT_CONTENT] = "its content",
+                                      [TT_CUT_STOP] = "its content",
+                                      [TT_CUT_LENGTH] = "its length",
+                                      [TT_CUT_BYTES] = "the size of its results",
+                                      [TT_CUT_READ] = "a read",
+                                      [TT_CUT_SYNC] = "a synchronisation",
+                                      [TT_CUT_MODE] = "a change of mode"};
   tt_text_printf(text, "%d operators, ", end->depth);
   add_place(text, ancestor(end, 1), sites);
   tt_text_printf(text, ", to ");

@@ -20,8 +20,8 @@ void tt_explain_learn(const tt_call *call);
 
 /* Where the path to `end` leaves the chunks that are known, or which results are needed that were
  * not before. `sites` are the lines of its operators, `live` as in tt_trace_program. */
-void tt_explain_chunk(const struct tt_step *end, const uint8_t *live, const uint32_t *sites, tt_cut why,
-                      tt_text *text);
+void tt_explain_chunk(const struct tt_step *end, const uint8_t *live, const uint32_t *sites,
+                      tt_cut why, tt_text *text);
 
 /* Keeps a sentence, prefixed by what was done; deinits the text. */
 void tt_explain_keep(const char *done, tt_text *text);

@@ -25,7 +25,8 @@ static bool differ(differences *d, bool different) {
 
 static void add_ints(tt_text *text, const int64_t *values, int count) {
   tt_text_printf(text, "[");
-  for (int i = 0; i < count; i++) tt_text_printf(text, "%s%lld", i ? "," : "", (long long)values[i]);
+  for (int i = 0; i < count; i++)
+    tt_text_printf(text, "%s%lld", i ? "," : "", (long long)values[i]);
   tt_text_printf(text, "]");
 }
 
@@ -59,7 +60,8 @@ static bool same_layout(const tt_call_tensor *a, const tt_call_tensor *b) {
          same_ints(a->view.strides, b->view.strides, a->view.rank);
 }
 
-static void compare_tensor(differences *d, int i, const tt_call_tensor *now, const tt_call_tensor *known) {
+static void compare_tensor(differences *d, int i, const tt_call_tensor *now,
+                           const tt_call_tensor *known) {
   if (!same_shape(&now->view, &known->view)) {
     if (!differ(d, true)) return;
     tt_text_printf(d->text, "operand %d is ", i);
@@ -84,33 +86,60 @@ static void compare_tensor(differences *d, int i, const tt_call_tensor *now, con
 
 static void add_arg(tt_text *text, const tt_arg *arg) {
   switch (arg->kind) {
-  case TT_ARG_NONE: tt_text_printf(text, "not given"); break;
-  case TT_ARG_TENSOR: tt_text_printf(text, "a tensor"); break;
-  case TT_ARG_TENSORS: tt_text_printf(text, "a list of %d tensors", arg->count); break;
-  case TT_ARG_NUMBER: tt_text_printf(text, "a number known at run time"); break;
-  case TT_ARG_NUMBERS: tt_text_printf(text, "%d numbers known at run time", arg->count); break;
+  case TT_ARG_NONE:
+    tt_text_printf(text, "not given");
+    break;
+  case TT_ARG_TENSOR:
+    tt_text_printf(text, "a tensor");
+    break;
+  case TT_ARG_TENSORS:
+    tt_text_printf(text, "a list of %d tensors", arg->count);
+    break;
+  case TT_ARG_NUMBER:
+    tt_text_printf(text, "a number known at run time");
+    break;
+  case TT_ARG_NUMBERS:
+    tt_text_printf(text, "%d numbers known at run time", arg->count);
+    break;
   case TT_ARG_INT:
     if (arg->dtype == TT_BOOL) tt_text_printf(text, "%s", arg->i ? "True" : "False");
     else tt_text_printf(text, "%lld", (long long)arg->i);
     break;
-  case TT_ARG_FLOAT: tt_text_printf(text, "%.9g", arg->f); break;
-  case TT_ARG_COMPLEX: tt_text_printf(text, "%.9g%+.9gj", arg->floats[0], arg->floats[1]); break;
-  case TT_ARG_INTS: add_ints(text, arg->ints, arg->count); break;
-  case TT_ARG_FLOATS: tt_text_printf(text, "a list of %d numbers", arg->count); break;
-  case TT_ARG_STRING: tt_text_printf(text, "'%s'", arg->text); break;
+  case TT_ARG_FLOAT:
+    tt_text_printf(text, "%.9g", arg->f);
+    break;
+  case TT_ARG_COMPLEX:
+    tt_text_printf(text, "%.9g%+.9gj", arg->floats[0], arg->floats[1]);
+    break;
+  case TT_ARG_INTS:
+    add_ints(text, arg->ints, arg->count);
+    break;
+  case TT_ARG_FLOATS:
+    tt_text_printf(text, "a list of %d numbers", arg->count);
+    break;
+  case TT_ARG_STRING:
+    tt_text_printf(text, "'%s'", arg->text);
+    break;
   }
 }
 
 static bool same_arg(const tt_arg *a, const tt_arg *b) {
   if (a->kind != b->kind || a->count != b->count) return false;
   switch (a->kind) {
-  case TT_ARG_INT: return a->i == b->i && a->dtype == b->dtype;
-  case TT_ARG_FLOAT: return memcmp(&a->f, &b->f, sizeof a->f) == 0;
-  case TT_ARG_COMPLEX: return memcmp(a->floats, b->floats, 2 * sizeof *a->floats) == 0;
-  case TT_ARG_INTS: return same_ints(a->ints, b->ints, a->count);
-  case TT_ARG_FLOATS: return memcmp(a->floats, b->floats, (size_t)a->count * sizeof *a->floats) == 0;
-  case TT_ARG_STRING: return strcmp(a->text, b->text) == 0;
-  default: return true;
+  case TT_ARG_INT:
+    return a->i == b->i && a->dtype == b->dtype;
+  case TT_ARG_FLOAT:
+    return memcmp(&a->f, &b->f, sizeof a->f) == 0;
+  case TT_ARG_COMPLEX:
+    return memcmp(a->floats, b->floats, 2 * sizeof *a->floats) == 0;
+  case TT_ARG_INTS:
+    return same_ints(a->ints, b->ints, a->count);
+  case TT_ARG_FLOATS:
+    return memcmp(a->floats, b->floats, (size_t)a->count * sizeof *a->floats) == 0;
+  case TT_ARG_STRING:
+    return strcmp(a->text, b->text) == 0;
+  default:
+    return true;
   }
 }
 
@@ -135,9 +164,12 @@ static void compare(differences *d, const tt_call_spec *now, const tt_call_spec 
       tt_text_printf(d->text, "number %d is %s, not %s", i, tt_dtype_name(now->numbers[i]),
                      tt_dtype_name(known->numbers[i]));
   if (differ(d, now->common != known->common))
-    tt_text_printf(d->text, "it computes in %s, not %s", tt_dtype_name(now->common), tt_dtype_name(known->common));
+    tt_text_printf(d->text, "it computes in %s, not %s", tt_dtype_name(now->common),
+                   tt_dtype_name(known->common));
   if (differ(d, now->checks != known->checks))
-    tt_text_printf(d->text, "%s", now->checks ? "Debug mode checks its operands" : "nothing is checked outside Debug mode");
+    tt_text_printf(d->text, "%s",
+                   now->checks ? "Debug mode checks its operands"
+                               : "nothing is checked outside Debug mode");
 }
 
 void tt_explain_difference(const tt_call_spec *now, const tt_call_spec *known, tt_text *text) {

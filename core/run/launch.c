@@ -51,12 +51,14 @@ tt_status tt_word_cache_create(tt_device *device, tt_word_cache **out) {
 
 void tt_word_cache_destroy(tt_word_cache *cache) {
   if (!cache) return;
-  for (int i = 0; i < CACHE_SLOTS; i++) tt_buffer_destroy(tt_runtime_client(), cache->slots[i].buffer);
+  for (int i = 0; i < CACHE_SLOTS; i++)
+    tt_buffer_destroy(tt_runtime_client(), cache->slots[i].buffer);
   tt_free(cache);
 }
 
 /* *owned is true when the caller destroys the buffer. */
-static tt_status upload(tt_word_cache *cache, const uint32_t *words, int count, tt_buffer **out, bool *owned) {
+static tt_status upload(tt_word_cache *cache, const uint32_t *words, int count, tt_buffer **out,
+                        bool *owned) {
   int64_t n = count;
   tt_type type = tt_type_make(TT_U32, 1, &n);
   *owned = count > CACHE_WORDS;
@@ -79,7 +81,8 @@ static tt_status upload(tt_word_cache *cache, const uint32_t *words, int count, 
 
 tt_status tt_launch_error(tt_status status, const char *name, uint32_t site) {
   const char *text = tt_site_text(site);
-  return *text ? tt_annotate(status, "%s, called at %s", name, text) : tt_annotate(status, "%s", name);
+  return *text ? tt_annotate(status, "%s, called at %s", name, text)
+               : tt_annotate(status, "%s", name);
 }
 
 enum { LOCAL = 64 };
@@ -92,7 +95,8 @@ typedef struct scratch {
 } scratch;
 
 static tt_status scratch_init(scratch *s, int buffers, int keep) {
-  s->buffers = buffers <= LOCAL ? s->local_buffers : tt_malloc(sizeof *s->buffers * (size_t)buffers);
+  s->buffers =
+      buffers <= LOCAL ? s->local_buffers : tt_malloc(sizeof *s->buffers * (size_t)buffers);
   s->keep = keep <= LOCAL ? s->local_keep : tt_malloc(sizeof *s->keep * (size_t)keep);
   return s->buffers && s->keep ? TT_SUCCESS : tt_out_of_memory();
 }
@@ -115,23 +119,28 @@ static tt_status read_checks(tt_status status, const tt_program *program, tt_buf
   for (int i = 0; i < program->check_count; i++) {
     bool violated = false;
     if (!status) status = tt_buffer_to_host(tt_runtime_client(), flags[i], &type, &violated, 1);
-    if (!status && violated) status = tt_error(program->check_codes[i], "%s", program->check_texts[i]);
+    if (!status && violated)
+      status = tt_error(program->check_codes[i], "%s", program->check_texts[i]);
     tt_buffer_destroy(tt_runtime_client(), flags[i]);
   }
   return status;
 }
 
-static tt_status execute(tt_launch *launch, tt_device *device, tt_word_cache *cache, scratch *s, tt_event **done) {
+static tt_status execute(tt_launch *launch, tt_device *device, tt_word_cache *cache, scratch *s,
+                         tt_event **done) {
   const tt_program *program = launch->program;
   int count = launch->input_count, keep_count = 0;
   for (int i = 0; i < count; i++) s->buffers[i] = launch->inputs[i]->buffer;
   bool owned = false;
-  if (launch->word_count) TT_TRY(upload(cache, launch->words, launch->word_count, &s->buffers[count], &owned));
+  if (launch->word_count)
+    TT_TRY(upload(cache, launch->words, launch->word_count, &s->buffers[count], &owned));
   int arguments = count + (launch->word_count ? 1 : 0);
   for (int i = 0; i < program->donor_count; i++)
-    if (!tt_value_unique(launch->inputs[program->donors[i]])) s->keep[keep_count++] = program->donors[i];
+    if (!tt_value_unique(launch->inputs[program->donors[i]]))
+      s->keep[keep_count++] = program->donors[i];
   tt_buffer **outputs = s->buffers + arguments;
-  tt_status status = tt_execute(program->executable, device, s->buffers, arguments, s->keep, keep_count, outputs, done);
+  tt_status status = tt_execute(program->executable, device, s->buffers, arguments, s->keep,
+                                keep_count, outputs, done);
   if (owned) tt_buffer_destroy(tt_runtime_client(), s->buffers[count]);
   if (status) return status;
   tt_count_add(TT_COUNT_LAUNCHES, 1);
@@ -143,19 +152,22 @@ static tt_status execute(tt_launch *launch, tt_device *device, tt_word_cache *ca
   return status;
 }
 
-tt_status tt_launch_run(tt_launch *launch, tt_device *device, tt_word_cache *cache, tt_event **done) {
+tt_status tt_launch_run(tt_launch *launch, tt_device *device, tt_word_cache *cache,
+                        tt_event **done) {
   scratch s;
   tt_program *program = launch->program;
   tt_status status = failed_input(launch);
   bool reported = status != TT_SUCCESS;
   if (!status) {
-    status = scratch_init(&s, launch->input_count + 1 + launch->output_count + program->check_count, program->donor_count);
+    status = scratch_init(&s, launch->input_count + 1 + launch->output_count + program->check_count,
+                          program->donor_count);
     if (!status) status = tt_program_await(program);
     bool loaded = !status;
     int64_t start = tt_log_on(TT_LOG_LAUNCH) ? tt_now_ns() : 0;
     if (!status) status = execute(launch, device, cache, &s, done);
-    if (start) tt_log(TT_LOG_LAUNCH, "%s: %d inputs, %d results, %.3f ms", launch->name, launch->input_count,
-                      launch->output_count, (double)(tt_now_ns() - start) / 1e6);
+    if (start)
+      tt_log(TT_LOG_LAUNCH, "%s: %d inputs, %d results, %.3f ms", launch->name, launch->input_count,
+             launch->output_count, (double)(tt_now_ns() - start) / 1e6);
     if (loaded) tt_program_release(program);
     scratch_deinit(&s);
     status = tt_launch_error(status, launch->name, launch->site);

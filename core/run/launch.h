@@ -31,6 +31,7 @@ void tt_word_cache_destroy(tt_word_cache *cache); /* NULL is allowed */
  * error, and it is returned unless an input carried it already (then it was reported before).
  * `done`, when not NULL, receives an event for the end of an asynchronous execution; in Debug that
  * end is waited for. */
-tt_status tt_launch_run(tt_launch *launch, tt_device *device, tt_word_cache *cache, tt_event **done);
+tt_status tt_launch_run(tt_launch *launch, tt_device *device, tt_word_cache *cache,
+                        tt_event **done);
 
 #endif

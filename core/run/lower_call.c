@@ -71,13 +71,22 @@ static tt_status prepare(lowering *low) {
     return tt_out_of_memory();
   for (int k = 0; spec->promised && k < spec->result_count; k++)
     low->promised[k] = tt_view_type(&spec->results[k].view);
-  low->cx = (tt_lower){.h = low->h, .row = spec->row, .args = spec->args, .arg_count = spec->arg_count,
-                       .tensors = low->tensors, .numbers = low->numbers, .common = spec->common,
+  low->cx = (tt_lower){.h = low->h,
+                       .row = spec->row,
+                       .args = spec->args,
+                       .arg_count = spec->arg_count,
+                       .tensors = low->tensors,
+                       .numbers = low->numbers,
+                       .common = spec->common,
                        .promised = spec->promised ? low->promised : NULL,
                        .promised_count = spec->promised ? spec->result_count : 0,
-                       .checks = spec->checks, .results = made, .result_capacity = spec->result_count,
-                       .check_flags = low->io->checks->flags, .check_texts = low->io->checks->texts,
-                       .check_codes = low->io->checks->codes, .check_count = low->io->checks->count};
+                       .checks = spec->checks,
+                       .results = made,
+                       .result_capacity = spec->result_count,
+                       .check_flags = low->io->checks->flags,
+                       .check_texts = low->io->checks->texts,
+                       .check_codes = low->io->checks->codes,
+                       .check_count = low->io->checks->count};
   return TT_SUCCESS;
 }
 
@@ -108,7 +117,8 @@ static tt_node *new_storage(lowering *low, int k, tt_node *value, bool learn) {
   tt_view view = low->spec->promised ? low->spec->results[k].view : tt_view_whole(&value->type);
   tt_type storage, promise = tt_view_type(&view);
   if (!tt_type_equal(&value->type, &promise))
-    return tt_hlo_fail(low->h, TT_INTERNAL, "result %d has another type than PyTorch's Meta kernel says", k);
+    return tt_hlo_fail(low->h, TT_INTERNAL,
+                       "result %d has another type than PyTorch's Meta kernel says", k);
   tt_view_dense(&view, &storage);
   if (learn) low->call->results[k].view = view;
   return tt_view_write(low->h, NULL, &storage, &view, value);

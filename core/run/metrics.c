@@ -33,7 +33,9 @@ void tt_count_chunk(int operators) {
   atomic_fetch_add_explicit(&chunks[i], 1, memory_order_relaxed);
 }
 
-int64_t tt_count_chunks(int i) { return i < 0 || i >= TT_CHUNK_SIZES ? 0 : atomic_load(&chunks[i]); }
+int64_t tt_count_chunks(int i) {
+  return i < 0 || i >= TT_CHUNK_SIZES ? 0 : atomic_load(&chunks[i]);
+}
 
 void tt_count_wait(uint32_t site) {
   if (site < MAX_SITES) atomic_fetch_add_explicit(&waits[site], 1, memory_order_relaxed);

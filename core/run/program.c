@@ -153,7 +153,8 @@ tt_status tt_program_intern(tt_program *program, tt_program **out) {
   tt_program *found = tt_intern_find(&table, program->text.data, program->text.size);
   tt_count_add(found ? TT_COUNT_PROGRAM_HITS : TT_COUNT_PROGRAMS, 1);
   if (!found && tt_programs_forbidden()) {
-    status = tt_error(TT_FAILED_PRECONDITION, "this needs a new program, which torch.tpu.no_recompile() forbids");
+    status = tt_error(TT_FAILED_PRECONDITION,
+                      "this needs a new program, which torch.tpu.no_recompile() forbids");
   } else if (!found) {
     found = tt_calloc(1, sizeof *found);
     status = found ? tt_intern_add(&table, program->text.data, program->text.size, found)

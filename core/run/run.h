@@ -6,8 +6,8 @@
 #include "pjrt/pjrt.h"
 #include "run/call.h"
 #include "run/compile.h"
-#include "run/stream.h"
 #include "run/storage.h"
+#include "run/stream.h"
 #include "run/view.h"
 
 /* -- The process's runtime (runtime.c). All functions are thread-safe. -- */
@@ -15,7 +15,7 @@
  * means TORCH_TPU_PLUGIN. */
 tt_status tt_runtime_init(const char *path);
 bool tt_runtime_ready(void);
-tt_client *tt_runtime_client(void);      /* NULL before init */
+tt_client *tt_runtime_client(void); /* NULL before init */
 tt_plugin *tt_runtime_plugin(void);
 int tt_runtime_device_count(void);       /* 0 before init */
 tt_stream *tt_runtime_stream(int index); /* NULL when out of range */

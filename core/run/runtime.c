@@ -18,8 +18,9 @@ static atomic_int mode = TT_MODE_STRICT;
 static tt_status open_locked(const char *path) {
   if (!path || !*path) path = tt_env(TT_ENV_PLUGIN);
   if (!*path)
-    return tt_error(TT_NOT_FOUND, "no PJRT plugin is named: set TORCH_TPU_PLUGIN to a plugin's path, or "
-                                  "install lammps-jax-pjrt-cpu (pip install --no-deps)");
+    return tt_error(TT_NOT_FOUND,
+                    "no PJRT plugin is named: set TORCH_TPU_PLUGIN to a plugin's path, or "
+                    "install lammps-jax-pjrt-cpu (pip install --no-deps)");
   if (!plugin) TT_TRY(tt_plugin_open(path, &plugin));
   tt_client_options options = {.cpu_devices = (int)tt_env_int(TT_ENV_CPU_DEVICES)};
   if (!client) TT_TRY(tt_client_create(plugin, &options, &client));
@@ -74,9 +75,7 @@ tt_status tt_runtime_sync(void) {
   return status;
 }
 
-tt_mode tt_runtime_mode(void) {
-  return (tt_mode)atomic_load_explicit(&mode, memory_order_relaxed);
-}
+tt_mode tt_runtime_mode(void) { return (tt_mode)atomic_load_explicit(&mode, memory_order_relaxed); }
 
 tt_status tt_runtime_set_mode(tt_mode value) {
   if (value != TT_MODE_DEBUG && value != TT_MODE_STRICT && value != TT_MODE_FUSED)

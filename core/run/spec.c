@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-static const void *copy(tt_arena *arena, const void *data, size_t count, size_t size, bool *failed) {
+static const void *copy(tt_arena *arena, const void *data, size_t count, size_t size,
+                        bool *failed) {
   if (!data || count == 0) return NULL;
   size_t bytes = 0;
   void *made = tt_mul_size(count, size, &bytes) ? tt_arena_copy(arena, data, bytes) : NULL;
@@ -14,10 +15,12 @@ static const void *copy(tt_arena *arena, const void *data, size_t count, size_t 
 static void copy_arg(tt_arena *arena, tt_arg *arg, bool *failed) {
   size_t count = (size_t)arg->count;
   if (arg->kind == TT_ARG_COMPLEX) count = 2;
-  arg->ints = copy(arena, arg->kind == TT_ARG_INTS ? arg->ints : NULL, count, sizeof *arg->ints, failed);
+  arg->ints =
+      copy(arena, arg->kind == TT_ARG_INTS ? arg->ints : NULL, count, sizeof *arg->ints, failed);
   bool floats = arg->kind == TT_ARG_FLOATS || arg->kind == TT_ARG_COMPLEX;
   arg->floats = copy(arena, floats ? arg->floats : NULL, count, sizeof *arg->floats, failed);
-  arg->present = copy(arena, arg->kind == TT_ARG_TENSORS ? arg->present : NULL, count, sizeof *arg->present, failed);
+  arg->present = copy(arena, arg->kind == TT_ARG_TENSORS ? arg->present : NULL, count,
+                      sizeof *arg->present, failed);
   if (arg->text) arg->text = copy(arena, arg->text, strlen(arg->text) + 1, 1, failed);
 }
 
@@ -32,8 +35,11 @@ tt_status tt_spec_copy(tt_arena *arena, const tt_call_spec *from, tt_call_spec *
     copy_arg(arena, &args[i], &failed);
   }
   to->args = args;
-  to->tensors = copy(arena, from->tensors, (size_t)from->tensor_count, sizeof *from->tensors, &failed);
-  to->numbers = copy(arena, from->numbers, (size_t)from->number_count, sizeof *from->numbers, &failed);
-  to->results = copy(arena, from->results, (size_t)from->result_count, sizeof *from->results, &failed);
+  to->tensors =
+      copy(arena, from->tensors, (size_t)from->tensor_count, sizeof *from->tensors, &failed);
+  to->numbers =
+      copy(arena, from->numbers, (size_t)from->number_count, sizeof *from->numbers, &failed);
+  to->results =
+      copy(arena, from->results, (size_t)from->result_count, sizeof *from->results, &failed);
   return failed ? tt_out_of_memory() : TT_SUCCESS;
 }

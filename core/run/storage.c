@@ -48,11 +48,15 @@ tt_status tt_type_intern(const tt_type *type, const tt_type **out) {
 static void lower_resize(tt_lower *cx) {
   tt_node *bytes = tt_in(cx, 0);
   int64_t low = 0, high = tt_promised(cx, 0)->dims[0] - bytes->type.dims[0];
-  tt_out(cx, 0, tt_hlo_pad(cx->h, bytes, tt_hlo_const_i(cx->h, bytes->type.dtype, 0), &low, &high, NULL));
+  tt_out(cx, 0,
+         tt_hlo_pad(cx->h, bytes, tt_hlo_const_i(cx->h, bytes->type.dtype, 0), &low, &high, NULL));
 }
 
-static const tt_op_row resize_row = {.name = "resize_storage", .cls = TT_VIEW, .lower = lower_resize,
-                                     .statics = "", .doc = "Grows or shrinks a storage."};
+static const tt_op_row resize_row = {.name = "resize_storage",
+                                     .cls = TT_VIEW,
+                                     .lower = lower_resize,
+                                     .statics = "",
+                                     .doc = "Grows or shrinks a storage."};
 
 static tt_status resize_call(const tt_storage *storage, const tt_type *type, tt_call **out) {
   tt_key key;
@@ -67,16 +71,24 @@ static tt_status resize_call(const tt_storage *storage, const tt_type *type, tt_
   tt_arg arg = {.kind = TT_ARG_TENSOR};
   tt_call_tensor tensor = {.storage = storage->type, .view = old, .same_as = -1};
   tt_call_result result = {.target = -1, .view = tt_view_whole(type)};
-  tt_call_spec spec = {.row = &resize_row, .name = "resize_storage", .args = &arg, .arg_count = 1,
-                       .tensors = &tensor, .tensor_count = 1, .common = type->dtype,
-                       .results = &result, .result_count = 1, .promised = true};
+  tt_call_spec spec = {.row = &resize_row,
+                       .name = "resize_storage",
+                       .args = &arg,
+                       .arg_count = 1,
+                       .tensors = &tensor,
+                       .tensor_count = 1,
+                       .common = type->dtype,
+                       .results = &result,
+                       .result_count = 1,
+                       .promised = true};
   tt_status status = tt_call_create(&key, &spec, out);
   tt_key_deinit(&key);
   return status;
 }
 
 tt_status tt_storage_resize(tt_storage *storage, int64_t bytes) {
-  if (bytes < 0) return tt_error(TT_INVALID_ARGUMENT, "a storage cannot have %lld bytes", (long long)bytes);
+  if (bytes < 0)
+    return tt_error(TT_INVALID_ARGUMENT, "a storage cannot have %lld bytes", (long long)bytes);
   tt_dtype dtype = storage->type->dtype;
   if (bytes % tt_dtype_bytes(dtype) != 0) dtype = TT_U8;
   int64_t count = bytes / tt_dtype_bytes(dtype);

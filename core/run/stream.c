@@ -29,12 +29,12 @@ struct tt_stream {
   pthread_cond_t work, progress;
   atomic_bool launcher_sleeps;
   _Atomic uint64_t wake_at; /* the lowest tail that somebody sleeps for; UINT64_MAX: nobody */
-  tt_status error;       /* first since the last synchronisation; guarded by sleep_lock */
+  tt_status error;          /* first since the last synchronisation; guarded by sleep_lock */
   pthread_mutex_t flight_lock;
   flight flights[FLIGHTS]; /* in launch order; guarded by flight_lock, as the next two */
   uint64_t departed, landed;
   pthread_t thread;
-  tt_word_cache *words;  /* used by the launch thread alone */
+  tt_word_cache *words; /* used by the launch thread alone */
   _Atomic int64_t allocated, peak, total, allocations, frees;
 };
 
@@ -113,7 +113,8 @@ static void *launch_loop(void *user) {
     tt_launch *launch = stream->queue[tail % QUEUE];
     if (!launch) return NULL; /* tt_stream_destroy */
     tt_event *done = NULL;
-    tt_status status = tt_launch_run(launch, stream->device, stream->words, inline_execution ? NULL : &done);
+    tt_status status =
+        tt_launch_run(launch, stream->device, stream->words, inline_execution ? NULL : &done);
     if (done && launch->failure) tt_event_destroy(tt_runtime_client(), done);
     else if (done) depart(stream, (flight){done, tail + 1, launch->name, launch->site});
     finish(stream, launch, status);
@@ -285,7 +286,8 @@ static tt_status make_outputs(recording *r, tt_storage **results) {
 static tt_status find_inputs(recording *r) {
   for (int i = 0; i < r->call->input_count; i++) {
     r->inputs[i] = r->tensors[r->call->inputs[i]]->value;
-    if (!r->inputs[i]) return tt_error(TT_INTERNAL, "%s: a tensor was freed while it was used", r->call->name);
+    if (!r->inputs[i])
+      return tt_error(TT_INTERNAL, "%s: a tensor was freed while it was used", r->call->name);
   }
   return TT_SUCCESS;
 }
@@ -310,15 +312,18 @@ static tt_status record_launch(const recording *r, tt_status *failure) {
   tt_program *program = NULL;
   TT_TRY(flush(r->stream, TT_CUT_MODE));
   TT_TRY(tt_call_program(r->call, &program));
-  tt_launch *launch = tt_launch_create(r->call->input_count, r->call->output_count, r->call->word_count);
+  tt_launch *launch =
+      tt_launch_create(r->call->input_count, r->call->output_count, r->call->word_count);
   if (!launch) return tt_out_of_memory();
   launch->program = program;
   launch->name = r->call->name;
   launch->site = r->site;
   launch->failure = failure;
   for (int i = 0; i < launch->input_count; i++) launch->inputs[i] = tt_value_retain(r->inputs[i]);
-  for (int i = 0; i < launch->output_count; i++) launch->outputs[i] = tt_value_retain(r->outputs[i]);
-  if (launch->word_count) memcpy(launch->words, r->words, sizeof *r->words * (size_t)launch->word_count);
+  for (int i = 0; i < launch->output_count; i++)
+    launch->outputs[i] = tt_value_retain(r->outputs[i]);
+  if (launch->word_count)
+    memcpy(launch->words, r->words, sizeof *r->words * (size_t)launch->word_count);
   write_targets(r);
   push(r->stream, launch);
   return TT_SUCCESS;
@@ -444,13 +449,16 @@ void tt_stream_account(tt_stream *stream, int64_t bytes, bool freed) {
   atomic_fetch_add(&stream->allocations, 1);
   atomic_fetch_add(&stream->total, bytes);
   int64_t peak = atomic_load(&stream->peak);
-  while (now > peak && !atomic_compare_exchange_weak(&stream->peak, &peak, now)) {}
+  while (now > peak && !atomic_compare_exchange_weak(&stream->peak, &peak, now)) {
+  }
 }
 
 void tt_stream_memory(tt_stream *stream, tt_memory *out) {
-  *out = (tt_memory){.allocated = atomic_load(&stream->allocated), .peak = atomic_load(&stream->peak),
+  *out = (tt_memory){.allocated = atomic_load(&stream->allocated),
+                     .peak = atomic_load(&stream->peak),
                      .total_allocated = atomic_load(&stream->total),
-                     .allocations = atomic_load(&stream->allocations), .frees = atomic_load(&stream->frees)};
+                     .allocations = atomic_load(&stream->allocations),
+                     .frees = atomic_load(&stream->frees)};
   int64_t in_use = 0;
   tt_status_release(tt_device_memory(stream->device, &in_use, &out->limit));
 }

@@ -27,7 +27,8 @@ tt_status tt_stream_record(tt_stream *stream, tt_call *call, tt_storage *const *
 tt_status tt_stream_sync(tt_stream *stream);
 /* True when nothing is pending. */
 bool tt_stream_idle(tt_stream *stream);
-/* A ticket for everything recorded so far (in Fused mode this ends the open chunk), and waiting for one. */
+/* A ticket for everything recorded so far (in Fused mode this ends the open chunk), and waiting for
+ * one. */
 uint64_t tt_stream_ticket(tt_stream *stream);
 bool tt_stream_passed(tt_stream *stream, uint64_t ticket);
 void tt_stream_wait(tt_stream *stream, uint64_t ticket);

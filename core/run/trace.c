@@ -32,8 +32,12 @@ tt_status tt_trace_step(tt_trace *trace, tt_step *at, tt_call *call, const int *
   int *slots = tt_arena_alloc(&trace->arena, size + sizeof *slots);
   if (!step || !slots) return tt_out_of_memory();
   memcpy(slots, inputs, size);
-  *step = (tt_step){.parent = at, .sibling = at->children, .call = call, .inputs = slots,
-                    .depth = at->depth + 1, .first_output = first_output,
+  *step = (tt_step){.parent = at,
+                    .sibling = at->children,
+                    .call = call,
+                    .inputs = slots,
+                    .depth = at->depth + 1,
+                    .first_output = first_output,
                     .slot_count = first_output + call->output_count};
   step->word_at = at->call ? at->word_at + at->call->word_count : 0;
   at->children = step;
@@ -46,9 +50,9 @@ tt_status tt_trace_step(tt_trace *trace, tt_step *at, tt_call *call, const int *
 
 typedef struct building {
   tt_hlo *h;
-  tt_step **path;    /* [depth] */
-  tt_node **slots;   /* [slot_count] */
-  int *param_of;     /* [slot_count] the parameter whose storage the slot's value replaces, or -1 */
+  tt_step **path;  /* [depth] */
+  tt_node **slots; /* [slot_count] */
+  int *param_of;   /* [slot_count] the parameter whose storage the slot's value replaces, or -1 */
   const tt_type **param_types;
   tt_node **inputs, **outputs, **results;
   int *overwrites;
@@ -73,7 +77,8 @@ static tt_status prepare(building *b, const tt_step *end) {
   b->inputs = tt_arena_alloc(arena, sizeof(tt_node *) * most);
   b->outputs = tt_arena_alloc(arena, sizeof(tt_node *) * most);
   b->overwrites = tt_arena_alloc(arena, sizeof(int) * most);
-  bool made = b->slots && b->results && b->param_of && b->param_types && b->inputs && b->outputs && b->overwrites;
+  bool made = b->slots && b->results && b->param_of && b->param_types && b->inputs && b->outputs &&
+              b->overwrites;
   return made ? TT_SUCCESS : tt_out_of_memory();
 }
 
@@ -102,10 +107,15 @@ static void add_params(building *b, const tt_step *end, const uint8_t *is_input)
 static tt_status lower_step(building *b, const tt_step *step) {
   tt_call *call = step->call;
   for (int k = 0; k < call->input_count; k++) b->inputs[k] = b->slots[step->inputs[k]];
-  tt_call_io io = {.inputs = b->inputs, .words = b->words, .word_at = step->word_at,
-                   .outputs = b->outputs, .overwrites = b->overwrites, .checks = &b->checks};
+  tt_call_io io = {.inputs = b->inputs,
+                   .words = b->words,
+                   .word_at = step->word_at,
+                   .outputs = b->outputs,
+                   .overwrites = b->overwrites,
+                   .checks = &b->checks};
   TT_TRY(tt_call_lower(call, false, b->h, &io));
-  if (tt_hlo_failed(b->h)) return TT_SUCCESS; /* tt_hlo_finish reports it; what follows lacks operands */
+  if (tt_hlo_failed(b->h))
+    return TT_SUCCESS; /* tt_hlo_finish reports it; what follows lacks operands */
   for (int k = 0; k < call->output_count; k++) {
     int slot = step->first_output + k, over = b->overwrites[k];
     b->slots[slot] = b->outputs[k];
@@ -115,7 +125,8 @@ static tt_status lower_step(building *b, const tt_step *step) {
 }
 
 /* A parameter is donated to the last result that stands in its storage. */
-static tt_status add_results(building *b, const tt_step *end, const uint8_t *live, tt_program *program, int *count) {
+static tt_status add_results(building *b, const tt_step *end, const uint8_t *live,
+                             tt_program *program, int *count) {
   program->donors = tt_malloc(sizeof *program->donors * ((size_t)end->slot_count + 1));
   if (!program->donors) return tt_out_of_memory();
   for (int slot = 0; slot < end->slot_count; slot++) {
@@ -133,18 +144,21 @@ static tt_status add_results(building *b, const tt_step *end, const uint8_t *liv
 
 static tt_status name_program(const building *b, const tt_step *end, tt_program *program) {
   tt_text name = TT_TEXT_INIT;
-  tt_text_printf(&name, "a chunk of %d operators, %s to %s", end->depth, b->path[0]->call->name, end->call->name);
+  tt_text_printf(&name, "a chunk of %d operators, %s to %s", end->depth, b->path[0]->call->name,
+                 end->call->name);
   program->name = name.data;
   return tt_text_status(&name);
 }
 
-static tt_status build(const tt_step *end, const uint8_t *live, const uint8_t *is_input, tt_program *program) {
+static tt_status build(const tt_step *end, const uint8_t *live, const uint8_t *is_input,
+                       tt_program *program) {
   building b = {0};
   int count = 0;
   TT_TRY(tt_hlo_create(&b.h));
   tt_status status = prepare(&b, end);
   if (!status) add_params(&b, end, is_input);
-  for (int i = 0; i < end->depth && !status && !tt_hlo_failed(b.h); i++) status = lower_step(&b, b.path[i]);
+  for (int i = 0; i < end->depth && !status && !tt_hlo_failed(b.h); i++)
+    status = lower_step(&b, b.path[i]);
   if (!status && !tt_hlo_failed(b.h)) status = add_results(&b, end, live, program, &count);
   if (!status) status = name_program(&b, end, program);
   program->result_count = count;

@@ -125,9 +125,9 @@ static tt_node *retype(tt_hlo *h, tt_node *x, tt_dtype dtype) {
  * then still crosses digits (overlapping windows) is gathered. */
 typedef struct digits {
   bool ok;
-  int count;                 /* digits, the last may be the remainder below the last stride */
+  int count; /* digits, the last may be the remainder below the last stride */
   int64_t radix[TT_MAX_RANK], start[TT_MAX_RANK], limit[TT_MAX_RANK], step[TT_MAX_RANK];
-  int64_t first, length;     /* flat slice taken first, padded with zeros to `length` */
+  int64_t first, length;            /* flat slice taken first, padded with zeros to `length` */
   int dims[TT_MAX_RANK], dim_count; /* the view's dim that walks along digit i */
 } digits;
 
@@ -232,7 +232,8 @@ tt_node *tt_view_read(tt_hlo *h, tt_node *storage, const tt_view *view) {
   x = tt_hlo_transpose(h, x, perm);
   if (count == view->rank) return x;
   bool only_ones = true; /* all dropped dims have size 1: a reshape will do */
-  for (int i = 0; i < view->rank; i++) only_ones = only_ones && (view->sizes[i] == 1 || view->strides[i] != 0);
+  for (int i = 0; i < view->rank; i++)
+    only_ones = only_ones && (view->sizes[i] == 1 || view->strides[i] != 0);
   if (only_ones) return tt_hlo_reshape(h, x, view->rank, view->sizes);
   return tt_hlo_broadcast(h, x, kept, view->rank, view->sizes);
 }
@@ -268,7 +269,8 @@ static tt_node *write_window(tt_hlo *h, tt_node *x, tt_node *window, const digit
   }
   tt_type ones = window->type;
   ones.dtype = TT_BOOL;
-  tt_node *mask = tt_hlo_pad(h, tt_hlo_full(h, &ones, 1), tt_hlo_const_i(h, TT_BOOL, 0), low, high, interior);
+  tt_node *mask =
+      tt_hlo_pad(h, tt_hlo_full(h, &ones, 1), tt_hlo_const_i(h, TT_BOOL, 0), low, high, interior);
   tt_node *zero = tt_hlo_const_i(h, window->type.dtype, 0);
   return tt_hlo_select(h, mask, tt_hlo_pad(h, window, zero, low, high, interior), x);
 }
@@ -277,7 +279,11 @@ static tt_node *scatter_write(tt_hlo *h, tt_node *x, const tt_view *view, tt_nod
   int64_t n = tt_type_numel(&value->type), column[2] = {n, 1};
   tt_node *indices = tt_hlo_reshape(h, flat_indices(h, view), 2, column);
   const int zero = 0;
-  tt_scatter dims = {.inserted_dims = &zero, .inserted_count = 1, .scatter_map = &zero, .scatter_count = 1, .index_vector_dim = 1};
+  tt_scatter dims = {.inserted_dims = &zero,
+                     .inserted_count = 1,
+                     .scatter_map = &zero,
+                     .scatter_count = 1,
+                     .index_vector_dim = 1};
   return tt_hlo_scatter(h, flat(h, x), indices, flat(h, value), &dims, TT_SET);
 }
 

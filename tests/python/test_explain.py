@@ -166,7 +166,14 @@ def test_metrics_count_chunks():
         torch.tpu.eager_mode = "strict"
         w * 2
     metrics = torch.tpu.metrics()
-    assert metrics["cuts"] == {"content": 0, "length": 0, "bytes": 0, "read": 1, "synchronise": 1, "mode": 1}
+    assert metrics["cuts"] == {
+        "content": 0,
+        "length": 0,
+        "bytes": 0,
+        "read": 1,
+        "synchronise": 1,
+        "mode": 1,
+    }
     assert metrics["chunks"] == 3 and metrics["chunk_ops"] == 4
     assert metrics["chunk_sizes"] == {"1": 2, "2-3": 1}
 

@@ -98,7 +98,8 @@ class Builder:
         if not steps:
             return
         body = [step.text for step in steps] + [
-            f"{name}.clamp_(-9, 9)" for name in writes
+            f"{name}.clamp_(-9, 9)"
+            for name in writes
             if pool.mark(name) < RAW and pool[name].dtype in FLOATS + INTS[:3]
         ]
         text = f"for _ in range({pool.rng.choice([2, 3, 3, 5, 40, 90])}): {'; '.join(body)}"

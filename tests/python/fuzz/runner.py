@@ -74,7 +74,9 @@ def same_numbers(got, want, mark):
         return True
     if mark == RAW or not (want.is_floating_point() or want.is_complex()):
         kind = torch.uint8
-        return torch.equal(got.contiguous().reshape(-1).view(kind), want.contiguous().reshape(-1).view(kind))
+        return torch.equal(
+            got.contiguous().reshape(-1).view(kind), want.contiguous().reshape(-1).view(kind)
+        )
     if mark == EXACT:
         return torch.equal(got.nan_to_num(12345.0), want.nan_to_num(12345.0)) and torch.equal(
             got.isnan(), want.isnan()
@@ -133,7 +135,9 @@ def differences(got, want, marks, lines):
         if not same_numbers(ours, theirs, marks.get(name, LOOSE)):
             found.append(f"{name}: {ours.tolist()}, on the CPU {theirs.tolist()}")
     if partition(got.tensors) != partition(want.tensors):
-        found.append(f"share storages as {partition(got.tensors)}, on the CPU {partition(want.tensors)}")
+        found.append(
+            f"share storages as {partition(got.tensors)}, on the CPU {partition(want.tensors)}"
+        )
     return found
 
 

@@ -105,7 +105,9 @@ def make_range(pool):
 
 @template()
 def make_special(pool):
-    values = pool.pick("special", "[nan, 1.0, -inf]", "[-0.0, 0.0, inf, -1.0]", "[2.0, nan, 2.0, inf]")
+    values = pool.pick(
+        "special", "[nan, 1.0, -inf]", "[-0.0, 0.0, inf, -1.0]", "[2.0, nan, 2.0, inf]"
+    )
     return new(pool, f"torch.tensor({values}, device=device)")
 
 
@@ -339,7 +341,9 @@ def product_added(pool):
     a = pool.tensor(is_float, rank(2))
     b = pool.tensor(is_float, rank(2))
     c = pool.tensor(is_float)
-    form = pool.pick("addmm", "torch.addmm({}, {}, {})", "torch.addmm({}, {}, {}.t(), beta=2, alpha=-1)")
+    form = pool.pick(
+        "addmm", "torch.addmm({}, {}, {})", "torch.addmm({}, {}, {}.t(), beta=2, alpha=-1)"
+    )
     return new(pool, form.format(c, a, b))
 
 
@@ -369,7 +373,15 @@ def more_reductions(pool):
 @template(4)
 def view_slice(pool):
     a = pool.tensor(has_dims, mark=RAW)
-    forms = ["{}[1:]", "{}[::2]", "{}[..., 1:]", "{}[..., :-1]", "{}[:2]", "{}[..., ::2]", "{}[1:2]"]
+    forms = [
+        "{}[1:]",
+        "{}[::2]",
+        "{}[..., 1:]",
+        "{}[..., :-1]",
+        "{}[:2]",
+        "{}[..., ::2]",
+        "{}[1:2]",
+    ]
     if pool[a].dim() > 1:
         forms += ["{}[:, 1:]", "{}[:, None]", "{}[1:, 1:]", "{}[:, ::3]"]
     return new(pool, pool.pick(f"slice {pool[a].dim() > 1}", *forms).format(a))
@@ -518,7 +530,9 @@ def write_constant(pool):
 def write_binary(pool):
     a = pool.tensor(is_arithmetic)
     b = pool.partner(a, is_arithmetic)
-    form = pool.pick("write binary", "{}.add_({})", "{}.mul_({})", "{}.sub_({}, alpha=2)", "{} -= {}")
+    form = pool.pick(
+        "write binary", "{}.add_({})", "{}.mul_({})", "{}.sub_({}, alpha=2)", "{} -= {}"
+    )
     return Step(form.format(a, b), writes=(a,))
 
 
@@ -620,7 +634,9 @@ def write_out(pool):
     c = pool.tensor(like(pool[a]))
     if pool[c].numel() and pool[c].shape != torch.broadcast_shapes(pool[a].shape, pool[b].shape):
         raise Skip
-    form = pool.pick("out", "torch.add({}, {}, out={})", "torch.mul({}, {}, out={})", "torch.sub({}, {}, out={})")
+    form = pool.pick(
+        "out", "torch.add({}, {}, out={})", "torch.mul({}, {}, out={})", "torch.sub({}, {}, out={})"
+    )
     return Step(form.format(a, b, c), writes=(c,))
 
 
@@ -701,7 +717,9 @@ def index_write(pool):
 def scatter_write(pool):
     a = pool.tensor(has_dims, nonempty, mark=LOOSE)
     dim, number = pool.dim(a), pool.number(a)
-    zeros = f"torch.zeros({tuple(pool[a].narrow(dim, 0, 1).shape)}, dtype=torch.int64, device=device)"
+    zeros = (
+        f"torch.zeros({tuple(pool[a].narrow(dim, 0, 1).shape)}, dtype=torch.int64, device=device)"
+    )
     form = pool.pick("scatter", "{a}.scatter_({d}, {z}, {n})", "{a}.scatter_({d}, {z}, {a}.clone())",
                      "{a}.scatter_add_({d}, {z}, {a}.clone())")  # fmt: skip
     if is_bool(pool[a]) and "add" in form:
