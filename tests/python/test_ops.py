@@ -68,7 +68,8 @@ def gradients(output, inputs):
 def compare(op, dtype, samples):
     limits = {torch.float32: {"rtol": 1e-3, "atol": 1e-4}}.get(dtype, {})
     wanted = op.sample_inputs("cpu", dtype, requires_grad=differentiable(op, dtype))
-    for _, sample in zip(range(samples), wanted, strict=False):
+    exact = (sample for sample in wanted if not sample.kwargs.get("dropout_p"))
+    for _, sample in zip(range(samples), exact, strict=False):
         inputs = (sample.input, sample.args, sample.kwargs)
         moved = (move(sample.input), move(sample.args), on_device(sample.kwargs))
         expected = op(inputs[0], *inputs[1], **inputs[2])
