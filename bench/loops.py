@@ -1,12 +1,15 @@
-"""Does Fused mode settle? Twelve shapes of loops that people write, each in Fused and in Strict mode.
+"""Does Fused mode settle? Twelve shapes of loops, each in Fused and in Strict mode.
 
 usage: python bench/loops.py [--json] [--optimizers] [--loop NAME]... [--iterations N]
-For each loop: programs asked for during the first iterations and after them (the goal is 0),
-operators per chunk, time per iteration in both modes, and how far the losses are apart.
+Each loop has a process of its own. The columns: programs asked for during the first iterations, and
+after them (the goal is 0), operators per chunk, milliseconds for an iteration in both modes, and
+how far the losses are apart.
 """
 
 import argparse
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -21,7 +24,7 @@ from torch import Tensor, nn
 WARMUP = 5
 CLASSES = 10
 Steps = Iterator[Tensor | float]
-Loop = Callable[[torch.device], Steps]
+Loop = Callable[[], Steps]
 
 LOOPS: dict[str, Loop] = {}
 
@@ -64,22 +67,26 @@ def read_every(period: int) -> Steps:
 
 
 @loop
-def item_each_step(device: torch.device) -> Steps:
+def item_each_step() -> Steps:
+    """Reads the loss in each iteration."""
     return read_every(1)
 
 
 @loop
-def item_every_tenth(device: torch.device) -> Steps:
+def item_every_tenth() -> Steps:
+    """Reads it in the first of ten iterations."""
     return read_every(10)
 
 
 @loop
-def item_never(device: torch.device) -> Steps:
+def item_never() -> Steps:
+    """Never reads it."""
     return read_every(0)
 
 
 @loop
-def schedule(device: torch.device) -> Steps:
+def schedule() -> Steps:
+    """Changes the learning rate after each iteration."""
     model, data = mlp(), batches()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 40)
@@ -94,7 +101,8 @@ def schedule(device: torch.device) -> Steps:
 
 
 @loop
-def accumulation(device: torch.device) -> Steps:
+def accumulation() -> Steps:
+    """Gathers the gradients of four batches."""
     model, data = mlp(), batches()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     while True:
@@ -110,7 +118,8 @@ def accumulation(device: torch.device) -> Steps:
 
 
 @loop
-def clipping(device: torch.device) -> Steps:
+def clipping() -> Steps:
+    """Clips the gradients' norm."""
     model, data = mlp(), batches()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     while True:
@@ -124,7 +133,8 @@ def clipping(device: torch.device) -> Steps:
 
 
 @loop
-def dropout(device: torch.device) -> Steps:
+def dropout() -> Steps:
+    """Uses random numbers."""
     model, data = mlp(dropout=0.2), batches()
     optimizer = torch.optim.RMSprop(model.parameters(), lr=1e-3)
     while True:
@@ -137,7 +147,8 @@ def dropout(device: torch.device) -> Steps:
 
 
 @loop
-def changing_batch(device: torch.device) -> Steps:
+def changing_batch() -> Steps:
+    """Trains on batches of three sizes in turn."""
     model = mlp()
     data = [batches(size) for size in (4, 8, 16)]
     optimizer = torch.optim.Adagrad(model.parameters(), lr=0.05)
@@ -152,7 +163,8 @@ def changing_batch(device: torch.device) -> Steps:
 
 
 @loop
-def evaluation(device: torch.device) -> Steps:
+def evaluation() -> Steps:
+    """Trains for five batches and evaluates on two."""
     model, data, held = mlp(dropout=0.1), batches(), batches(32)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     while True:
@@ -174,7 +186,8 @@ def evaluation(device: torch.device) -> Steps:
 
 
 @loop
-def two_models(device: torch.device) -> Steps:
+def two_models() -> Steps:
+    """Trains a generator against a discriminator."""
     maker = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 32)).to("tpu")
     judge = nn.Sequential(nn.Linear(32, 32), nn.LeakyReLU(0.2), nn.Linear(32, 1)).to("tpu")
     makes = torch.optim.Adam(maker.parameters(), lr=2e-4, betas=(0.5, 0.999))
@@ -199,7 +212,8 @@ def two_models(device: torch.device) -> Steps:
 
 
 @loop
-def small_tensors(device: torch.device) -> Steps:
+def small_tensors() -> Steps:
+    """Replaces 500 small tensors by new ones."""
     generator = torch.Generator().manual_seed(5)
     tensors = [torch.randn(4, generator=generator).to("tpu") for _ in range(500)]
     while True:
@@ -208,7 +222,8 @@ def small_tensors(device: torch.device) -> Steps:
 
 
 @loop
-def in_place(device: torch.device) -> Steps:
+def in_place() -> Steps:
+    """Writes through views of two tensors."""
     state = torch.linspace(-1, 1, 256, device="tpu").reshape(16, 16)
     speed = torch.zeros_like(state)
     while True:
@@ -224,7 +239,8 @@ def in_place(device: torch.device) -> Steps:
 
 
 @loop
-def python_branches(device: torch.device) -> Steps:
+def python_branches() -> Steps:
+    """Branches on the loss."""
     model, data = mlp(), batches()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     best = float("inf")
@@ -269,7 +285,8 @@ class Attention(nn.Module):
 
 
 @loop
-def kv_cache(device: torch.device) -> Steps:
+def kv_cache() -> Steps:
+    """Generates tokens one after the other."""
     embed = nn.Embedding(50, 32).to("tpu")
     layers = nn.ModuleList(Attention() for _ in range(2)).to("tpu")
     head = nn.Linear(32, 50).to("tpu")
@@ -298,7 +315,7 @@ OPTIMIZERS = {
 def optimizer_loop(name: str, form: str) -> Loop:
     """Returns a loop with one optimizer, a schedule, clipping, accumulation and an early read."""
 
-    def steps(device: torch.device) -> Steps:
+    def steps() -> Steps:
         model, data = mlp(), batches()
         kind = getattr(torch.optim, name.split(maxsplit=1)[0])
         optimizer = kind(
@@ -346,22 +363,25 @@ class Result:
 
     @property
     def settled(self) -> bool:
+        """True if the loop stopped asking for programs and computes what Strict mode computes."""
         return self.programs_after == 0 and self.difference < 1e-5
 
 
 def asked_for() -> int:
+    """Returns the programs that were asked for so far, new ones and known ones."""
     metrics = torch.tpu.metrics()
     return metrics["programs"] + metrics["program_hits"]
 
 
 def value(loss: Tensor | float) -> float:
+    """Reads a loss."""
     return loss if isinstance(loss, float) else loss.item()
 
 
 def timed(steps: Steps, iterations: int) -> float:
-    """Seconds for an iteration, of the better of two runs between synchronisations."""
+    """Returns seconds for an iteration, of the best of five runs between synchronisations."""
     best = float("inf")
-    for _ in range(3):
+    for _ in range(5):
         torch.tpu.synchronize()
         start = time.perf_counter()
         for _ in range(iterations):
@@ -375,7 +395,7 @@ def run(one: Loop, mode: str, iterations: int) -> tuple[list[float], dict[str, f
     """Returns the losses that were read, counters, and seconds for an iteration."""
     torch.manual_seed(1)
     with torch.tpu.set_eager_mode(mode):
-        steps = one(torch.device("tpu"))
+        steps = one()
         start, losses = asked_for(), []
         last: Tensor | float = 0.0
         for i in range(iterations):
@@ -412,6 +432,16 @@ def measure(name: str, one: Loop, iterations: int) -> Result:
     )
 
 
+def measure_apart(name: str, args: argparse.Namespace) -> Result:
+    """Measures a loop in a process of its own, which nothing else has warmed up."""
+    command = [sys.executable, __file__, "--json", "--loop", name]
+    command += ["--iterations", str(args.iterations)] + ["--optimizers"] * args.optimizers
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if not done.stdout:
+        raise SystemExit(f"{name}: the process ended with status {done.returncode}")
+    return Result(**json.loads(done.stdout)[0])
+
+
 def show(results: list[Result], console: Console) -> None:
     """Prints a table."""
     table = Table(title=f"Programs asked for before and after iteration {WARMUP}, and speed")
@@ -445,12 +475,14 @@ def main() -> None:
 
     console = Console(stderr=args.json)
     loops = optimizer_loops() if args.optimizers else LOOPS
-    results = []
-    for name, one in loops.items():
-        if args.loop and name not in args.loop:
-            continue
-        with console.status(name):
-            results.append(measure(name, one, args.iterations))
+    names = [name for name in loops if not args.loop or name in args.loop]
+    if len(names) == 1:
+        results = [measure(names[0], loops[names[0]], args.iterations)]
+    else:
+        results = []
+        for name in names:
+            with console.status(name):
+                results.append(measure_apart(name, args))
     if args.json:
         print(json.dumps([asdict(r) for r in results], indent=2))
     else:

@@ -87,7 +87,8 @@ void spec_numbers(Spec& spec, const Walk& walk, const ArgPlan& arg, c10::ArrayRe
   if (!all_static) {
     out->kind = TT_ARG_NUMBERS;
     out->first = static_cast<int>(spec.next_number);
-    spec.next_number += list.size();
+    out->equal = equal_numbers(list);
+    spec.next_number += out->equal ? 1 : list.size();
     return;
   }
   out->kind = TT_ARG_FLOATS;

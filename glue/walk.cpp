@@ -13,6 +13,16 @@ bool static_number(const Plan& plan, const ArgPlan& arg, const c10::Scalar& valu
   return bits(value.toDouble()) == bits(0.0) || value.toDouble() == 1.0;
 }
 
+bool equal_numbers(c10::ArrayRef<IValue> list) {
+  auto same = [](const c10::Scalar& a, const c10::Scalar& b) {
+    if (a.type() != b.type() || a.isComplex()) return false;
+    return a.isFloatingPoint() ? bits(a.toDouble()) == bits(b.toDouble()) : a.toLong() == b.toLong();
+  };
+  for (size_t i = 1; i < list.size(); i++)
+    if (!same(list[i].toScalar(), list[0].toScalar())) return false;
+  return list.size() > 1;
+}
+
 tt_dtype scalar_dtype(const c10::Scalar& value) {
   return value.isComplex()         ? TT_C128
          : value.isFloatingPoint() ? TT_F64
@@ -27,7 +37,7 @@ const at::Tensor& as_tensor(const IValue& value) {
 
 namespace {
 
-enum Tag : uint64_t { kNone = 1, kTensor, kList, kNumber, kStatic, kComplex, kInt, kDtype, kText };
+enum Tag : uint64_t { kNone = 1, kTensor, kList, kNumber, kStatic, kComplex, kInt, kDtype, kText, kEqual };
 
 void tag(Walk& walk, Tag value, uint64_t payload = 0) {
   tt_key_u64(&walk.key, value | payload << 8);
@@ -91,6 +101,13 @@ void add_tensor(Walk& walk, const ArgPlan& arg, const at::Tensor& tensor) {
   walk.same_as.push_back(same_as);
 }
 
+void add_numbers(Walk& walk, const ArgPlan& arg, c10::ArrayRef<IValue> list) {
+  bool equal = !arg.is_static && equal_numbers(list);
+  tag(walk, equal ? kEqual : kList, list.size());
+  for (const IValue& element : equal ? list.slice(0, 1) : list)
+    add_number(walk, arg, element.toScalar(), scalar_dtype(element.toScalar()));
+}
+
 void add_arg(Walk& walk, const ArgPlan& arg, const IValue& value) {
   if (arg.kind == ArgKind::Tensor) return add_tensor(walk, arg, as_tensor(value));
   if (arg.kind == ArgKind::Ignored) return;
@@ -104,9 +121,7 @@ void add_arg(Walk& walk, const ArgPlan& arg, const IValue& value) {
     add_number(walk, arg, value.toScalar(), scalar_dtype(value.toScalar()));
     break;
   case ArgKind::NumberList:
-    tag(walk, kList, value.toListRef().size());
-    for (const IValue& element : value.toListRef())
-      add_number(walk, arg, element.toScalar(), scalar_dtype(element.toScalar()));
+    add_numbers(walk, arg, value.toListRef());
     break;
   case ArgKind::Int:
     tag(walk, kInt);

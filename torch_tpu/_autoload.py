@@ -1,5 +1,6 @@
 """Adds the device "tpu" to PyTorch: once a process, and never at the price of `import torch`."""
 
+import atexit
 import contextlib
 import importlib
 import sys
@@ -59,7 +60,7 @@ def _load() -> None:
     except ImportError as error:
         raise ImportError(_explain_import(error)) from error
     backend_registration.rename_privateuse1_backend("tpu")
-    from torch_tpu import _patches, tpu
+    from torch_tpu import _C, _patches, tpu
 
     torch._register_device_module("tpu", tpu)
     for name, module in list(sys.modules.items()):
@@ -67,6 +68,8 @@ def _load() -> None:
             sys.modules[name.replace("torch_tpu.tpu", "torch.tpu", 1)] = module
     backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
     _patches.apply()
+    # The plugin is torn down by C's exit handlers, which come later; no thread may be in it then.
+    atexit.register(_C.end)
     _loaded = True
 
 

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { LOCAL, SHARED, FOLDERS, FIRST_NAP_US = 500, LONGEST_NAP_US = 50000 };
+enum { LOCAL, SHARED, FOLDERS, FIRST_NAP_US = 500, LONGEST_NAP_US = 50000, MAX_REFUSALS = 32 };
 
 struct tt_disk {
   tt_plugin *plugin;
@@ -23,8 +23,8 @@ struct tt_disk {
   bool opened;           /* under the lock; then the rest no longer changes */
   tt_dir *dirs[FOLDERS]; /* NULL: none, or none that can be used */
   tt_text environment;
-  atomic_bool serialises;
-  tt_totals totals; /* under the lock; since the last flush */
+  atomic_int refusals; /* to serialise, in a row: one program may not be, all can be no chance */
+  tt_totals totals;    /* under the lock; since the last flush */
 };
 
 /* -- Options -- */
@@ -81,7 +81,7 @@ tt_status tt_disk_create(const tt_disk_options *options, tt_plugin *plugin, tt_c
                     .limit = options->limit,
                     .wait_ms = options->wait_ms};
   pthread_mutex_init(&disk->lock, NULL);
-  atomic_init(&disk->serialises, true);
+  atomic_init(&disk->refusals, 0);
   tt_status status = copy_paths(options, disk);
   if (status) tt_disk_destroy(disk);
   else *out = disk;
@@ -198,7 +198,7 @@ static tt_executable *load_from(tt_disk *disk, int which, tt_lookup *lookup) {
     lookup->bad++;
     if (tt_dir_writable(dir)) tt_dir_remove(dir, lookup->name);
   }
-  if (tt_status_code(status) == TT_UNIMPLEMENTED) atomic_store(&disk->serialises, false);
+  if (tt_status_code(status) == TT_UNIMPLEMENTED) atomic_store(&disk->refusals, MAX_REFUSALS);
   tt_status_release(status);
   if (executable && which == SHARED) copy_to_local(disk, lookup, data, size);
   if (executable) lookup->source = which == LOCAL ? TT_SOURCE_DISK : TT_SOURCE_SHARED;
@@ -292,11 +292,12 @@ static void serialise(tt_disk *disk, tt_lookup *lookup, tt_executable *executabl
   size_t size = 0;
   tt_status status = tt_executable_serialize(executable, &data, &size);
   if (!status) {
+    atomic_store(&disk->refusals, 0);
     tt_entry entry = key_of(disk, lookup);
     entry.body = (tt_bytes){data, size};
     for (int i = 0; i < FOLDERS; i++) write_to(disk, i, lookup, &entry);
   } else {
-    if (tt_status_code(status) == TT_UNIMPLEMENTED) atomic_store(&disk->serialises, false);
+    if (tt_status_code(status) == TT_UNIMPLEMENTED) atomic_fetch_add(&disk->refusals, 1);
     tt_log(TT_LOG_COMPILE, "a program is not kept on disk: %s", tt_status_message(status));
   }
   tt_status_release(status);
@@ -305,7 +306,7 @@ static void serialise(tt_disk *disk, tt_lookup *lookup, tt_executable *executabl
 
 void tt_disk_store(tt_disk *disk, tt_lookup *lookup, tt_executable *executable) {
   bool named = lookup->name[0] != '\0';
-  if (disk && named && executable && atomic_load(&disk->serialises) && may_write(disk))
+  if (disk && named && executable && may_write(disk) && atomic_load(&disk->refusals) < MAX_REFUSALS)
     serialise(disk, lookup, executable);
   finish(disk, lookup, executable != NULL);
 }

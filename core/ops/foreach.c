@@ -83,7 +83,7 @@ static tt_arg element_arg(tt_lower *cx, int i, int k, tt_node **tensor, tt_node 
     arg.first = i;
     break;
   case TT_ARG_NUMBERS:
-    *number = cx->numbers[arg.first + k];
+    *number = cx->numbers[arg.first + (arg.equal ? 0 : k)];
     arg = (tt_arg){.kind = TT_ARG_NUMBER, .first = i, .dtype = (*number)->type.dtype};
     break;
   case TT_ARG_NUMBER:

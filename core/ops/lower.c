@@ -136,7 +136,7 @@ tt_node *tt_num_at(tt_lower *cx, int i, int k, tt_dtype dtype) {
   if (k < 0 || k >= tt_count(cx, i)) return bad_arg(cx, i, "a longer number list");
   switch (arg->kind) {
   case TT_ARG_NUMBERS:
-    return scalar_as(cx, cx->numbers[arg->first + k], dtype);
+    return scalar_as(cx, cx->numbers[arg->first + (arg->equal ? 0 : k)], dtype);
   case TT_ARG_INTS:
     one = (tt_arg){.kind = TT_ARG_INT, .i = arg->ints[k]};
     return constant(cx->h, dtype, &one);

@@ -54,7 +54,7 @@ typedef enum tt_arg_kind {
   TT_ARG_TENSOR,  /* one tensor: `first` numbers it among the call's tensors */
   TT_ARG_TENSORS, /* `count` tensors from `first` on; `present[i]` false where the list has None */
   TT_ARG_NUMBER,  /* a number known only at run time: `first` numbers it among the call's numbers */
-  TT_ARG_NUMBERS, /* `count` run-time numbers from `first` on (ScalarList) */
+  TT_ARG_NUMBERS, /* `count` run-time numbers from `first` on (ScalarList), or `equal` ones */
   TT_ARG_INT,     /* a static int, bool, or dtype */
   TT_ARG_FLOAT,   /* a static number that is not an int */
   TT_ARG_COMPLEX, /* a static complex number: floats[0], floats[1] */
@@ -66,6 +66,7 @@ typedef enum tt_arg_kind {
 typedef struct tt_arg {
   tt_arg_kind kind;
   int first, count;
+  bool equal;     /* NUMBERS: all are the number `first` */
   tt_dtype dtype; /* NUMBER(S), and INT/FLOAT/COMPLEX standing for a Scalar: its own dtype (BOOL,
                      I64, F64, C128); an INT standing for a dtype argument: that dtype */
   int64_t i;

@@ -130,7 +130,9 @@ static bool is_one(const tt_lower *cx, int i) {
 
 void tt_lower_index_add(tt_lower *cx) {
   target to;
-  tt_code code = tt_in(cx, 0)->type.rank == 2 ? TT_INVALID_ARGUMENT : TT_OUT_OF_RANGE;
+  int rank = tt_in(cx, 0)->type.rank, dim = tt_dim(cx, 1, rank);
+  bool outer = rank > 1 && (dim == 0 || dim == rank - 1); /* the CPU's other kernel */
+  tt_code code = outer ? TT_INVALID_ARGUMENT : TT_OUT_OF_RANGE;
   tt_node *source = tt_in(cx, 3), *x = slice_operands(cx, false, code, &source, &to);
   if (!is_one(cx, 4)) source = tt_hlo_multiply(cx->h, source, tt_num(cx, 4, source->type.dtype));
   state(cx, write(cx, &to, x, source, TT_ADD));

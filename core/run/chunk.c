@@ -158,7 +158,6 @@ static bool any_live(tt_chunk *chunk, tt_cut why) {
 tt_status tt_chunk_close(tt_chunk *chunk, tt_cut why, tt_launch **out) {
   *out = NULL;
   if (tt_chunk_empty(chunk)) return TT_SUCCESS;
-  if (why == TT_CUT_READ || why == TT_CUT_SYNC) tt_cutter_stop(&chunk->cutter);
   tt_status status = any_live(chunk, why) ? make_launch(chunk, why, out) : TT_SUCCESS;
   if (tt_status_code(status) == TT_FAILED_PRECONDITION && tt_programs_forbidden()) return status;
   for (int i = 0; status && i < chunk->slot_count; i++)

@@ -31,6 +31,12 @@ static bool lowest(const tt_cutter *cutter, uint64_t window) {
   return true;
 }
 
+/* Where less than a window is known, its rank must be one that would be the lowest in most windows:
+ * so the first iteration is cut as later ones are. */
+static bool low(const tt_cutter *cutter) {
+  return cutter->count >= TT_CUT_WINDOW || rank_of(cutter, 0) < UINT64_MAX / TT_CUT_WINDOW * 2;
+}
+
 /* Did the last operator occur shortly before, too? Then it is one of a uniform stretch. */
 static bool recurs(const tt_cutter *cutter) {
   for (uint64_t back = 1; back < known(cutter, MIN_LENGTH); back++)
@@ -57,7 +63,8 @@ tt_cut tt_cutter_add(tt_cutter *cutter, uint64_t call, int depth, int64_t bytes)
   if (bytes >= MAX_BYTES) return TT_CUT_BYTES;
   if (bytes >= MAX_BYTES / 2 && lowest(cutter, FEW)) return TT_CUT_BYTES;
   if (depth >= MAX_LENGTH / 2 && lowest(cutter, FEW)) return TT_CUT_LENGTH;
-  return depth >= MIN_LENGTH && lowest(cutter, TT_CUT_WINDOW) ? TT_CUT_CONTENT : TT_CUT_NONE;
+  return depth >= MIN_LENGTH && low(cutter) && lowest(cutter, TT_CUT_WINDOW) ? TT_CUT_CONTENT
+                                                                             : TT_CUT_NONE;
 }
 
 void tt_cutter_stop(tt_cutter *cutter) {

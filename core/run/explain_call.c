@@ -99,7 +99,7 @@ static void add_arg(tt_text *text, const tt_arg *arg) {
     tt_text_printf(text, "a number known at run time");
     break;
   case TT_ARG_NUMBERS:
-    tt_text_printf(text, "%d numbers known at run time", arg->count);
+    tt_text_printf(text, "%d %snumbers known at run time", arg->count, arg->equal ? "equal " : "");
     break;
   case TT_ARG_INT:
     if (arg->dtype == TT_BOOL) tt_text_printf(text, "%s", arg->i ? "True" : "False");

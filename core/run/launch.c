@@ -114,13 +114,16 @@ static tt_status failed_input(const tt_launch *launch) {
 }
 
 /* Debug: the program's check flags follow its results. Destroys them also when `status` failed. */
-static tt_status read_checks(tt_status status, const tt_program *program, tt_buffer *const *flags) {
+static tt_status read_checks(tt_status status, const tt_program *program, tt_buffer *const *flags,
+                             bool *violated) {
   tt_type type = tt_type_make(TT_BOOL, 0, NULL);
   for (int i = 0; i < program->check_count; i++) {
-    bool violated = false;
-    if (!status) status = tt_buffer_to_host(tt_runtime_client(), flags[i], &type, &violated, 1);
-    if (!status && violated)
+    bool flag = false;
+    if (!status) status = tt_buffer_to_host(tt_runtime_client(), flags[i], &type, &flag, 1);
+    if (!status && flag) {
+      *violated = true;
       status = tt_error(program->check_codes[i], "%s", program->check_texts[i]);
+    }
     tt_buffer_destroy(tt_runtime_client(), flags[i]);
   }
   return status;
@@ -145,9 +148,10 @@ static tt_status execute(tt_launch *launch, tt_device *device, tt_word_cache *ca
   if (status) return status;
   tt_count_add(TT_COUNT_LAUNCHES, 1);
   if (launch->failure && done && *done) status = tt_event_await(tt_runtime_client(), *done);
-  status = read_checks(status, program, outputs + launch->output_count);
+  bool violated = false; /* then what was written in place can still be read, as on the CPU */
+  status = read_checks(status, program, outputs + launch->output_count, &violated);
   for (int i = 0; i < launch->output_count; i++)
-    if (!status) tt_value_fulfil(launch->outputs[i], outputs[i]);
+    if (!status || violated) tt_value_fulfil(launch->outputs[i], outputs[i]);
     else tt_buffer_destroy(tt_runtime_client(), outputs[i]);
   return status;
 }
@@ -174,7 +178,8 @@ tt_status tt_launch_run(tt_launch *launch, tt_device *device, tt_word_cache *cac
   }
   if (!status) return TT_SUCCESS;
   for (int i = 0; i < launch->output_count; i++)
-    tt_value_fail(launch->outputs[i], tt_status_clone(status));
+    if (tt_value_get_state(launch->outputs[i]) == TT_VALUE_PENDING)
+      tt_value_fail(launch->outputs[i], tt_status_clone(status));
   if (!reported || launch->failure) return status;
   tt_status_release(status);
   return TT_SUCCESS;

@@ -15,6 +15,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
 static tt_intern table = TT_INTERN_INIT;
 static tt_pool *pool;
+static atomic_bool ending; /* the process is about to exit */
 static int64_t loaded_count, loaded_bytes; /* of programs that are ready, and of their text */
 static _Atomic int64_t launches;           /* the clock by which programs were last used */
 
@@ -121,7 +122,10 @@ static void compile(void *user, bool cancelled) {
   tt_program_release(program);
 }
 
+static tt_status cancelled_status(void) { return tt_error(TT_CANCELLED, "the process is ending"); }
+
 static tt_status submit(tt_program *program) {
+  if (atomic_load(&ending)) return cancelled_status();
   if (!pool) {
     int64_t threads = tt_env_int(TT_ENV_COMPILE_THREADS);
     if (threads <= 0) threads = sysconf(_SC_NPROCESSORS_ONLN);
@@ -151,8 +155,9 @@ tt_status tt_program_intern(tt_program *program, tt_program **out) {
   tt_status status = TT_SUCCESS;
   pthread_mutex_lock(&lock);
   tt_program *found = tt_intern_find(&table, program->text.data, program->text.size);
-  tt_count_add(found ? TT_COUNT_PROGRAM_HITS : TT_COUNT_PROGRAMS, 1);
-  if (!found && tt_programs_forbidden()) {
+  bool refused = !found && tt_programs_forbidden();
+  if (!refused) tt_count_add(found ? TT_COUNT_PROGRAM_HITS : TT_COUNT_PROGRAMS, 1);
+  if (refused) {
     status = tt_error(TT_FAILED_PRECONDITION,
                       "this needs a new program, which torch.tpu.no_recompile() forbids");
   } else if (!found) {
@@ -188,6 +193,7 @@ static tt_status await_locked(tt_program *program) {
 }
 
 tt_status tt_program_await(tt_program *program) {
+  if (atomic_load_explicit(&ending, memory_order_relaxed)) return cancelled_status();
   atomic_fetch_add(&program->users, 1);
   mark_used(program);
   if (atomic_load(&program->state) == TT_PROGRAM_READY) return TT_SUCCESS;
@@ -199,6 +205,15 @@ tt_status tt_program_await(tt_program *program) {
 }
 
 void tt_program_release(tt_program *program) { atomic_fetch_sub(&program->users, 1); }
+
+void tt_program_end(void) {
+  pthread_mutex_lock(&lock);
+  atomic_store(&ending, true);
+  tt_pool *last = pool;
+  pool = NULL;
+  pthread_mutex_unlock(&lock);
+  tt_pool_destroy(last);
+}
 
 void tt_program_shutdown(void) {
   tt_pool_destroy(pool);
@@ -214,4 +229,5 @@ void tt_program_shutdown(void) {
   }
   tt_intern_deinit(&table);
   loaded_count = loaded_bytes = 0;
+  atomic_store(&ending, false);
 }

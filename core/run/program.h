@@ -40,6 +40,9 @@ void tt_program_deinit(tt_program *program);
  * success the executable stays until tt_program_release. The error is a clone. Thread-safe. */
 tt_status tt_program_await(tt_program *program);
 void tt_program_release(tt_program *program);
+/* Before the process exits: what waits for a compiler is cancelled, what is being compiled is
+ * waited for, and from then on nothing is compiled or launched. Thread-safe. */
+void tt_program_end(void);
 /* Ends the compilers and frees all programs; nobody may use them any more. */
 void tt_program_shutdown(void);
 

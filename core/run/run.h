@@ -17,6 +17,7 @@ tt_status tt_runtime_init(const char *path);
 bool tt_runtime_ready(void);
 tt_client *tt_runtime_client(void); /* NULL before init */
 tt_plugin *tt_runtime_plugin(void);
+bool tt_runtime_is_cpu(void); /* XLA's CPU plugin, whose compiler some programs are shaped for */
 int tt_runtime_device_count(void);       /* 0 before init */
 tt_stream *tt_runtime_stream(int index); /* NULL when out of range */
 /* Waits for all streams; joins their errors. */
@@ -26,6 +27,10 @@ tt_status tt_runtime_sync(void);
  * client. All storages must be gone, and no other thread may use the core meanwhile; afterwards
  * tt_runtime_init starts anew. For tests that look for leaks: a process may end without it. */
 void tt_runtime_shutdown(void);
+
+/* Before the process exits: drops what was recorded and not launched, and waits for what runs, so
+ * that no thread is in the plugin when that is torn down. Thread-safe. */
+void tt_runtime_end(void);
 
 tt_mode tt_runtime_mode(void);
 tt_status tt_runtime_set_mode(tt_mode mode); /* VALUE for a mode that does not exist */

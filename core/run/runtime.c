@@ -41,6 +41,12 @@ tt_status tt_runtime_init(const char *path) {
   return status;
 }
 
+void tt_runtime_end(void) {
+  tt_program_end();
+  for (int i = 0; i < tt_runtime_device_count(); i++)
+    tt_stream_wait(streams[i], tt_stream_ticket(streams[i]));
+}
+
 void tt_runtime_shutdown(void) {
   pthread_mutex_lock(&lock);
   atomic_store(&device_count, 0);
@@ -59,6 +65,7 @@ void tt_runtime_shutdown(void) {
 bool tt_runtime_ready(void) { return tt_runtime_device_count() > 0; }
 tt_client *tt_runtime_client(void) { return client; }
 tt_plugin *tt_runtime_plugin(void) { return plugin; }
+bool tt_runtime_is_cpu(void) { return client && strcmp(tt_client_platform(client), "cpu") == 0; }
 
 int tt_runtime_device_count(void) {
   return atomic_load_explicit(&device_count, memory_order_acquire);

@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { QUEUE = 1024, FLIGHTS = 256, SPINS = 4000 };
+enum { QUEUE = 1024, FLIGHTS = 256, SPINS = 400 };
 
 /* An asynchronous launch that may not have ended. */
 typedef struct flight {
@@ -174,8 +174,15 @@ bool tt_stream_passed(tt_stream *stream, uint64_t ticket) {
 
 static tt_status flush(tt_stream *stream, tt_cut why);
 
+/* The host waits here, whether for what is recorded last or for something older: which of the two
+ * it is may change when chunks end elsewhere. record_lock is held. */
+static void note_wait(tt_stream *stream) {
+  if (tt_runtime_mode() == TT_MODE_FUSED) tt_cutter_stop(&stream->chunk.cutter);
+}
+
 uint64_t tt_stream_ticket(tt_stream *stream) {
   pthread_mutex_lock(&stream->record_lock);
+  note_wait(stream);
   remember(stream, flush(stream, TT_CUT_SYNC));
   uint64_t ticket = atomic_load_explicit(&stream->head, memory_order_relaxed);
   pthread_mutex_unlock(&stream->record_lock);
@@ -413,6 +420,7 @@ tt_status tt_storage_read(tt_storage *storage, void *data, int64_t size) {
   tt_value *value = tt_value_retain(storage->value);
   const tt_type *type = storage->type;
   bool open = value && value->chunk == stream->chunk.id;
+  note_wait(stream);
   tt_status status = open ? flush(stream, TT_CUT_READ) : TT_SUCCESS;
   uint64_t ticket = atomic_load_explicit(&stream->head, memory_order_relaxed);
   pthread_mutex_unlock(&stream->record_lock);

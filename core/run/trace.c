@@ -50,6 +50,7 @@ tt_status tt_trace_step(tt_trace *trace, tt_step *at, tt_call *call, const int *
 
 typedef struct building {
   tt_hlo *h;
+  const uint8_t *live; /* [slot_count] */
   tt_step **path;  /* [depth] */
   tt_node **slots; /* [slot_count] */
   int *param_of;   /* [slot_count] the parameter whose storage the slot's value replaces, or -1 */
@@ -104,6 +105,16 @@ static void add_params(building *b, const tt_step *end, const uint8_t *is_input)
   if (words) b->words = tt_hlo_param(b->h, &type);
 }
 
+/* XLA's CPU compiler computes a result that is also used once for each use, and lays a transposed
+ * one out anew for the caller. A barrier keeps it to one; that it has one dim leaves one layout.
+ * Other compilers make several results in one kernel, which a barrier would keep them from. */
+static tt_node *write_out(tt_hlo *h, tt_node *x) {
+  int64_t count = tt_type_numel(&x->type);
+  if (!tt_runtime_is_cpu()) return x;
+  tt_node *flat = tt_hlo_optimization_barrier(h, tt_hlo_reshape(h, x, 1, &count));
+  return tt_hlo_reshape(h, flat, x->type.rank, x->type.dims);
+}
+
 static tt_status lower_step(building *b, const tt_step *step) {
   tt_call *call = step->call;
   for (int k = 0; k < call->input_count; k++) b->inputs[k] = b->slots[step->inputs[k]];
@@ -118,7 +129,7 @@ static tt_status lower_step(building *b, const tt_step *step) {
     return TT_SUCCESS; /* tt_hlo_finish reports it; what follows lacks operands */
   for (int k = 0; k < call->output_count; k++) {
     int slot = step->first_output + k, over = b->overwrites[k];
-    b->slots[slot] = b->outputs[k];
+    b->slots[slot] = b->live[slot] ? write_out(b->h, b->outputs[k]) : b->outputs[k];
     b->param_of[slot] = over >= 0 ? b->param_of[step->inputs[over]] : -1;
   }
   return TT_SUCCESS;
@@ -152,7 +163,7 @@ static tt_status name_program(const building *b, const tt_step *end, tt_program 
 
 static tt_status build(const tt_step *end, const uint8_t *live, const uint8_t *is_input,
                        tt_program *program) {
-  building b = {0};
+  building b = {.live = live};
   int count = 0;
   TT_TRY(tt_hlo_create(&b.h));
   tt_status status = prepare(&b, end);

@@ -90,8 +90,8 @@ static void spoil(const char *path, const void *data, size_t size) {
 static const tt_compile_options portable = {.portable = true, .optimization_level = -1};
 
 static void program_text(int number, char text[128]) {
-  snprintf(text, 128, "func.func public @main(%%a: tensor<2xf32>) -> tensor<2xf32> // program %d",
-           number);
+  snprintf(text, 128, "func.func public @main(%%a: tensor<2xf32>) -> tensor<2xf32> // %s %d",
+           number < 0 ? "unserializable" : "program", number);
 }
 
 /* What the run room does with a program: look it up, compile it if need be, store it. */
@@ -776,6 +776,19 @@ static void test_adopt(void **state) {
   tt_dir_close(dir);
 }
 
+/* XLA's CPU plugin cannot serialize some sorts; the other programs are kept all the same. */
+static void test_unserializable_program(void **state) {
+  (void)state;
+  tt_disk *disk = disk_with(defaults);
+  for (int i = 1; i < 20; i++) {
+    assert_int_equal(get(disk, -i).written, 0);
+    assert_int_equal(get(disk, i).written, 1);
+    assert_int_equal(source(disk, -i), TT_SOURCE_COMPILER);
+    assert_int_equal(source(disk, i), TT_SOURCE_DISK);
+  }
+  tt_disk_destroy(disk);
+}
+
 #define TEST(name) cmocka_unit_test_setup(name, empty_folders)
 
 int main(void) {
@@ -806,6 +819,7 @@ int main(void) {
       TEST(test_every_call_of_the_plugin_fails),
       TEST(test_totals),
       TEST(test_adopt),
+      TEST(test_unserializable_program),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,4 +1,4 @@
-"""Fused mode: the same values as everywhere else, few programs, and none once a loop has settled."""
+"""Fused mode: the same values as in other modes, and no new programs once a loop has settled."""
 
 import gc
 

@@ -73,6 +73,17 @@ def test_debug_finds_an_index_out_of_range_at_its_line(name):
 
 
 @only_tpu
+def test_a_tensor_outlives_a_refused_write():
+    x, index = torch.zeros(3, device="tpu"), torch.tensor([5], device="tpu")
+    with torch.tpu.set_eager_mode("debug"):
+        with pytest.raises(IndexError):
+            x[index] = 1
+        assert x.tolist() == [0, 0, 0]
+        x.add_(1)
+    assert x.tolist() == [1, 1, 1]
+
+
+@only_tpu
 def test_strict_does_not_crash_on_a_bad_index():
     x = torch.arange(4.0, device="tpu")
     x[torch.tensor([2, 100], device="tpu")].cpu()

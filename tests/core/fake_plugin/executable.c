@@ -132,6 +132,8 @@ static void delete_serialized(PJRT_SerializedExecutable *serialized) {
 FAKE(Executable_Serialize) {
   FAKE_ENTER(Executable_Serialize);
   const fake_program *program = args->executable->program;
+  if (memmem(program->text, program->size, "unserializable", 14))
+    return fake_error(TT_UNIMPLEMENTED, "the program is unserializable");
   PJRT_SerializedExecutable *serialized = fake_alloc(sizeof *serialized);
   serialized->text = fake_alloc(program->size);
   memcpy(serialized->text, program->text, program->size);

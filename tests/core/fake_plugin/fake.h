@@ -1,7 +1,8 @@
 /* A PJRT plugin with no hardware behind it, for tests.
  *
  * Device memory is mapped without access, so that host code that touches it faults; programs are
- * only scanned for the signature of @main, and their results are zeros.
+ * only scanned for the signature of @main, and their results are zeros. One that contains the word
+ * "unserializable" is.
  * Environment, read when a client is created: TT_FAKE_DEVICES (default 1), TT_FAKE_MEMORY (bytes
  * per device, default 1 GiB), TT_FAKE_PLATFORM (default fake); read by GetPjrtApi: TT_FAKE_BREAK
  * (null, tiny, short, major, or slot: what is wrong with the table it returns; old: a usable table

@@ -654,10 +654,17 @@ def index(pool, size, count=None, negative=True):
     return f"torch.tensor({places}, device=device)"
 
 
+def base(pool, name):
+    """The tensor, to be read by index; PyTorch itself gives the results of others other strides on
+    the CPU than on Meta."""
+    return name if pool[name].is_contiguous() else f"{name}.contiguous()"
+
+
 @template(2)
 def index_read(pool):
     a = pool.tensor(has_dims, nonempty, mark=RAW)
     dim, size = pool.dim(a), pool[a].shape
+    a = base(pool, a)
     form = pool.pick("index", "index_select", "list", "tensor", "two", "take", "dim 1")
     if form == "index_select":
         return new(pool, f"{a}.index_select({dim}, {index(pool, size[dim], negative=False)})")
@@ -666,7 +673,7 @@ def index_read(pool):
     if form == "two" and len(size) > 1:
         return new(pool, f"{a}[{index(pool, size[0], 1)}, {index(pool, size[1], 1)}]")
     if form == "take":
-        return new(pool, f"torch.take({a}, {index(pool, pool[a].numel())})")
+        return new(pool, f"torch.take({a}, {index(pool, size.numel())})")
     if form == "dim 1" and len(size) > 1:
         return new(pool, f"{a}[:, {index(pool, size[1])}]")
     return new(pool, f"{a}[{index(pool, size[0])}]")
@@ -684,7 +691,7 @@ def index_computed(pool):
     size = pool[a].shape[dim] if "{d}" in form else pool[a].shape[0]
     if pool[b].numel() * pool[a].numel() > 600:
         raise Skip
-    return new(pool, form.format(a=a, b=b, d=dim, n=size, m=pool[a].numel()))
+    return new(pool, form.format(a=base(pool, a), b=b, d=dim, n=size, m=pool[a].numel()))
 
 
 @template()
@@ -737,7 +744,7 @@ def index_mixed(pool):
                      "{a}[..., {j} % {a}.shape[-1]]", "{a}[{i}, None]", "{a}[{i}[:1], {j}]",
                      "{a}[{i}][:, {j}]")  # fmt: skip
     if pool.chance(0.5):
-        return new(pool, form.format(a=a, i=i, j=j))
+        return new(pool, form.format(a=base(pool, a), i=i, j=j))
     if "][" in form:
         raise Skip
     return Step(form.format(a=a, i=i, j=j) + f" = {pool.number(a)}", writes=(a,))
