@@ -143,6 +143,15 @@ tt_node *tt_hlo_splat_as(tt_hlo *h, const tt_node *x, const tt_type *type) {
   return tt_hlo_dense(h, type, literal);
 }
 
+bool tt_hlo_is_zeros(const tt_node *x) {
+  if (!x->instr || x->instr->op != TT_OPCODE_constant || !x->instr->attrs[0].value) return false;
+  const char *text = x->instr->attrs[0].text + strlen("dense<");
+  static const char *const zeros[] = {"0>", "0.0>", "false>", "(0.0, 0.0)>"};
+  for (size_t i = 0; i < sizeof zeros / sizeof *zeros; i++)
+    if (strncmp(text, zeros[i], strlen(zeros[i])) == 0) return true;
+  return false;
+}
+
 tt_node *tt_hlo_const(tt_hlo *h, tt_dtype dtype, double value) {
   return tt_hlo_full(h, &(tt_type){.dtype = dtype}, value);
 }

@@ -66,6 +66,7 @@ tt_node *tt_hlo_const_c(tt_hlo *h, tt_dtype dtype, double re, double im); /* com
 tt_node *tt_hlo_const_i64s(tt_hlo *h, tt_dtype dtype, const int64_t *values, int64_t count);
 tt_node *tt_hlo_const_f64s(tt_hlo *h, tt_dtype dtype, const double *values, int64_t count);
 tt_node *tt_hlo_full(tt_hlo *h, const tt_type *type, double value); /* splat of type->dtype */
+bool tt_hlo_is_zeros(const tt_node *x); /* a constant whose bytes are all zero */
 tt_node *tt_hlo_zeros(tt_hlo *h, const tt_type *type);
 tt_node *tt_hlo_iota(tt_hlo *h, const tt_type *type, int dim);
 /* The extreme values of a dtype, rank 0: -inf and inf for floats (the largest finite values for

@@ -142,7 +142,7 @@ static tt_status fill(tt_call *call, const tt_call_spec *spec) {
   tt_program program = {0};
   tt_status status = build(call, true, &program);
   call->hash = status ? 0 : tt_hash_bytes(program.text.data, program.text.size, 0);
-  if (!status && tt_runtime_mode() != TT_MODE_FUSED) {
+  if (!status && !call->zeros && tt_runtime_mode() != TT_MODE_FUSED) {
     tt_program *compiled = NULL;
     status = start(&program, call, &compiled);
   }

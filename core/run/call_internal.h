@@ -7,6 +7,9 @@
 /* Deep copy; *to lives as long as the arena. */
 tt_status tt_spec_copy(tt_arena *arena, const tt_call_spec *from, tt_call_spec *to);
 
+/* Zeros up to so many bytes are kept as a value, rather than made by a program each time. */
+enum { TT_SMALL_ZEROS = 1 << 18 };
+
 /* The Debug checks of lowered calls, gathered for one program. */
 typedef struct tt_checks {
   tt_node *flags[TT_MAX_CHECKS];

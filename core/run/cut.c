@@ -5,7 +5,7 @@
 /* A chunk has at least MIN_LENGTH operators, and at most MAX_LENGTH. From half of a limit on, a low
  * rank among few will do, so that the limit itself, which counts from the chunk's beginning, hardly
  * ever decides. */
-enum { MIN_LENGTH = 24, MAX_LENGTH = 320, FEW = 6 };
+enum { MIN_LENGTH = 32, MAX_LENGTH = 640, FEW = 6 };
 #define MAX_BYTES ((int64_t)1 << 28)
 
 /* Of the operator `back` before the last. */
@@ -21,20 +21,15 @@ static uint64_t known(const tt_cutter *cutter, uint64_t window) {
   return cutter->count < window ? cutter->count : window;
 }
 
-/* Is no rank lower since this one came last, or else of the last `window`? */
+/* Is no rank lower since this one came last, or else of the last `window`? Of fewer it must be one
+ * that would be the lowest of most windows, so that the first iteration is cut as later ones. */
 static bool lowest(const tt_cutter *cutter, uint64_t window) {
   uint64_t rank = rank_of(cutter, 0);
   for (uint64_t back = 1; back < known(cutter, window); back++) {
     if (rank_of(cutter, back) < rank) return false;
     if (rank_of(cutter, back) == rank) return true;
   }
-  return true;
-}
-
-/* Where less than a window is known, its rank must be one that would be the lowest in most windows:
- * so the first iteration is cut as later ones are. */
-static bool low(const tt_cutter *cutter) {
-  return cutter->count >= TT_CUT_WINDOW || rank_of(cutter, 0) < UINT64_MAX / TT_CUT_WINDOW * 2;
+  return cutter->count >= window || rank < UINT64_MAX / window * 2;
 }
 
 /* Did the last operator occur shortly before, too? Then it is one of a uniform stretch. */
@@ -63,8 +58,7 @@ tt_cut tt_cutter_add(tt_cutter *cutter, uint64_t call, int depth, int64_t bytes)
   if (bytes >= MAX_BYTES) return TT_CUT_BYTES;
   if (bytes >= MAX_BYTES / 2 && lowest(cutter, FEW)) return TT_CUT_BYTES;
   if (depth >= MAX_LENGTH / 2 && lowest(cutter, FEW)) return TT_CUT_LENGTH;
-  return depth >= MIN_LENGTH && low(cutter) && lowest(cutter, TT_CUT_WINDOW) ? TT_CUT_CONTENT
-                                                                             : TT_CUT_NONE;
+  return depth >= MIN_LENGTH && lowest(cutter, TT_CUT_WINDOW) ? TT_CUT_CONTENT : TT_CUT_NONE;
 }
 
 void tt_cutter_stop(tt_cutter *cutter) {

@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { TT_CUT_WINDOW = 64, TT_CUT_STOPS = 256 };
+enum { TT_CUT_WINDOW = 128, TT_CUT_STOPS = 256 };
 
 /* Why a chunk ends. */
 typedef enum tt_cut {

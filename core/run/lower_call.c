@@ -129,6 +129,11 @@ static bool wanted(const lowering *low, int k) {
   return !low->spec->promised || low->spec->results[k].view.dtype != TT_INVALID;
 }
 
+static bool is_small(const tt_type *type) {
+  int64_t bytes = 0;
+  return tt_type_bytes(type, &bytes) && bytes <= TT_SMALL_ZEROS;
+}
+
 static tt_status state_results(lowering *low, bool learn) {
   tt_call *call = low->call;
   if (learn && !low->spec->promised) call->result_count = low->cx.result_count;
@@ -147,6 +152,8 @@ static tt_status state_results(lowering *low, bool learn) {
     TT_TRY(tt_type_intern(&out->type, &result->storage));
   }
   if (learn) call->output_count = output;
+  if (learn && output == 1 && call->result_count == 1 && tt_hlo_is_zeros(low->io->outputs[0]))
+    call->zeros = is_small(call->results[0].storage);
   return TT_SUCCESS;
 }
 

@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { QUEUE = 1024, FLIGHTS = 256, SPINS = 400 };
+enum { QUEUE = 1024, FLIGHTS = 256, SPINS = 4000, MAX_ZEROS = 256 };
 
 /* An asynchronous launch that may not have ended. */
 typedef struct flight {
@@ -35,6 +35,7 @@ struct tt_stream {
   uint64_t departed, landed;
   pthread_t thread;
   tt_word_cache *words; /* used by the launch thread alone */
+  tt_intern zeros;      /* interned types to values full of zeros; guarded by record_lock */
   _Atomic int64_t allocated, peak, total, allocations, frees;
 };
 
@@ -121,7 +122,14 @@ static void *launch_loop(void *user) {
   }
 }
 
+static void release_zeros(tt_stream *stream) {
+  for (size_t i = 0; i < stream->zeros.capacity; i++)
+    if (stream->zeros.entries[i].key) tt_value_release(stream->zeros.entries[i].value);
+  tt_intern_deinit(&stream->zeros);
+}
+
 static void destroy(tt_stream *stream) {
+  release_zeros(stream);
   tt_chunk_deinit(&stream->chunk);
   tt_word_cache_destroy(stream->words);
   tt_status_release(stream->error);
@@ -345,9 +353,48 @@ static tt_status record_fused(const recording *r) {
   return TT_SUCCESS;
 }
 
+/* A ready value of the stream's own; MAX_ZEROS bound what such values hold. */
+static tt_status zeros_of(tt_stream *stream, const tt_type *type, tt_value **out) {
+  int64_t bytes = 0;
+  tt_buffer *buffer = NULL;
+  *out = tt_intern_find(&stream->zeros, &type, sizeof type);
+  if (*out) return TT_SUCCESS;
+  if (stream->zeros.count >= MAX_ZEROS) release_zeros(stream);
+  void *data = tt_type_bytes(type, &bytes) ? tt_calloc((size_t)bytes + 1, 1) : NULL;
+  if (!data) return tt_out_of_memory();
+  tt_status status = tt_value_create(stream, type, out);
+  if (!status) status = tt_buffer_from_host(stream->device, type, data, NULL, NULL, &buffer);
+  tt_free(data);
+  if (!status) {
+    tt_value_fulfil(*out, buffer);
+    status = tt_intern_add(&stream->zeros, &type, sizeof type, *out);
+  }
+  if (status) tt_value_release(*out);
+  return status;
+}
+
+static tt_status record_zeros(tt_stream *stream, tt_call *call, tt_storage *const *tensors,
+                              tt_storage **results) {
+  const tt_call_result *result = &call->results[0];
+  tt_value *value = NULL;
+  recording r = {.stream = stream, .call = call, .tensors = tensors, .outputs = &value};
+  results[0] = NULL;
+  if (result->target < 0) TT_TRY(tt_storage_create(stream, result->storage, &results[0]));
+  pthread_mutex_lock(&stream->record_lock);
+  tt_status status = zeros_of(stream, result->storage, &value);
+  if (!status && result->target < 0) results[0]->value = tt_value_retain(value);
+  else if (!status) write_targets(&r);
+  pthread_mutex_unlock(&stream->record_lock);
+  if (!status || !results[0]) return status;
+  tt_storage_destroy(results[0]);
+  results[0] = NULL;
+  return status;
+}
+
 tt_status tt_stream_record(tt_stream *stream, tt_call *call, tt_storage *const *tensors,
                            const uint32_t *words, uint32_t site, tt_storage **results) {
   tt_mode mode = tt_runtime_mode();
+  if (call->zeros) return record_zeros(stream, call, tensors, results);
   tt_status failure = TT_SUCCESS;
   tt_value *local[LOCAL];
   int values = call->input_count + call->output_count;
