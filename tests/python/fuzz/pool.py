@@ -57,23 +57,13 @@ class Palette:
     """The few shapes, dtypes and constants that an epoch of programs shares, so that most of its
     operators have been compiled before."""
 
-    SHAPES = [
-        (),
-        (1,),
-        (3,),
-        (4,),
-        (5,),
-        (0,),
-        (2, 3),
-        (3, 4),
-        (4, 4),
-        (4, 1),
-        (1, 3),
-        (2, 0),
-        (3, 3),
-    ] + [(2, 3, 4), (2, 2, 2), (3, 1, 2), (1, 4, 3), (2, 1, 3, 2), (2, 2, 2, 2)]
-    DTYPES = [torch.float32] * 6 + [torch.int64] * 3 + [torch.bool] * 2 + [torch.int32] * 2
-    RARE = [torch.float64, torch.bfloat16, torch.float16, torch.complex64, torch.uint8, torch.int16]
+    SHAPES = (
+        *((), (1,), (3,), (4,), (5,), (0,)),
+        *((2, 3), (3, 4), (4, 4), (4, 1), (1, 3), (2, 0), (3, 3)),
+        *((2, 3, 4), (2, 2, 2), (3, 1, 2), (1, 4, 3), (2, 1, 3, 2), (2, 2, 2, 2)),
+    )
+    DTYPES = (torch.float32,) * 6 + (torch.int64,) * 3 + (torch.bool,) * 2 + (torch.int32,) * 2
+    RARE = (torch.float64, torch.bfloat16, torch.float16, torch.complex64, torch.uint8, torch.int16)
 
     def __init__(self, rng, templates):
         self.rng = rng

@@ -36,7 +36,8 @@ import torch
 
 def program(device):
     names = {{"read": lambda t: round(t.item()), "sync": lambda: None}}
-    names |= {{"torch": torch, "copy": copy, "device": device, "nan": float("nan"), "inf": float("inf")}}
+    names |= {{"torch": torch, "copy": copy, "device": device}}
+    names |= {{"nan": float("nan"), "inf": float("inf")}}
     for line in LINES:
         try:
             exec(line, names)
@@ -49,7 +50,8 @@ LINES = {lines}
 torch.tpu.eager_mode = "{mode}"
 expected, actual = program("cpu"), program("tpu")
 for name, tensor in expected.items():
-    print(name, actual[name].shape, actual[name].tolist(), "on the CPU", tensor.shape, tensor.tolist())
+    for device, t in ("tpu", actual[name]), ("cpu", tensor):
+        print(name, "on", device, t.shape, t.tolist())
 """
 
 

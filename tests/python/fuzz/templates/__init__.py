@@ -1,0 +1,22 @@
+"""What a program's steps are made of, by kind."""
+
+# The order of the modules is part of a seed's meaning: it numbers the templates.
+# isort: off
+from .step import TEMPLATES, Step
+from .pointwise import make
+from . import views, writes
+from .indexing import index_write, scatter_write
+from .rest import foreach
+
+# isort: on
+
+__all__ = [
+    "TEMPLATES",
+    "Step",
+    "foreach",
+    "index_write",
+    "make",
+    "scatter_write",
+    "views",
+    "writes",
+]
