@@ -1,5 +1,13 @@
 #include "hlo/internal.h"
 
+/* Takes `dim` for a place of a permutation of 0..rank-1, of which `seen` are taken. */
+static bool take_dim(int64_t dim, int rank, uint32_t *seen, int64_t *out) {
+  if (dim < 0 || dim >= rank || (*seen >> dim & 1)) return false;
+  *seen |= 1u << dim;
+  *out = dim;
+  return true;
+}
+
 /* The dims of one tensor: {two named ones, the spatial ones}. */
 static bool split_dims(const tt_attr *numbers, const char *const names[3], int rank, int64_t *dims,
                        tt_why *why) {
@@ -9,16 +17,11 @@ static bool split_dims(const tt_attr *numbers, const char *const names[3], int r
   uint32_t seen = 0;
   if (!first || !second || !tt_attr_sized(spatial, rank - 2, names[2], why))
     return tt_hlo_bad(why, "incomplete dimension numbers for a tensor of rank %d", rank);
-  dims[0] = first->value;
-  dims[1] = second->value;
-  for (int i = 2; i < rank; i++) dims[i] = spatial->values[i - 2];
-  for (int i = 0; i < rank; i++) {
-    if (dims[i] < 0 || dims[i] >= rank || (seen >> dims[i] & 1))
-      return tt_hlo_bad(why, "the dimension numbers of a tensor of rank %d are no permutation",
-                        rank);
-    seen |= 1u << dims[i];
-  }
-  return true;
+  bool ok = take_dim(first->value, rank, &seen, &dims[0]) &&
+            take_dim(second->value, rank, &seen, &dims[1]);
+  for (int i = 2; ok && i < rank; i++) ok = take_dim(spatial->values[i - 2], rank, &seen, &dims[i]);
+  if (ok) return true;
+  return tt_hlo_bad(why, "the dimension numbers of a tensor of rank %d are no permutation", rank);
 }
 
 static const char *const input_names[] = {"input_batch_dimension", "input_feature_dimension",
@@ -57,7 +60,7 @@ bool tt_rule_convolution(const tt_instr *in, tt_type *out, tt_why *why) {
   const tt_attr *numbers = tt_attr_find(in, "dimension_numbers");
   const tt_attr *features = tt_attr_find(in, "feature_group_count");
   const tt_attr *batches = tt_attr_find(in, "batch_group_count");
-  int64_t xd[TT_MAX_RANK], kd[TT_MAX_RANK], od[TT_MAX_RANK];
+  int64_t xd[TT_MAX_RANK] = {0}, kd[TT_MAX_RANK] = {0}, od[TT_MAX_RANK] = {0};
   if (x->rank < 2 || x->rank != k->rank || x->dtype != k->dtype)
     return tt_hlo_bad(why, "input %s and kernel %s do not fit", tt_hlo_show(why, x),
                       tt_hlo_show(why, k));
@@ -83,7 +86,7 @@ bool tt_rule_convolution(const tt_instr *in, tt_type *out, tt_why *why) {
 /* The three fields of one tensor's dimension numbers. */
 static void add_numbers(tt_hlo *h, tt_attr *fields, const char *const names[3], const int *dims,
                         int spatial) {
-  int plain[TT_MAX_RANK];
+  int plain[TT_MAX_RANK] = {0};
   for (int i = 0; i < 2 + spatial; i++) plain[i] = dims ? dims[i] : i;
   fields[0] = tt_attr_plain(names[0], plain[0]);
   fields[1] = tt_attr_plain(names[1], plain[1]);

@@ -76,7 +76,7 @@ tt_node *tt_hlo_dynamic_update_slice(tt_hlo *h, tt_node *x, tt_node *update,
 
 tt_node *tt_hlo_update_slice(tt_hlo *h, tt_node *x, tt_node *update, const int64_t *starts) {
   TT_NEED(h, dynamic_update_slice, x, update);
-  tt_node *nodes[TT_MAX_RANK];
+  tt_node *nodes[TT_MAX_RANK] = {NULL};
   tt_dtype dtype = TT_I32;
   for (int i = 0; i < x->type.rank; i++) {
     if (x->type.dims[i] > INT32_MAX) dtype = TT_I64;

@@ -72,7 +72,7 @@ bool tt_rule_gather(const tt_instr *in, tt_type *out, tt_why *why) {
   if (!read_numbers(in, false, &n, why) || !check_numbers(&n, x, indices, why) ||
       !tt_attr_sized(sizes, x->rank, "slice_sizes", why))
     return false;
-  int64_t batch[TT_MAX_RANK], offset[TT_MAX_RANK];
+  int64_t batch[TT_MAX_RANK] = {0}, offset[TT_MAX_RANK] = {0};
   int batches = index_dims(indices, n.vector, batch), offsets = 0;
   if (batches + n.window->count > TT_MAX_RANK)
     return tt_hlo_bad(why, "the result has more than %d dimensions", TT_MAX_RANK);
@@ -101,7 +101,7 @@ bool tt_rule_scatter(const tt_instr *in, tt_type *out, tt_why *why) {
       !tt_attr_dims(n.window, updates->rank, "update_window_dims", why) ||
       !tt_region_is(in, 0, 2, scalars, 1, scalars, why))
     return false;
-  int64_t batch[TT_MAX_RANK], window[TT_MAX_RANK];
+  int64_t batch[TT_MAX_RANK] = {0}, window[TT_MAX_RANK] = {0};
   int batches = index_dims(indices, n.vector, batch), windows = 0;
   for (int i = 0; i < x->rank; i++)
     if (!tt_attr_has(n.gone, i) && !tt_attr_has(n.operand_batch, i)) window[windows++] = x->dims[i];

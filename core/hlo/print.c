@@ -178,7 +178,7 @@ static void put_region(tt_pen *pen, tt_block *block, int *number) {
     put(pen, ": ");
     put_type(pen, &block->args[i].node.type);
   }
-  put(pen, block->arg_count ? "):\n" : "):\n");
+  put(pen, "):\n");
   put_block(pen, block, number);
   put_return(pen, "\"stablehlo.return\"", block->yields, block->yield_count);
   put(pen, "}");

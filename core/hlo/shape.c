@@ -152,7 +152,7 @@ tt_node *tt_hlo_broadcast(tt_hlo *h, tt_node *x, const int *map, int rank, const
 
 tt_node *tt_hlo_broadcast_to(tt_hlo *h, tt_node *x, int rank, const int64_t *dims) {
   TT_NEED(h, broadcast_in_dim, x);
-  int map[TT_MAX_RANK], shift = rank - x->type.rank;
+  int map[TT_MAX_RANK] = {0}, shift = rank - x->type.rank;
   if (shift < 0)
     return tt_hlo_fail(h, TT_INVALID_ARGUMENT,
                        "a tensor of rank %d does not broadcast to the smaller rank %d",
@@ -178,7 +178,7 @@ tt_node *tt_hlo_slice(tt_hlo *h, tt_node *x, const int64_t *start, const int64_t
 tt_node *tt_hlo_slice_dim(tt_hlo *h, tt_node *x, int dim, int64_t start, int64_t limit,
                           int64_t step) {
   TT_NEED(h, slice, x);
-  int64_t low[TT_MAX_RANK] = {0}, high[TT_MAX_RANK], by[TT_MAX_RANK];
+  int64_t low[TT_MAX_RANK] = {0}, high[TT_MAX_RANK] = {0}, by[TT_MAX_RANK] = {0};
   if (dim < 0 || dim >= x->type.rank)
     return tt_hlo_fail(h, TT_INVALID_ARGUMENT, "stablehlo.slice: no dimension %d in rank %d", dim,
                        x->type.rank);

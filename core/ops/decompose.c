@@ -109,6 +109,7 @@ static tt_node *diagonal_of(tt_lower *cx, tt_node *x) {
 /* v spread over matrices: element (i, j) is v[j], or v[i]. */
 static tt_node *by_column(tt_lower *cx, tt_node *v, const tt_type *matrix, bool by_row) {
   int map[TT_MAX_RANK], rank = v->type.rank;
+  if (!tt_need_rank(cx, v, 1)) return v;
   for (int i = 0; i < rank; i++) map[i] = i;
   map[rank - 1] = by_row ? rank - 1 : rank;
   return tt_hlo_broadcast(cx->h, v, map, matrix->rank, matrix->dims);

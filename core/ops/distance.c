@@ -3,8 +3,9 @@
 
 /* x's rows against the other operand's: a dim of size 1 put in at `at`, counted from the end. */
 static tt_node *stretched(tt_lower *cx, tt_node *x, int at) {
-  int64_t dims[TT_MAX_RANK];
+  int64_t dims[TT_MAX_RANK + 1];
   int rank = x->type.rank, place = rank - at;
+  if (!tt_need_rank(cx, x, at)) return x;
   for (int i = 0; i < rank; i++) dims[i >= place ? i + 1 : i] = x->type.dims[i];
   dims[place] = 1;
   return tt_hlo_reshape(cx->h, x, rank + 1, dims);

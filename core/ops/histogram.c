@@ -47,8 +47,8 @@ static tt_node *even_edges(tt_lower *cx, tt_node *low, tt_node *high, int64_t bi
   tt_node *step = tt_hlo_divide(h, tt_hlo_subtract(h, high, low), all);
   tt_node *up = tt_hlo_add(h, low, tt_hlo_multiply(h, i, step));
   tt_node *down = tt_hlo_subtract(h, high, tt_hlo_multiply(h, tt_hlo_subtract(h, all, i), step));
-  return tt_hlo_select(h, tt_hlo_compare(h, TT_LT, i, tt_like(cx, low, (double)(bins / 2 + 1))), up,
-                       down);
+  int64_t half = bins / 2 + 1;
+  return tt_hlo_select(h, tt_hlo_compare(h, TT_LT, i, tt_like(cx, low, (double)half)), up, down);
 }
 
 /* Given as a pair, or the least and the greatest element; bounds that are equal move apart. */

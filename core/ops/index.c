@@ -155,7 +155,8 @@ void tt_pick(tt_lower *cx, int arg, const tt_type *x, bool check, tt_picks *pick
     picks->dims[picks->count++] = k;
   }
   if (picks->count == 0) {
-    tt_hlo_fail(h, TT_INVALID_ARGUMENT, "%s: expected at least one index tensor", cx->row->name);
+    picks->indices = tt_hlo_fail(h, TT_INVALID_ARGUMENT, "%s: expected at least one index tensor",
+                                 cx->row->name);
     return;
   }
   picks->indices = tt_hlo_concatenate(h, parts, picks->count, shape.rank);

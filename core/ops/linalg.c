@@ -24,6 +24,7 @@ tt_node *tt_identity_matrix(tt_lower *cx, const tt_type *type) {
 
 tt_node *tt_swap_last(tt_lower *cx, tt_node *x) {
   int perm[TT_MAX_RANK], rank = x->type.rank;
+  if (!tt_need_rank(cx, x, 2)) return x;
   for (int i = 0; i < rank; i++) perm[i] = i;
   perm[rank - 1] = rank - 2;
   perm[rank - 2] = rank - 1;
@@ -38,6 +39,7 @@ tt_node *tt_adjoint(tt_lower *cx, tt_node *x) {
 }
 
 void tt_match_batches(tt_lower *cx, tt_node **a, tt_node **b) {
+  if (!tt_need_rank(cx, *a, 2) || !tt_need_rank(cx, *b, 2)) return;
   tt_type ta = (*a)->type, tb = (*b)->type;
   int rank = ta.rank > tb.rank ? ta.rank : tb.rank;
   int64_t da[TT_MAX_RANK], db[TT_MAX_RANK];

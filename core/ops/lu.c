@@ -259,10 +259,10 @@ void tt_lower_lu_solve(tt_lower *cx) {
   bool left = tt_has(cx, 3) ? tt_bool(cx, 3) : true, adjoint = tt_bool(cx, 4);
   if (!left) b = tt_adjoint(cx, b);
   tt_match_batches(cx, &lu, &b);
-  int64_t dims[TT_MAX_RANK];
-  for (int i = 0; i < lu->type.rank - 1; i++) dims[i] = lu->type.dims[i];
-  pivots = tt_hlo_broadcast_to(cx->h, pivots, lu->type.rank - 1, dims);
-  tt_node *perm = tt_permutation(cx, pivots, lu->type.dims[lu->type.rank - 2]);
+  if (!tt_need_rank(cx, lu, 2)) return;
+  int rank = lu->type.rank;
+  pivots = tt_hlo_broadcast_to(cx->h, pivots, rank - 1, lu->type.dims);
+  tt_node *perm = tt_permutation(cx, pivots, lu->type.dims[rank - 2]);
   tt_node *y = tt_lu_solve(cx, lu, perm, b, left ? adjoint : !adjoint);
   tt_out_as(cx, 0, left ? y : tt_adjoint(cx, y));
 }

@@ -12,7 +12,7 @@ typedef struct winner {
 
 static tt_node *is_nan(tt_lower *cx, tt_node *x) { return tt_hlo_compare(cx->h, TT_NE, x, x); }
 
-/* Flat row-major positions in the spatial dims first[0..spatial-1] of a tensor of `shape`. */
+/* Flat row-major positions in the dims at[0..spatial-1] of a tensor of `shape`. */
 static tt_node *positions(tt_lower *cx, const tt_type *shape, const int *at, int spatial) {
   tt_type type = *shape;
   int64_t area = 1;
@@ -29,22 +29,23 @@ static tt_node *positions(tt_lower *cx, const tt_type *shape, const int *at, int
   return position;
 }
 
+/* The elements at place j of the windows along spatial dim d. */
+static winner place(tt_lower *cx, winner w, const tt_pool *p, int d, int64_t j) {
+  int dim = p->lead + d;
+  int64_t start = j * p->dilation[d], stop = start + (p->out[d] - 1) * p->stride[d] + 1;
+  return (winner){tt_hlo_slice_dim(cx->h, w.value, dim, start, stop, p->stride[d]),
+                  tt_hlo_slice_dim(cx->h, w.index, dim, start, stop, p->stride[d])};
+}
+
 /* One dim, by comparing shifted slices in order. */
 static winner pool_slices(tt_lower *cx, winner w, const tt_pool *p, int d) {
   tt_hlo *h = cx->h;
-  int dim = p->lead + d;
   tt_node *none = tt_hlo_const_i(h, w.index->type.dtype, -1);
   w.value = tt_pool_pad(cx, w.value, p, d, tt_hlo_lowest(h, w.value->type.dtype));
   w.index = tt_pool_pad(cx, w.index, p, d, none);
-  winner best = {0};
-  for (int64_t j = 0; j < p->kernel[d]; j++) {
-    int64_t start = j * p->dilation[d], stop = start + (p->out[d] - 1) * p->stride[d] + 1;
-    winner next = {tt_hlo_slice_dim(h, w.value, dim, start, stop, p->stride[d]),
-                   tt_hlo_slice_dim(h, w.index, dim, start, stop, p->stride[d])};
-    if (j == 0) {
-      best = next;
-      continue;
-    }
+  winner best = place(cx, w, p, d, 0);
+  for (int64_t j = 1; j < p->kernel[d]; j++) {
+    winner next = place(cx, w, p, d, j);
     tt_node *take = tt_hlo_compare(h, TT_GT, next.value, best.value);
     if (tt_is_float(w.value->type.dtype)) take = tt_hlo_or(h, take, is_nan(cx, next.value));
     if (p->padding[d] > 0) take = tt_hlo_or(h, take, tt_hlo_compare(h, TT_EQ, best.index, none));
@@ -87,7 +88,7 @@ static winner pool_map(tt_lower *cx, winner w, int dim, const tt_map *map) {
 }
 
 static winner start(tt_lower *cx, tt_node *input, int spatial) {
-  int at[TT_MAX_POOL], lead = input->type.rank - spatial;
+  int at[TT_MAX_POOL] = {0}, lead = input->type.rank - spatial;
   for (int d = 0; d < spatial; d++) at[d] = lead + d;
   return (winner){input, positions(cx, &input->type, at, spatial)};
 }
@@ -120,6 +121,7 @@ void tt_lower_adaptive_max_pool(tt_lower *cx) {
   int spatial = cx->row->param;
   int64_t out[TT_MAX_POOL];
   tt_node *input = tt_in(cx, 0);
+  if (!tt_pool_fits(cx, input, spatial)) return;
   tt_spatial_list(cx, 1, spatial, 1, out);
   winner w = start(cx, input, spatial);
   for (int d = spatial - 1; d >= 0; d--) {
@@ -216,6 +218,7 @@ void tt_lower_adaptive_max_pool_backward(tt_lower *cx) {
   int spatial = cx->row->param;
   tt_map maps[TT_MAX_POOL];
   tt_node *grad = tt_in(cx, 0), *input = tt_in(cx, 1);
+  if (!tt_pool_fits(cx, input, spatial)) return;
   for (int d = 0; d < spatial; d++) {
     int dim = input->type.rank - spatial + d;
     maps[d] = tt_map_adaptive(cx, input->type.dims[dim], grad->type.dims[dim], false);

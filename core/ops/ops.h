@@ -154,6 +154,14 @@ tt_node *tt_reduce_keep(tt_lower *cx, tt_reducer reducer, tt_node *x, const int 
 tt_node *tt_like(tt_lower *cx, tt_node *x, double value);
 /* Flat row-major reshape to rank 1, and back to given dims. */
 tt_node *tt_flatten(tt_lower *cx, tt_node *x);
+/* Whether x has at least `rank` dims, which the poison node has not: else fails the builder. For
+ * lowerings that count dims from the end. */
+static inline bool tt_need_rank(tt_lower *cx, const tt_node *x, int rank) {
+  if (x->type.rank >= rank) return true;
+  tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT, "%s: expected at least %d dims, got %d", cx->row->name,
+              rank, x->type.rank);
+  return false;
+}
 /* Philox-4x32-10: `count` uniform 32-bit words (U32, rank 1) from the call's seed and offset. */
 tt_node *tt_philox(tt_lower *cx, int64_t count);
 /* Blocks of four words by which one call of a TT_RANDOM row moves the generator's offset: the same

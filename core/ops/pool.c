@@ -23,11 +23,7 @@ static int64_t places(const tt_pool *p, int d, bool ceil_mode) {
 bool tt_pool_read(tt_lower *cx, tt_node *input, int spatial, int first, int dilation, int ceil_mode,
                   tt_pool *out) {
   tt_pool p = {.spatial = spatial, .lead = input->type.rank - spatial};
-  if (p.lead < 1 || p.lead > 2) {
-    tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT, "pooling: expected an input of %d or %d dims, got %d",
-                spatial + 1, spatial + 2, input->type.rank);
-    return false;
-  }
+  if (!tt_pool_fits(cx, input, spatial)) return false;
   tt_spatial_list(cx, first, spatial, 1, p.kernel);
   int count = 0;
   tt_ints(cx, first + 1, &count);
@@ -165,6 +161,7 @@ void tt_lower_adaptive_avg_pool(tt_lower *cx) {
   tt_node *input = tt_in(cx, 0), *x = tt_cast(cx, input, tt_compute_dtype(input->type.dtype));
   int lead = input->type.rank - spatial;
   int64_t out[TT_MAX_POOL];
+  if (!tt_pool_fits(cx, input, spatial)) return;
   tt_spatial_list(cx, 1, spatial, 1, out);
   bool even = true, empty = false;
   for (int d = 0; d < spatial; d++) {
@@ -187,6 +184,7 @@ void tt_lower_adaptive_avg_pool_backward(tt_lower *cx) {
   int spatial = cx->row->param;
   tt_node *grad = tt_in(cx, 0), *input = tt_in(cx, 1);
   int lead = input->type.rank - spatial;
+  if (!tt_pool_fits(cx, input, spatial)) return;
   tt_node *g = tt_cast(cx, grad, tt_compute_dtype(grad->type.dtype));
   for (int d = 0; d < spatial; d++) {
     int64_t in = input->type.dims[lead + d], out = grad->type.dims[lead + d];

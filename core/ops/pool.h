@@ -12,6 +12,15 @@ typedef struct tt_pool {
   int64_t kernel[TT_MAX_POOL], stride[TT_MAX_POOL], padding[TT_MAX_POOL], dilation[TT_MAX_POOL];
 } tt_pool;
 
+/* Whether the input has one or two dims before `spatial` ones that can be pooled: else fails. */
+static inline bool tt_pool_fits(tt_lower *cx, const tt_node *input, int spatial) {
+  int lead = input->type.rank - spatial;
+  if (spatial >= 1 && spatial <= TT_MAX_POOL && lead >= 1 && lead <= 2) return true;
+  tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT, "pooling: expected an input of %d or %d dims, got %d",
+              spatial + 1, spatial + 2, input->type.rank);
+  return false;
+}
+
 /* Reads kernel_size, stride, padding from argument `first` on; dilation and ceil_mode are given
  * by their positions, 0 if there is none. */
 bool tt_pool_read(tt_lower *cx, tt_node *input, int spatial, int first, int dilation, int ceil_mode,

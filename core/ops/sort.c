@@ -195,7 +195,8 @@ static tt_node *median_place(tt_lower *cx, tt_node *x, int dim, bool skip_nan) {
   tt_node *zero = tt_hlo_const_i(h, TT_I64, 0), *two = tt_hlo_const_i(h, TT_I64, 2);
   tt_node *valid = tt_hlo_subtract(h, tt_hlo_const_i(h, TT_I64, n), nans);
   if (!skip_nan) {
-    tt_node *middle = tt_hlo_full(h, &nans->type, (double)((n - 1) / 2));
+    int64_t lower = (n - 1) / 2;
+    tt_node *middle = tt_hlo_full(h, &nans->type, (double)lower);
     return tt_hlo_select(h, tt_hlo_compare(h, TT_GT, nans, zero), valid, middle);
   }
   valid = tt_hlo_subtract(h, valid, tt_hlo_const_i(h, TT_I64, 1));
@@ -265,6 +266,7 @@ void tt_lower_mode(tt_lower *cx) {
   tt_node *x = tt_in(cx, 0), *values, *indices;
   int dim = tt_dim(cx, 1, x->type.rank), perm[TT_MAX_RANK];
   x = tt_at_least_1d(cx, x);
+  if (!tt_need_rank(cx, x, 1)) return;
   int last = x->type.rank - 1;
   for (int i = 0; i <= last; i++) perm[i] = i;
   perm[dim] = last;

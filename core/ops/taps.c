@@ -60,7 +60,7 @@ bool tt_map_table(tt_lower *cx, const tt_map *map, tt_taps *t) {
   t->used = tt_scratch(cx, size);
   t->weight = tt_arena_alloc(tt_hlo_arena(cx->h), sizeof(double) * (size_t)(size + 1));
   if (!t->weight) tt_hlo_fail(cx->h, TT_RESOURCE_EXHAUSTED, "no memory for a table of weights");
-  if (tt_hlo_failed(cx->h)) return false;
+  if (!t->weight || tt_hlo_failed(cx->h)) return false;
   for (int64_t i = 0; i < map->count; i++) {
     const tt_term *term = &map->terms[i];
     int64_t at = term->tap * map->out + term->to;

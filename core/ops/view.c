@@ -101,8 +101,11 @@ void tt_lower_flip(tt_lower *cx) {
 }
 
 static tt_node *roll_dim(tt_lower *cx, tt_node *x, int64_t shift, int dim) {
+  if (x->type.rank == 0) return x;
+  if (dim < 0 || dim >= x->type.rank)
+    return tt_hlo_fail(cx->h, TT_OUT_OF_RANGE, "roll: no dim %d in rank %d", dim, x->type.rank);
   int64_t size = x->type.dims[dim];
-  if (x->type.rank == 0 || size == 0) return x;
+  if (size == 0) return x;
   shift = (shift % size + size) % size;
   if (shift == 0) return x;
   tt_node *parts[2] = {tt_hlo_slice_dim(cx->h, x, dim, size - shift, size, 1),
@@ -290,7 +293,7 @@ void tt_lower_unfold_backward(tt_lower *cx) {
   int dim = tt_dim(cx, 2, type.rank), rank = type.rank;
   int64_t size = tt_int(cx, 3), step = tt_int(cx, 4);
   if (tt_hlo_failed(h)) return;
-  if (rank == 0 || step < 1 || grad->type.rank != rank + 1 || rank >= TT_MAX_RANK) {
+  if (rank == 0 || dim < 0 || step < 1 || grad->type.rank != rank + 1 || rank >= TT_MAX_RANK) {
     tt_out_as(cx, 0, rank == 0 ? tt_hlo_reshape(h, grad, 0, NULL) : grad);
     return;
   }

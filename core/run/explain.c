@@ -134,7 +134,7 @@ static void explain_path(const tt_step *end, const uint32_t *sites, tt_text *tex
       explain_branch(step, known, sites, text);
       return;
     }
-    if (parent->variants) {
+    if (parent->call && parent->variants) {
       tt_text_printf(text, "the nearest known chunk ends after operator %d, ", parent->depth);
       add_place(text, parent, sites);
       return;
@@ -154,6 +154,7 @@ void tt_explain_chunk(const tt_step *end, const uint8_t *live, const uint32_t *s
                                       [TT_CUT_READ] = "a read",
                                       [TT_CUT_SYNC] = "a synchronisation",
                                       [TT_CUT_MODE] = "a change of mode"};
+  if (!end->call) return; /* it has no operators */
   tt_text_printf(text, "%d operators, ", end->depth);
   add_place(text, ancestor(end, 1), sites);
   tt_text_printf(text, ", to ");

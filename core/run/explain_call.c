@@ -123,19 +123,24 @@ static void add_arg(tt_text *text, const tt_arg *arg) {
   }
 }
 
+/* Bit by bit, so that a NaN is like itself. */
+static bool same_floats(const void *a, const void *b, int count) {
+  return memcmp(a, b, sizeof(double) * (size_t)count) == 0;
+}
+
 static bool same_arg(const tt_arg *a, const tt_arg *b) {
   if (a->kind != b->kind || a->count != b->count) return false;
   switch (a->kind) {
   case TT_ARG_INT:
     return a->i == b->i && a->dtype == b->dtype;
   case TT_ARG_FLOAT:
-    return memcmp(&a->f, &b->f, sizeof a->f) == 0;
+    return same_floats(&a->f, &b->f, 1);
   case TT_ARG_COMPLEX:
-    return memcmp(a->floats, b->floats, 2 * sizeof *a->floats) == 0;
+    return same_floats(a->floats, b->floats, 2);
   case TT_ARG_INTS:
     return same_ints(a->ints, b->ints, a->count);
   case TT_ARG_FLOATS:
-    return memcmp(a->floats, b->floats, (size_t)a->count * sizeof *a->floats) == 0;
+    return same_floats(a->floats, b->floats, a->count);
   case TT_ARG_STRING:
     return strcmp(a->text, b->text) == 0;
   default:

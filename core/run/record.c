@@ -42,18 +42,21 @@ static tt_status find_inputs(recording *r) {
   return TT_SUCCESS;
 }
 
+/* Takes a reference of its own. */
+static void set_value(tt_storage *storage, const tt_type *type, tt_value *value) {
+  tt_value *old = storage->value;
+  storage->value = tt_value_retain(value);
+  storage->type = type;
+  tt_value_release(old);
+}
+
 static void write_targets(const recording *r) {
   int output = 0;
   for (int k = 0; k < r->call->result_count; k++) {
     const tt_call_result *result = &r->call->results[k];
     if (!result->defined) continue;
     tt_value *value = r->outputs[output++];
-    if (result->target < 0) continue;
-    tt_storage *storage = r->tensors[result->target];
-    tt_value *old = storage->value;
-    storage->value = tt_value_retain(value);
-    storage->type = result->storage;
-    tt_value_release(old);
+    if (result->target >= 0) set_value(r->tensors[result->target], result->storage, value);
   }
 }
 
@@ -120,13 +123,12 @@ static tt_status record_zeros(tt_stream *stream, tt_call *call, tt_storage *cons
                               tt_storage **results) {
   const tt_call_result *result = &call->results[0];
   tt_value *value = NULL;
-  recording r = {.stream = stream, .call = call, .tensors = tensors, .outputs = &value};
   results[0] = NULL;
   if (result->target < 0) TT_TRY(tt_storage_create(stream, result->storage, &results[0]));
   pthread_mutex_lock(&stream->record_lock);
   tt_status status = zeros_of(stream, result->storage, &value);
-  if (!status && result->target < 0) results[0]->value = tt_value_retain(value);
-  else if (!status) write_targets(&r);
+  if (!status)
+    set_value(result->target < 0 ? results[0] : tensors[result->target], result->storage, value);
   pthread_mutex_unlock(&stream->record_lock);
   if (!status || !results[0]) return status;
   tt_storage_destroy(results[0]);
