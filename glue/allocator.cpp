@@ -18,6 +18,7 @@ static tt_storage* new_storage(const tt_type& type, c10::DeviceIndex device) {
   tt_storage* storage = nullptr;
   check(tt_type_intern(&type, &interned));
   check(tt_storage_create(stream_of(device), interned, &storage));
+  tt_template_note_new(storage);
   return storage;
 }
 

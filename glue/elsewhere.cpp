@@ -1,5 +1,5 @@
 // Operators that no row serves: PyTorch's decomposition if there is one, else the host.
-#include "dispatch.h"
+#include "template.h"
 
 #include <ATen/native/CPUFallback.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
@@ -98,6 +98,7 @@ void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
                "copies; ",
                "TORCH_TPU_HOST_FALLBACK=silent hides this");
   tt_count_add(TT_COUNT_OPS_HOST, 1);
+  tt_template_spoil();
   at::native::cpu_fallback(op, stack);
 }
 
@@ -113,7 +114,8 @@ void run_elsewhere(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   PyObject* function = decomposition(op);
   if (function && std::find(running.begin(), running.end(), function) == running.end()) {
     Running guard(function);
-    if (run_decomposition(function, op, stack)) return tt_count_add(TT_COUNT_OPS_DECOMPOSED, 1);
+    auto decompose = [&] { return run_decomposition(function, op, stack); };
+    if (run_template(op, stack, decompose)) return tt_count_add(TT_COUNT_OPS_DECOMPOSED, 1);
   }
   run_on_host(op, stack);
 }

@@ -43,14 +43,15 @@ ArgKind kind_of(const c10::Argument& arg) {
 }
 
 bool is_static(const tt_op_row* row, const std::string& name) {
+  if (!row) return true;
   std::string list = std::string(",") + row->statics + ",";
   return list == ",*," || list.find("," + name + ",") != std::string::npos;
 }
 
 bool writes(const c10::Argument& arg) { return arg.alias_info() && arg.alias_info()->isWrite(); }
 
-std::shared_ptr<Plan> make_plan(const c10::FunctionSchema& schema, const tt_op_row* row) {
-  auto plan = std::make_shared<Plan>();
+std::unique_ptr<Plan> make_plan(const c10::FunctionSchema& schema, const tt_op_row* row) {
+  auto plan = std::make_unique<Plan>();
   plan->name = c10::toString(schema.operator_name());
   plan->row = row;
   plan->row_args = 0;
@@ -96,6 +97,10 @@ bool functional(const c10::FunctionSchema& schema) {
 }
 
 }  // namespace
+
+std::unique_ptr<Plan> rowless_plan(const c10::FunctionSchema& schema) {
+  return make_plan(schema, nullptr);
+}
 
 std::vector<PlannedOverload> make_plans() {
   auto& dispatcher = c10::Dispatcher::singleton();

@@ -53,6 +53,9 @@ struct PlannedOverload {
 };
 std::vector<PlannedOverload> make_plans();
 
+// A plan that only serves to make keys, for an operator without a row: every number counts.
+std::unique_ptr<Plan> rowless_plan(const c10::FunctionSchema& schema);
+
 // Runs the plan on the arguments on top of the stack and replaces them by the results. Falls to
 // run_elsewhere where the row cannot express the arguments.
 void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack);

@@ -16,7 +16,8 @@ bool static_number(const Plan& plan, const ArgPlan& arg, const c10::Scalar& valu
 bool equal_numbers(c10::ArrayRef<IValue> list) {
   auto same = [](const c10::Scalar& a, const c10::Scalar& b) {
     if (a.type() != b.type() || a.isComplex()) return false;
-    return a.isFloatingPoint() ? bits(a.toDouble()) == bits(b.toDouble()) : a.toLong() == b.toLong();
+    return a.isFloatingPoint() ? bits(a.toDouble()) == bits(b.toDouble())
+                               : a.toLong() == b.toLong();
   };
   for (size_t i = 1; i < list.size(); i++)
     if (!same(list[i].toScalar(), list[0].toScalar())) return false;
@@ -37,7 +38,18 @@ const at::Tensor& as_tensor(const IValue& value) {
 
 namespace {
 
-enum Tag : uint64_t { kNone = 1, kTensor, kList, kNumber, kStatic, kComplex, kInt, kDtype, kText, kEqual };
+enum Tag : uint64_t {
+  kNone = 1,
+  kTensor,
+  kList,
+  kNumber,
+  kStatic,
+  kComplex,
+  kInt,
+  kDtype,
+  kText,
+  kEqual
+};
 
 void tag(Walk& walk, Tag value, uint64_t payload = 0) {
   tt_key_u64(&walk.key, value | payload << 8);

@@ -7,6 +7,7 @@
 tt_status tt_storage_write(tt_storage *storage, const tt_type *type, const void *data) {
   tt_stream *stream = storage->stream;
   const tt_type *interned = NULL;
+  tt_template_spoil();
   tt_value *value = NULL;
   tt_buffer *buffer = NULL;
   TT_TRY(tt_type_intern(type, &interned));
@@ -43,6 +44,7 @@ static tt_status failure_of(tt_stream *stream, tt_status error, uint64_t ticket)
 
 tt_status tt_storage_read(tt_storage *storage, void *data, int64_t size) {
   tt_stream *stream = storage->stream;
+  tt_template_spoil();
   pthread_mutex_lock(&stream->record_lock);
   tt_value *value = tt_value_retain(storage->value);
   const tt_type *type = storage->type;

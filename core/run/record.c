@@ -136,10 +136,9 @@ static tt_status record_zeros(tt_stream *stream, tt_call *call, tt_storage *cons
   return status;
 }
 
-tt_status tt_stream_record(tt_stream *stream, tt_call *call, tt_storage *const *tensors,
-                           const uint32_t *words, uint32_t site, tt_storage **results) {
+static tt_status record_call(tt_stream *stream, tt_call *call, tt_storage *const *tensors,
+                             const uint32_t *words, uint32_t site, tt_storage **results) {
   tt_mode mode = tt_runtime_mode();
-  if (call->zeros) return record_zeros(stream, call, tensors, results);
   tt_status failure = TT_SUCCESS;
   tt_value *local[LOCAL];
   int values = call->input_count + call->output_count;
@@ -164,5 +163,13 @@ tt_status tt_stream_record(tt_stream *stream, tt_call *call, tt_storage *const *
     tt_storage_destroy(results[k]);
     results[k] = NULL;
   }
+  return status;
+}
+
+tt_status tt_stream_record(tt_stream *stream, tt_call *call, tt_storage *const *tensors,
+                           const uint32_t *words, uint32_t site, tt_storage **results) {
+  tt_status status = call->zeros ? record_zeros(stream, call, tensors, results)
+                                 : record_call(stream, call, tensors, words, site, results);
+  if (!status) tt_template_note_call(call, tensors, words, results);
   return status;
 }

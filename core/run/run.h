@@ -8,6 +8,7 @@
 #include "run/compile.h"
 #include "run/storage.h"
 #include "run/stream.h"
+#include "run/template.h"
 #include "run/view.h"
 
 /* -- The process's runtime (runtime.c). All functions are thread-safe. -- */

@@ -1,6 +1,7 @@
 #include "run/storage.h"
 
 #include "run/run.h"
+#include "run/template.h"
 #include "run/value.h"
 
 #include <pthread.h>
@@ -15,6 +16,7 @@ tt_status tt_storage_create(tt_stream *stream, const tt_type *type, tt_storage *
 
 void tt_storage_destroy(tt_storage *storage) {
   if (!storage) return;
+  tt_template_note_free(storage);
   tt_value_release(storage->value);
   tt_free(storage);
 }
@@ -99,8 +101,10 @@ tt_status tt_storage_resize(tt_storage *storage, int64_t bytes) {
     tt_value_release(storage->value);
     storage->value = NULL;
     storage->type = interned;
+    tt_template_note_type(storage);
     return TT_SUCCESS;
   }
+  tt_template_spoil();
   tt_call *call = NULL;
   TT_TRY(resize_call(storage, interned, &call));
   tt_storage *resized = NULL;

@@ -1,0 +1,102 @@
+"""Operators without a row: PyTorch's decomposition runs once for each kind of arguments."""
+
+import pytest
+import torch
+from support import only_tpu
+
+from torch_tpu import _decompose
+
+pytestmark = only_tpu
+
+
+COUNTS: dict[str, int] = {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def counted():
+    """What is looked up is kept for ever; so it is counted from its first use on."""
+    lookup = _decompose.lookup
+
+    def counting(name):
+        function = lookup(name)
+
+        def run(*args, **kwargs):
+            COUNTS[name] = COUNTS.get(name, 0) + 1
+            return function(*args, **kwargs)
+
+        return function and run
+
+    _decompose.lookup = counting
+    yield
+    _decompose.lookup = lookup
+
+
+@pytest.fixture
+def runs():
+    """The decompositions that Python was asked to run in this test, by operator."""
+    COUNTS.clear()
+    return COUNTS
+
+
+def values(*shape):
+    return torch.linspace(-3, 3, torch.Size(shape).numel()).reshape(shape)
+
+
+@pytest.mark.parametrize("mode", ["debug", "strict", "fused"])
+def test_a_decomposition_runs_once_for_each_key(runs, mode):
+    with torch.tpu.set_eager_mode(mode):
+        for size in (4, 4, 5, 4, 5):
+            for scale in (1.0, 2.0, 2.0):
+                x = values(size, size) * scale
+                got = torch.narrow_copy(x.to("tpu"), 1, 1, 2)
+                torch.testing.assert_close(got.cpu(), torch.narrow_copy(x, 1, 1, 2))
+    assert sum(runs.values()) <= 2
+
+
+def test_a_write_in_place_is_repeated(runs):
+    x = torch.arange(6, device="tpu")
+    for _ in range(4):
+        alias = x.view(2, 3)
+        alias <<= 1
+        assert alias.data_ptr() == x.data_ptr()
+    assert x.tolist() == [16 * i for i in range(6)]
+    assert sum(runs.values()) <= 1
+
+
+def test_numbers_belong_to_the_key(runs):
+    bias, a, b = values(3), values(2, 4), values(4, 3)
+    for alpha in (1.0, 2.5, 2.5, -1.0):
+        got = torch._addmm_activation(bias.to("tpu"), a.to("tpu"), b.to("tpu"), alpha=alpha)
+        want = torch._addmm_activation(bias, a, b, alpha=alpha)
+        torch.testing.assert_close(got.cpu(), want)
+    assert sum(runs.values()) <= 3
+
+
+def test_several_results_and_written_arguments(runs):
+    x, mean, var = values(4, 3), torch.zeros(3), torch.ones(3)
+    weight, bias = values(3), values(3) + 1
+    args = [t.to("tpu") for t in (x, weight, bias, mean, var)]
+    for _ in range(3):
+        got = torch.ops.aten._batch_norm_with_update(*args, 0.1, 1e-5)
+        want = torch.ops.aten._batch_norm_with_update(x, weight, bias, mean, var, 0.1, 1e-5)
+        torch.testing.assert_close(got[0].cpu(), want[0])
+        torch.testing.assert_close(args[3].cpu(), mean)
+        torch.testing.assert_close(args[4].cpu(), var)
+    assert sum(runs.values()) <= 1
+
+
+def test_an_error_leaves_no_notes_behind(runs):
+    with pytest.raises(RuntimeError):
+        torch._addmm_activation(*(values(2, 2).to("tpu"),) * 2, values(3, 3).to("tpu"))
+    x = values(3, 9)
+    for _ in range(3):
+        got = torch.narrow_copy(x.to("tpu"), 0, 0, 2)
+        torch.testing.assert_close(got.cpu(), torch.narrow_copy(x, 0, 0, 2))
+    assert runs.get("aten::narrow_copy", 0) <= 1
+
+
+def test_results_do_not_share_storages_between_runs():
+    x = values(6).to("tpu")
+    first, second = torch.narrow_copy(x, 0, 0, 6), torch.narrow_copy(x, 0, 0, 6)
+    first.add_(100)
+    assert second.tolist() == x.tolist()
