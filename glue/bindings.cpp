@@ -122,7 +122,12 @@ PYBIND11_MODULE(_C, m) {
   m.def("init", &ensure_runtime, release);
   m.def("is_initialized", [] { return tt_runtime_ready() && !forked; });
   m.def("is_in_bad_fork", [] { return forked.load(); });
-  m.def("end", [] { if (!forked) tt_runtime_end(); }, release);
+  m.def(
+      "end",
+      [] {
+        if (!forked) tt_runtime_end();
+      },
+      release);
   m.def("set_plugin", &set_plugin);
   m.def("plugin_path", &plugin_path);
   m.def("platform", [] {

@@ -33,20 +33,19 @@ Tensor empty_strided_kernel(at::IntArrayRef size, at::IntArrayRef stride,
 Tensor empty_kernel(at::IntArrayRef size, std::optional<at::ScalarType> dtype,
                     std::optional<at::Layout> layout, std::optional<at::Device> device,
                     std::optional<bool> pin, std::optional<at::MemoryFormat> format) {
-  at::SmallVector<int64_t, 8> strides;
+  auto make = [&](at::IntArrayRef strides) {
+    return empty_strided_kernel(size, strides, dtype, layout, device, pin);
+  };
   switch (format.value_or(at::MemoryFormat::Contiguous)) {
   case at::MemoryFormat::ChannelsLast:
     TORCH_CHECK(size.size() == 4, "required rank 4 tensor to use channels_last format");
-    for (int64_t s : at::get_channels_last_strides_2d(size)) strides.push_back(s);
-    break;
+    return make(at::get_channels_last_strides_2d(size));
   case at::MemoryFormat::ChannelsLast3d:
     TORCH_CHECK(size.size() == 5, "required rank 5 tensor to use channels_last_3d format");
-    for (int64_t s : at::get_channels_last_strides_3d(size)) strides.push_back(s);
-    break;
+    return make(at::get_channels_last_strides_3d(size));
   default:
-    for (int64_t s : c10::contiguous_strides(size)) strides.push_back(s);
+    return make(c10::contiguous_strides(size));
   }
-  return empty_strided_kernel(size, strides, dtype, layout, device, pin);
 }
 
 // -- Resizing and setting --
@@ -78,15 +77,16 @@ Tensor& set_storage_offset(Tensor& self, at::Storage source, int64_t offset, at:
   TORCH_CHECK(source.device_type() == c10::DeviceType::PrivateUse1,
               "Attempted to set the storage of a tensor on device '", self.device(),
               "' to a storage on different device '", source.device(), "'");
-  at::SmallVector<int64_t, 8> strides;
-  if (stride.data() == nullptr || stride.size() != size.size())
-    for (int64_t s : c10::contiguous_strides(size)) strides.push_back(s);
-  else strides.append(stride.begin(), stride.end());
-  ensure_bytes(source, bytes_needed(size, strides, offset, self.itemsize()));
+  c10::DimVector contiguous;
+  if (stride.data() == nullptr || stride.size() != size.size()) {
+    contiguous = c10::contiguous_strides(size);
+    stride = contiguous;
+  }
+  ensure_bytes(source, bytes_needed(size, stride, offset, self.itemsize()));
   auto* impl = self.unsafeGetTensorImpl();
   impl->set_storage_keep_dtype(std::move(source));
   impl->set_storage_offset(offset);
-  impl->set_sizes_and_strides(size, strides);
+  impl->set_sizes_and_strides(size, stride);
   return self;
 }
 

@@ -15,7 +15,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
 static tt_intern table = TT_INTERN_INIT;
 static tt_pool *pool;
-static atomic_bool ending; /* the process is about to exit */
+static atomic_bool ending;                 /* the process is about to exit */
 static int64_t loaded_count, loaded_bytes; /* of programs that are ready, and of their text */
 static _Atomic int64_t launches;           /* the clock by which programs were last used */
 

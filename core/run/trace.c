@@ -51,9 +51,9 @@ tt_status tt_trace_step(tt_trace *trace, tt_step *at, tt_call *call, const int *
 typedef struct building {
   tt_hlo *h;
   const uint8_t *live; /* [slot_count] */
-  tt_step **path;  /* [depth] */
-  tt_node **slots; /* [slot_count] */
-  int *param_of;   /* [slot_count] the parameter whose storage the slot's value replaces, or -1 */
+  tt_step **path;      /* [depth] */
+  tt_node **slots;     /* [slot_count] */
+  int *param_of; /* [slot_count] the parameter whose storage the slot's value replaces, or -1 */
   const tt_type **param_types;
   tt_node **inputs, **outputs, **results;
   int *overwrites;
