@@ -29,10 +29,23 @@ void check(tt_status status) {
 #define TT_FOR_EACH_DTYPE(X)                                                                       \
   X(Bool, BOOL)                                                                                    \
   X(Byte, U8)                                                                                      \
-  X(Char, I8) X(Short, I16) X(Int, I32) X(Long, I64) X(UInt16, U16) X(UInt32, U32) X(UInt64, U64)  \
-      X(Half, F16) X(BFloat16, BF16) X(Float, F32) X(Double, F64) X(ComplexFloat, C64)             \
-          X(ComplexDouble, C128) X(Float8_e5m2, F8E5M2) X(Float8_e4m3fn, F8E4M3FN)                 \
-              X(Float8_e5m2fnuz, F8E5M2FNUZ) X(Float8_e4m3fnuz, F8E4M3FNUZ)
+  X(Char, I8)                                                                                      \
+  X(Short, I16)                                                                                    \
+  X(Int, I32)                                                                                      \
+  X(Long, I64)                                                                                     \
+  X(UInt16, U16)                                                                                   \
+  X(UInt32, U32)                                                                                   \
+  X(UInt64, U64)                                                                                   \
+  X(Half, F16)                                                                                     \
+  X(BFloat16, BF16)                                                                                \
+  X(Float, F32)                                                                                    \
+  X(Double, F64)                                                                                   \
+  X(ComplexFloat, C64)                                                                             \
+  X(ComplexDouble, C128)                                                                           \
+  X(Float8_e5m2, F8E5M2)                                                                           \
+  X(Float8_e4m3fn, F8E4M3FN)                                                                       \
+  X(Float8_e5m2fnuz, F8E5M2FNUZ)                                                                   \
+  X(Float8_e4m3fnuz, F8E4M3FNUZ)
 
 tt_dtype to_dtype(at::ScalarType type) {
   switch (type) {
