@@ -597,25 +597,30 @@ static void test_killed_while_writing(void **state) {
   assert_non_null(big);
   int unfinished = 0;
   for (int i = 0; i < WRITES; i++) {
+    int begun[2];
+    assert_int_equal(pipe(begun), 0);
     pid_t child = fork();
     if (child == 0) {
       tt_disk *disk = disk_with(defaults);
       tt_status status = TT_SUCCESS;
       fetch(disk, i, &status); /* a claim and the plugin's hash as well */
       tt_dir *dir = dir_with(folder, (tt_dir_options){0});
-      for (int k = 0;; k++) {
-        char name[TT_ENTRY_NAME];
-        tt_entry entry = {.code = {&k, sizeof k}, .options = {&i, sizeof i}, .body = {big, BIG}};
-        unsigned char header[TT_ENTRY_HEADER];
-        tt_entry_name(&entry, TT_ENTRY_PROGRAM, name);
-        tt_entry_header(&entry, header);
-        const tt_bytes parts[] = {{header, sizeof header}, entry.options, entry.code, entry.body};
-        tt_status_release(tt_dir_write(dir, name, parts, 4));
-      }
+      char name[TT_ENTRY_NAME];
+      tt_entry entry = {.code = {&i, sizeof i}, .options = {&i, sizeof i}, .body = {big, BIG}};
+      unsigned char header[TT_ENTRY_HEADER];
+      tt_entry_name(&entry, TT_ENTRY_PROGRAM, name);
+      tt_entry_header(&entry, header);
+      const tt_bytes parts[] = {{header, sizeof header}, entry.options, entry.code, entry.body};
+      if (write(begun[1], "", 1) != 1) _exit(1);
+      for (;;) tt_status_release(tt_dir_write(dir, name, parts, 4));
     }
+    char byte;
+    close(begun[1]);
+    if (i % 2) assert_int_equal(read(begun[0], &byte, 1), 1); /* half die before, if slow */
     nanosleep(&(struct timespec){.tv_nsec = rand() % 6000000}, NULL);
     kill(child, SIGKILL);
     assert_int_equal(exit_status(child), -1);
+    close(begun[0]);
     tally t = verify_all(folder);
     assert_int_equal(t.bad, 0);
     char command[256];
