@@ -91,7 +91,7 @@ void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
       policy != "error", name,
       " has no path on device 'tpu', and running it on the host is refused "
       "(TORCH_TPU_HOST_FALLBACK=error); move the tensors with .cpu(), or allow it with "
-      "torch_tpu.set_host_fallback('warn')");
+      "torch.tpu.host_fallback = 'warn'");
   if (first && policy == "warn")
     TORCH_WARN(name,
                " has no path on device 'tpu' and runs on the host, with a synchronisation and two "
