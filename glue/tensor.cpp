@@ -134,7 +134,7 @@ void copy_from_host(const Tensor& source, const Tensor& target) {
   tt_view view = view_of(target);
   if (target.is_contiguous() && tt_view_covers(&view, storage->type)) {
     tt_type type = storage->type->dtype == view.dtype ? *storage->type : tt_view_type(&view);
-    check(tt_storage_write(storage, &type, host.const_data_ptr()));
+    check(tt_storage_write(storage, &type, host.const_data_ptr(), call_site()));
     return;
   }
   auto staged = at::empty(target.sizes(), target.options());

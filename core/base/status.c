@@ -83,6 +83,20 @@ tt_status tt_annotate(tt_status status, const char *format, ...) {
   return both;
 }
 
+tt_status tt_extend(tt_status status, const char *format, ...) {
+  if (!status) return TT_SUCCESS;
+  va_list args;
+  va_start(args, format);
+  tt_status words = status_format(status->code, format, args);
+  va_end(args);
+  if (!words) return status;
+  tt_status both = status_concat(status->code, status->message, words->message, "");
+  tt_status_release(words);
+  if (!both) return status;
+  tt_status_release(status);
+  return both;
+}
+
 tt_status tt_join(tt_status first, tt_status second) {
   if (!first) return second;
   if (!second) return first;

@@ -48,6 +48,10 @@ tt_status tt_error(tt_code code, const char *format, ...)
 tt_status tt_annotate(tt_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Puts words behind the message of `status` (consumed), as they are; success stays success. */
+tt_status tt_extend(tt_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
 /* Keeps `first` and appends the message of `second`; both are consumed; either may be success. */
 tt_status tt_join(tt_status first, tt_status second);
 

@@ -161,6 +161,15 @@ void tt_buffer_destroy(tt_client *client, tt_buffer *buffer) {
   TT_DESTROY(client->api, Buffer_Destroy, &args);
 }
 
+bool tt_buffer_deleted(tt_client *client, tt_buffer *buffer) {
+  if (!TT_HAS(client->api, Buffer_IsDeleted)) return false;
+  TT_ARGS(Buffer_IsDeleted, args, .buffer = buffer);
+  tt_status status = TT_CALL(client->api, Buffer_IsDeleted, &args);
+  bool deleted = !status && args.is_deleted;
+  tt_status_release(status);
+  return deleted;
+}
+
 tt_status tt_buffer_bytes(tt_client *client, tt_buffer *buffer, int64_t *out) {
   TT_ARGS(Buffer_OnDeviceSizeInBytes, args, .buffer = buffer);
   TT_TRY(TT_CALL(client->api, Buffer_OnDeviceSizeInBytes, &args));

@@ -60,6 +60,8 @@ tt_status tt_buffer_to_host(tt_client *client, tt_buffer *buffer, const tt_type 
 tt_status tt_buffer_await(tt_client *client, tt_buffer *buffer);
 /* Platforms with host memory: the bytes, valid while the buffer lives and is not donated. */
 tt_status tt_buffer_pointer(tt_client *client, tt_buffer *buffer, void **out);
+/* It was donated, and cannot be used any more; false where the plugin does not say. */
+bool tt_buffer_deleted(tt_client *client, tt_buffer *buffer);
 tt_status tt_buffer_bytes(tt_client *client, tt_buffer *buffer, int64_t *out); /* on-device size */
 tt_status tt_buffer_copy_to_device(tt_client *client, tt_buffer *buffer, tt_device *device,
                                    tt_buffer **out);

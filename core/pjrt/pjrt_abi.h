@@ -183,6 +183,8 @@ typedef union PJRT_NamedValue_Value {
     FIELD(PJRT_Buffer_MemoryLayout *, device_layout) FIELD(PJRT_Event *, done_with_host_buffer)    \
     FIELD(PJRT_Buffer *, buffer))                                                                  \
   STRUCT(PJRT_Buffer_Destroy_Args, buffer, FIELD(PJRT_Buffer *, buffer))                           \
+  STRUCT(PJRT_Buffer_IsDeleted_Args, is_deleted,                                                   \
+    FIELD(PJRT_Buffer *, buffer) FIELD(bool, is_deleted))                                          \
   STRUCT(PJRT_Buffer_OnDeviceSizeInBytes_Args, on_device_size_in_bytes,                            \
     FIELD(PJRT_Buffer *, buffer) FIELD(size_t, on_device_size_in_bytes))                           \
   STRUCT(PJRT_Buffer_CopyToDevice_Args, dst_buffer,                                                \
@@ -235,7 +237,7 @@ typedef union PJRT_NamedValue_Value {
   NEED(Buffer_Destroy) FREE(Buffer_ElementType) FREE(Buffer_Dimensions)                            \
   FREE(Buffer_UnpaddedDimensions) FREE(Buffer_DynamicDimensionIndices)                             \
   FREE(Buffer_GetMemoryLayout) NEED(Buffer_OnDeviceSizeInBytes) FREE(Buffer_Device)                \
-  FREE(Buffer_Memory) FREE(Buffer_Delete) FREE(Buffer_IsDeleted) NEED(Buffer_CopyToDevice)         \
+  FREE(Buffer_Memory) FREE(Buffer_Delete) MAYBE(Buffer_IsDeleted) NEED(Buffer_CopyToDevice)        \
   NEED(Buffer_ToHostBuffer) FREE(Buffer_IsOnCpu) NEED(Buffer_ReadyEvent)                           \
   MAYBE(Buffer_UnsafePointer) FREE(Buffer_IncreaseExternalReferenceCount)                          \
   FREE(Buffer_DecreaseExternalReferenceCount) FREE(Buffer_OpaqueDeviceMemoryDataPointer)           \

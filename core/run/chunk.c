@@ -117,19 +117,31 @@ static tt_status new_program(tt_chunk *chunk, tt_cut why, tt_program **out) {
   return status;
 }
 
+/* What a chunk of one operator computes is that operator. */
+static tt_origin make_origin(const tt_chunk *chunk, tt_program *program) {
+  const tt_step *end = chunk->at;
+  return (tt_origin){.program = program,
+                     .name = end->call->name,
+                     .site = chunk->sites[end->depth - 1],
+                     .end = end->depth > 1 ? end : NULL,
+                     .first_site = chunk->sites[0]};
+}
+
 static tt_status make_launch(tt_chunk *chunk, tt_cut why, tt_launch **out) {
   tt_program *program = tt_trace_find(chunk->at, chunk->live);
-  if (!program) TT_TRY(new_program(chunk, why, &program));
+  tt_status refused = program ? TT_SUCCESS : new_program(chunk, why, &program);
+  if (refused && (chunk->at->depth == 1 || tt_programs_forbidden())) return refused;
   int inputs = 0, outputs = 0;
   for (int i = 0; i < chunk->slot_count; i++) {
     inputs += chunk->is_input[i];
     outputs += chunk->live[i];
   }
-  tt_launch *launch = tt_launch_create(inputs, outputs, chunk->word_count);
-  if (!launch) return tt_out_of_memory();
-  launch->program = program;
-  launch->name = program->name;
-  launch->site = chunk->sites[0];
+  tt_launch *launch = tt_launch_create(inputs, outputs, chunk->word_count, chunk->at);
+  if (!launch) return tt_join(refused, tt_out_of_memory());
+  launch->origin = make_origin(chunk, program);
+  launch->refused = refused;
+  memcpy(launch->live, chunk->live, (size_t)chunk->slot_count);
+  memcpy(launch->sites, chunk->sites, sizeof *chunk->sites * (size_t)chunk->at->depth);
   inputs = outputs = 0;
   for (int i = 0; i < chunk->slot_count; i++) {
     if (chunk->is_input[i]) launch->inputs[inputs++] = tt_value_retain(chunk->slots[i]);

@@ -4,18 +4,19 @@
 
 #include <string.h>
 
-tt_status tt_storage_write(tt_storage *storage, const tt_type *type, const void *data) {
+tt_status tt_storage_write(tt_storage *storage, const tt_type *type, const void *data,
+                           uint32_t site) {
   tt_stream *stream = storage->stream;
   const tt_type *interned = NULL;
   tt_template_spoil();
   tt_value *value = NULL;
   tt_buffer *buffer = NULL;
   TT_TRY(tt_type_intern(type, &interned));
-  TT_TRY(tt_value_create(stream, interned, &value));
+  TT_TRY(tt_value_create(stream, interned, site, &value));
   tt_status status = tt_buffer_from_host(stream->device, type, data, NULL, NULL, &buffer);
   if (status) {
     tt_value_release(value);
-    return status;
+    return tt_report_memory(status, stream);
   }
   tt_value_fulfil(value, buffer);
   tt_count_add(TT_COUNT_WRITES, 1);

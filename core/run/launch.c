@@ -1,18 +1,23 @@
 #include "run/launch.h"
 
+#include "run/replay.h"
 #include "run/run.h"
+#include "run/stream_internal.h"
 
 #include <string.h>
 
-tt_launch *tt_launch_create(int inputs, int outputs, int words) {
+tt_launch *tt_launch_create(int inputs, int outputs, int words, const tt_step *end) {
+  int sites = end ? end->depth : 0, slots = end ? end->slot_count : 0;
   size_t size = sizeof(tt_launch) + sizeof(tt_value *) * (size_t)(inputs + outputs) +
-                sizeof(uint32_t) * (size_t)words;
+                sizeof(uint32_t) * (size_t)(words + sites) + (size_t)slots;
   tt_launch *launch = tt_malloc(size);
   if (!launch) return NULL;
   memset(launch, 0, size);
   launch->inputs = (tt_value **)(launch + 1);
   launch->outputs = launch->inputs + inputs;
   launch->words = (uint32_t *)(launch->outputs + outputs);
+  launch->sites = launch->words + words;
+  launch->live = (uint8_t *)(launch->sites + sites);
   launch->input_count = inputs;
   launch->output_count = outputs;
   launch->word_count = words;
@@ -23,6 +28,7 @@ void tt_launch_destroy(tt_launch *launch) {
   if (!launch) return;
   for (int i = 0; i < launch->input_count; i++) tt_value_release(launch->inputs[i]);
   for (int i = 0; i < launch->output_count; i++) tt_value_release(launch->outputs[i]);
+  tt_status_release(launch->refused);
   tt_free(launch);
 }
 
@@ -79,12 +85,6 @@ static tt_status upload(tt_word_cache *cache, const uint32_t *words, int count, 
 
 /* -- Running -- */
 
-tt_status tt_launch_error(tt_status status, const char *name, uint32_t site) {
-  const char *text = tt_site_text(site);
-  return *text ? tt_annotate(status, "%s, called at %s", name, text)
-               : tt_annotate(status, "%s", name);
-}
-
 enum { LOCAL = 64 };
 
 typedef struct scratch {
@@ -129,25 +129,24 @@ static tt_status read_checks(tt_status status, const tt_program *program, tt_buf
   return status;
 }
 
-static tt_status execute(tt_launch *launch, tt_device *device, tt_word_cache *cache, scratch *s,
-                         tt_event **done) {
-  const tt_program *program = launch->program;
+static tt_status execute(tt_launch *launch, tt_stream *stream, scratch *s, tt_event **done) {
+  const tt_program *program = launch->origin.program;
   int count = launch->input_count, keep_count = 0;
   for (int i = 0; i < count; i++) s->buffers[i] = launch->inputs[i]->buffer;
   bool owned = false;
   if (launch->word_count)
-    TT_TRY(upload(cache, launch->words, launch->word_count, &s->buffers[count], &owned));
+    TT_TRY(upload(stream->words, launch->words, launch->word_count, &s->buffers[count], &owned));
   int arguments = count + (launch->word_count ? 1 : 0);
   for (int i = 0; i < program->donor_count; i++)
     if (!tt_value_unique(launch->inputs[program->donors[i]]))
       s->keep[keep_count++] = program->donors[i];
   tt_buffer **outputs = s->buffers + arguments;
-  tt_status status = tt_execute(program->executable, device, s->buffers, arguments, s->keep,
+  tt_status status = tt_execute(program->executable, stream->device, s->buffers, arguments, s->keep,
                                 keep_count, outputs, done);
   if (owned) tt_buffer_destroy(tt_runtime_client(), s->buffers[count]);
   if (status) return status;
   tt_count_add(TT_COUNT_LAUNCHES, 1);
-  if (launch->failure && done && *done) status = tt_event_await(tt_runtime_client(), *done);
+  if (launch->wait && done && *done) status = tt_event_await(tt_runtime_client(), *done);
   bool violated = false; /* then what was written in place can still be read, as on the CPU */
   status = read_checks(status, program, outputs + launch->output_count, &violated);
   for (int i = 0; i < launch->output_count; i++)
@@ -156,26 +155,32 @@ static tt_status execute(tt_launch *launch, tt_device *device, tt_word_cache *ca
   return status;
 }
 
-tt_status tt_launch_run(tt_launch *launch, tt_device *device, tt_word_cache *cache,
-                        tt_event **done) {
+static tt_status run_program(tt_launch *launch, tt_stream *stream, tt_event **done) {
   scratch s;
-  tt_program *program = launch->program;
+  tt_program *program = launch->origin.program;
+  tt_status status =
+      scratch_init(&s, launch->input_count + 1 + launch->output_count + program->check_count,
+                   program->donor_count);
+  if (!status) status = tt_program_await(program);
+  bool loaded = !status;
+  int64_t start = tt_log_on(TT_LOG_LAUNCH) ? tt_now_ns() : 0;
+  if (!status) status = execute(launch, stream, &s, done);
+  if (start)
+    tt_log(TT_LOG_LAUNCH, "%s: %d inputs, %d results, %.3f ms",
+           launch->origin.end ? program->name : launch->origin.name, launch->input_count,
+           launch->output_count, (double)(tt_now_ns() - start) / 1e6);
+  if (loaded) tt_program_release(program);
+  scratch_deinit(&s);
+  return status;
+}
+
+tt_status tt_launch_run(tt_launch *launch, tt_stream *stream, tt_event **done) {
   tt_status status = failed_input(launch);
   bool reported = status != TT_SUCCESS;
-  if (!status) {
-    status = scratch_init(&s, launch->input_count + 1 + launch->output_count + program->check_count,
-                          program->donor_count);
-    if (!status) status = tt_program_await(program);
-    bool loaded = !status;
-    int64_t start = tt_log_on(TT_LOG_LAUNCH) ? tt_now_ns() : 0;
-    if (!status) status = execute(launch, device, cache, &s, done);
-    if (start)
-      tt_log(TT_LOG_LAUNCH, "%s: %d inputs, %d results, %.3f ms", launch->name, launch->input_count,
-             launch->output_count, (double)(tt_now_ns() - start) / 1e6);
-    if (loaded) tt_program_release(program);
-    scratch_deinit(&s);
-    status = tt_launch_error(status, launch->name, launch->site);
-  }
+  if (!status)
+    status = launch->refused ? tt_status_clone(launch->refused) : run_program(launch, stream, done);
+  if (status && launch->origin.end && tt_replay(launch, stream, &status)) return status;
+  if (!reported) status = tt_launch_error(status, stream, &launch->origin, launch);
   if (!status) return TT_SUCCESS;
   for (int i = 0; i < launch->output_count; i++)
     if (tt_value_get_state(launch->outputs[i]) == TT_VALUE_PENDING)

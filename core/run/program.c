@@ -206,6 +206,16 @@ tt_status tt_program_await(tt_program *program) {
 
 void tt_program_release(tt_program *program) { atomic_fetch_sub(&program->users, 1); }
 
+bool tt_program_needs(tt_program *program, tt_program_memory *out) {
+  atomic_fetch_add(&program->users, 1);
+  bool known = atomic_load(&program->state) == TT_PROGRAM_READY;
+  tt_status status = known ? tt_executable_memory(program->executable, out) : TT_SUCCESS;
+  tt_program_release(program);
+  known = known && !status;
+  tt_status_release(status);
+  return known;
+}
+
 void tt_program_end(void) {
   pthread_mutex_lock(&lock);
   atomic_store(&ending, true);

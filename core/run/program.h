@@ -40,6 +40,9 @@ void tt_program_deinit(tt_program *program);
  * success the executable stays until tt_program_release. The error is a clone. Thread-safe. */
 tt_status tt_program_await(tt_program *program);
 void tt_program_release(tt_program *program);
+/* What the plugin knows of its needs; false where it says nothing, or the program is not loaded.
+ * Thread-safe. */
+bool tt_program_needs(tt_program *program, tt_program_memory *out);
 /* Before the process exits: what waits for a compiler is cancelled, what is being compiled is
  * waited for, and from then on nothing is compiled or launched. Thread-safe. */
 void tt_program_end(void);

@@ -23,7 +23,7 @@ static tt_status make_outputs(recording *r, tt_storage **results) {
   for (int k = 0; k < r->call->result_count; k++) {
     const tt_call_result *result = &r->call->results[k];
     if (!result->defined) continue;
-    TT_TRY(tt_value_create(r->stream, result->storage, &r->outputs[output]));
+    TT_TRY(tt_value_create(r->stream, result->storage, r->site, &r->outputs[output]));
     if (result->target < 0) {
       TT_TRY(tt_storage_create(r->stream, result->storage, &results[k]));
       results[k]->value = tt_value_retain(r->outputs[output]);
@@ -66,12 +66,11 @@ static tt_status record_launch(const recording *r, tt_status *failure) {
   TT_TRY(tt_stream_flush(r->stream, TT_CUT_MODE));
   TT_TRY(tt_call_program(r->call, &program));
   tt_launch *launch =
-      tt_launch_create(r->call->input_count, r->call->output_count, r->call->word_count);
+      tt_launch_create(r->call->input_count, r->call->output_count, r->call->word_count, NULL);
   if (!launch) return tt_out_of_memory();
-  launch->program = program;
-  launch->name = r->call->name;
-  launch->site = r->site;
+  launch->origin = (tt_origin){.program = program, .name = r->call->name, .site = r->site};
   launch->failure = failure;
+  launch->wait = failure != NULL;
   for (int i = 0; i < launch->input_count; i++) launch->inputs[i] = tt_value_retain(r->inputs[i]);
   for (int i = 0; i < launch->output_count; i++)
     launch->outputs[i] = tt_value_retain(r->outputs[i]);
@@ -100,7 +99,7 @@ void tt_stream_release_zeros(tt_stream *stream) {
 }
 
 /* A ready value of the stream's own; MAX_ZEROS bound what such values hold. */
-static tt_status zeros_of(tt_stream *stream, const tt_type *type, tt_value **out) {
+static tt_status zeros_of(tt_stream *stream, const tt_type *type, uint32_t site, tt_value **out) {
   int64_t bytes = 0;
   tt_buffer *buffer = NULL;
   *out = tt_intern_find(&stream->zeros, &type, sizeof type);
@@ -108,9 +107,10 @@ static tt_status zeros_of(tt_stream *stream, const tt_type *type, tt_value **out
   if (stream->zeros.count >= MAX_ZEROS) tt_stream_release_zeros(stream);
   void *data = tt_type_bytes(type, &bytes) ? tt_calloc((size_t)bytes + 1, 1) : NULL;
   if (!data) return tt_out_of_memory();
-  tt_status status = tt_value_create(stream, type, out);
+  tt_status status = tt_value_create(stream, type, site, out);
   if (!status) status = tt_buffer_from_host(stream->device, type, data, NULL, NULL, &buffer);
   tt_free(data);
+  status = tt_report_memory(status, stream);
   if (!status) {
     tt_value_fulfil(*out, buffer);
     status = tt_intern_add(&stream->zeros, &type, sizeof type, *out);
@@ -120,13 +120,13 @@ static tt_status zeros_of(tt_stream *stream, const tt_type *type, tt_value **out
 }
 
 static tt_status record_zeros(tt_stream *stream, tt_call *call, tt_storage *const *tensors,
-                              tt_storage **results) {
+                              uint32_t site, tt_storage **results) {
   const tt_call_result *result = &call->results[0];
   tt_value *value = NULL;
   results[0] = NULL;
   if (result->target < 0) TT_TRY(tt_storage_create(stream, result->storage, &results[0]));
   pthread_mutex_lock(&stream->record_lock);
-  tt_status status = zeros_of(stream, result->storage, &value);
+  tt_status status = zeros_of(stream, result->storage, site, &value);
   if (!status)
     set_value(result->target < 0 ? results[0] : tensors[result->target], result->storage, value);
   pthread_mutex_unlock(&stream->record_lock);
@@ -168,7 +168,7 @@ static tt_status record_call(tt_stream *stream, tt_call *call, tt_storage *const
 
 tt_status tt_stream_record(tt_stream *stream, tt_call *call, tt_storage *const *tensors,
                            const uint32_t *words, uint32_t site, tt_storage **results) {
-  tt_status status = call->zeros ? record_zeros(stream, call, tensors, results)
+  tt_status status = call->zeros ? record_zeros(stream, call, tensors, site, results)
                                  : record_call(stream, call, tensors, words, site, results);
   if (!status) tt_template_note_call(call, tensors, words, results);
   return status;

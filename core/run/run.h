@@ -65,6 +65,7 @@ uint32_t tt_site_count(void);            /* sites are below this number */
   X(CUTS_READ, "chunks that a read by the host ended")                                             \
   X(CUTS_SYNCHRONISE, "chunks that a synchronisation ended")                                       \
   X(CUTS_MODE, "chunks that another eager mode ended")                                             \
+  X(REPLAYS, "chunks run operator by operator, because they or an input had failed")               \
   X(LAUNCHES, "programs launched")                                                                 \
   X(SYNCS, "synchronisations")                                                                     \
   X(READS, "values read by the host")                                                              \

@@ -62,11 +62,9 @@ static void *launch_loop(void *user) {
     tt_launch *launch = stream->queue[tail % TT_QUEUE];
     if (!launch) return NULL; /* tt_stream_destroy */
     tt_event *done = NULL;
-    tt_status status =
-        tt_launch_run(launch, stream->device, stream->words, inline_execution ? NULL : &done);
-    if (done && launch->failure) tt_event_destroy(tt_runtime_client(), done);
-    else if (done)
-      tt_stream_depart(stream, (tt_flight){done, tail + 1, launch->name, launch->site});
+    tt_status status = tt_launch_run(launch, stream, inline_execution ? NULL : &done);
+    if (done && launch->wait) tt_event_destroy(tt_runtime_client(), done);
+    else if (done) tt_stream_depart(stream, (tt_flight){done, tail + 1, launch->origin});
     finish(stream, launch, status);
   }
 }
@@ -79,6 +77,7 @@ static void destroy(tt_stream *stream) {
   pthread_mutex_destroy(&stream->record_lock);
   pthread_mutex_destroy(&stream->sleep_lock);
   pthread_mutex_destroy(&stream->flight_lock);
+  pthread_mutex_destroy(&stream->value_lock);
   pthread_cond_destroy(&stream->work);
   pthread_cond_destroy(&stream->progress);
   tt_free(stream);
@@ -94,6 +93,7 @@ tt_status tt_stream_create(tt_device *device, int index, tt_stream **out) {
   pthread_mutex_init(&stream->record_lock, NULL);
   pthread_mutex_init(&stream->sleep_lock, NULL);
   pthread_mutex_init(&stream->flight_lock, NULL);
+  pthread_mutex_init(&stream->value_lock, NULL);
   pthread_cond_init(&stream->work, NULL);
   pthread_cond_init(&stream->progress, NULL);
   tt_status status = tt_word_cache_create(device, &stream->words);

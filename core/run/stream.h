@@ -36,8 +36,10 @@ void tt_stream_wait(tt_stream *stream, uint64_t ticket);
 int tt_stream_device_index(const tt_stream *stream);
 
 /* -- Host access -- */
-/* Replaces the storage's value by row-major host bytes of `type`. Copies at once. */
-tt_status tt_storage_write(tt_storage *storage, const tt_type *type, const void *data);
+/* Replaces the storage's value by row-major host bytes of `type`. Copies at once. `site`: the
+ * Python line. */
+tt_status tt_storage_write(tt_storage *storage, const tt_type *type, const void *data,
+                           uint32_t site);
 /* Waits for the storage's value and copies it out: tt_type_bytes(storage->type) bytes. */
 tt_status tt_storage_read(tt_storage *storage, void *data, int64_t size);
 /* Grows or shrinks to `bytes`; the common prefix keeps its content. */
@@ -53,7 +55,17 @@ typedef struct tt_memory {
 void tt_stream_memory(tt_stream *stream, tt_memory *out);
 void tt_stream_memory_reset_peak(tt_stream *stream);
 void tt_stream_memory_reset_totals(tt_stream *stream);
-/* Called by values: a buffer of so many bytes came to be, or went. */
-void tt_stream_account(tt_stream *stream, int64_t bytes, bool freed);
+/* Called by values: it has a buffer from now on, or no longer. Thread-safe. */
+void tt_stream_list(tt_stream *stream, tt_value *value);
+void tt_stream_unlist(tt_stream *stream, tt_value *value);
+/* The `count` largest values that have a buffer, the largest first; returns how many there are.
+ * Smaller ones than TT_LISTED_BYTES are left out. Thread-safe. */
+enum { TT_LISTED_BYTES = 4096 };
+typedef struct tt_holding {
+  const tt_type *type; /* interned */
+  int64_t bytes;
+  uint32_t site;
+} tt_holding;
+int tt_stream_largest(tt_stream *stream, tt_holding *out, int count);
 
 #endif

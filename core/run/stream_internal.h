@@ -15,8 +15,7 @@ enum { TT_QUEUE = 1024, TT_FLIGHTS = 256, TT_SPINS = 4000 };
 typedef struct tt_flight {
   tt_event *end;
   uint64_t ticket;
-  const char *name;
-  uint32_t site;
+  tt_origin origin;
 } tt_flight;
 
 struct tt_stream {
@@ -38,6 +37,8 @@ struct tt_stream {
   tt_word_cache *words; /* used by the launch thread alone */
   tt_intern zeros;      /* interned types to values full of zeros; guarded by record_lock */
   _Atomic int64_t allocated, peak, total, allocations, frees;
+  pthread_mutex_t value_lock;
+  tt_value *values; /* the larger ready ones; guarded by value_lock, as their links */
 };
 
 static inline void tt_cpu_relax(void) {

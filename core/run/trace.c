@@ -155,8 +155,9 @@ static tt_status add_results(building *b, const tt_step *end, const uint8_t *liv
 
 static tt_status name_program(const building *b, const tt_step *end, tt_program *program) {
   tt_text name = TT_TEXT_INIT;
-  tt_text_printf(&name, "a chunk of %d operators, %s to %s", end->depth, b->path[0]->call->name,
-                 end->call->name);
+  if (end->depth > 1)
+    tt_text_printf(&name, "a chunk of %d operators, %s to ", end->depth, b->path[0]->call->name);
+  tt_text_printf(&name, "%s", end->call->name);
   program->name = name.data;
   return tt_text_status(&name);
 }

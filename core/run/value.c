@@ -2,13 +2,14 @@
 
 #include "run/run.h"
 
-tt_status tt_value_create(tt_stream *stream, const tt_type *type, tt_value **out) {
+tt_status tt_value_create(tt_stream *stream, const tt_type *type, uint32_t site, tt_value **out) {
   tt_value *value = tt_calloc(1, sizeof *value);
   if (!value) return tt_out_of_memory();
   atomic_init(&value->refs, 1);
   atomic_init(&value->state, TT_VALUE_PENDING);
   value->stream = stream;
   value->type = type;
+  value->site = site;
   *out = value;
   return TT_SUCCESS;
 }
@@ -17,7 +18,7 @@ void tt_value_release(tt_value *value) {
   if (!value || atomic_fetch_sub_explicit(&value->refs, 1, memory_order_acq_rel) != 1) return;
   if (value->buffer) {
     tt_buffer_destroy(tt_runtime_client(), value->buffer);
-    tt_stream_account(value->stream, value->bytes, true);
+    tt_stream_unlist(value->stream, value);
   }
   tt_status_release(value->error);
   tt_free(value);
@@ -26,7 +27,7 @@ void tt_value_release(tt_value *value) {
 void tt_value_fulfil(tt_value *value, tt_buffer *buffer) {
   value->buffer = buffer;
   if (!tt_type_bytes(value->type, &value->bytes)) value->bytes = 0;
-  tt_stream_account(value->stream, value->bytes, false);
+  tt_stream_list(value->stream, value);
   atomic_store_explicit(&value->state, TT_VALUE_READY, memory_order_release);
 }
 

@@ -20,10 +20,13 @@ struct tt_value {
   tt_status error;          /* when failed */
   uint64_t chunk;           /* the open chunk that knows it, and as which slot; see chunk.h */
   int slot;
+  uint32_t site;          /* the Python line that made it; see site ids in run.h */
+  tt_value *next, **link; /* among the stream's ready values; see memory.c */
 };
 
 /* A pending value with one reference. */
-tt_status tt_value_create(struct tt_stream *stream, const tt_type *type, tt_value **out);
+tt_status tt_value_create(struct tt_stream *stream, const tt_type *type, uint32_t site,
+                          tt_value **out);
 static inline tt_value *tt_value_retain(tt_value *value) {
   if (value) atomic_fetch_add_explicit(&value->refs, 1, memory_order_relaxed);
   return value;

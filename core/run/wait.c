@@ -20,7 +20,10 @@ static void land(tt_stream *stream, uint64_t ticket) {
     tt_flight *f = &stream->flights[stream->landed % TT_FLIGHTS];
     if (f->ticket > ticket && !tt_event_ready(client, f->end)) break;
     tt_status status = tt_event_await(client, f->end);
-    tt_stream_remember(stream, tt_launch_error(status, f->name, f->site));
+    if (status && f->origin.end)
+      status = tt_extend(status, "; its inputs were given away before it failed, so it cannot be "
+                                 "run again operator by operator");
+    tt_stream_remember(stream, tt_launch_error(status, stream, &f->origin, NULL));
     tt_event_destroy(client, f->end);
     stream->landed++;
   }

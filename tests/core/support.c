@@ -20,6 +20,7 @@ bool fake_open(void) {
 void fake_reset(void) {
   fake.tt_fake_fail_at(0);
   fake.tt_fake_fail_launch(0);
+  fake.tt_fake_fail_programs("", 0, TT_FAKE_NEVER);
   fake.tt_fake_async(false);
   tt_alloc_fail_at(0, false);
 }
@@ -54,7 +55,7 @@ tt_storage *storage_new(tt_stream *stream, tt_type type) {
 
 tt_storage *storage_of(tt_stream *stream, tt_type type, const void *data) {
   tt_storage *storage = storage_new(stream, type);
-  ok(tt_storage_write(storage, &type, data));
+  ok(tt_storage_write(storage, &type, data, 0));
   return storage;
 }
 

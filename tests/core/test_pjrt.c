@@ -345,6 +345,8 @@ static void test_execute(void **state) {
   assert_true(back[0] == 0);
   fails(tt_buffer_to_host(client, arguments[1], &type, back, sizeof back), TT_INVALID_ARGUMENT,
         "deleted or donated");
+  assert_true(tt_buffer_deleted(client, arguments[1]));
+  assert_false(tt_buffer_deleted(client, arguments[0]));
   destroy_all(arguments, 2);
   destroy_all(outputs, 2);
   tt_executable_destroy(add);

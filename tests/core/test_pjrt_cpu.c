@@ -169,6 +169,8 @@ static void test_donation(void **state) {
   ok(tt_buffer_pointer(client, sum, &after));
   assert_ptr_equal(before, after);
   ok(tt_buffer_await(client, sum));
+  assert_true(tt_buffer_deleted(client, arguments[0]));
+  assert_false(tt_buffer_deleted(client, arguments[1]));
   tt_buffer *none = NULL;
   fails(tt_execute(add, device, arguments, 2, NULL, 0, &none, NULL), TT_INVALID_ARGUMENT,
         "deleted or donated");

@@ -117,7 +117,7 @@ static void test_write_and_read(void **state) {
   tt_storage *a = storage_new(stream, vector(4));
   tt_type square = type_of(TT_F32, 2, dims), bytes = type_of(TT_U8, 1, DIMS(5));
   for (int round = 0; round < 3; round++) {
-    ok(tt_storage_write(a, &square, data));
+    ok(tt_storage_write(a, &square, data, 0));
     data[1] = 9; /* the storage has its own copy */
     ok(tt_storage_read(a, back, sizeof back));
     assert_true(back[0] == 1 && back[1] == 2 && back[3] == 4);
@@ -125,7 +125,7 @@ static void test_write_and_read(void **state) {
   }
   assert_true(tt_type_equal(a->type, &square));
   fails(tt_storage_read(a, back, 4), TT_INVALID_ARGUMENT, "destination has 4 bytes");
-  ok(tt_storage_write(a, &bytes, "hello")); /* another type: the storage takes it */
+  ok(tt_storage_write(a, &bytes, "hello", 0)); /* another type: the storage takes it */
   char text[5];
   ok(tt_storage_read(a, text, 5));
   assert_memory_equal(text, "hello", 5);
@@ -350,7 +350,7 @@ static void test_modes_mixed(void **state) {
     ok(record_add_into(stream, a, NULL, b, NULL));
     ok(record_add_into(stream, b, NULL, a, NULL));
     if (i % 9 == 0) ok(tt_storage_resize(b, 40));
-    if (i % 9 == 0) ok(tt_storage_write(b, a->type, (float[8]){1}));
+    if (i % 9 == 0) ok(tt_storage_write(b, a->type, (float[8]){1}, 0));
   }
   assert_true(first_of(a) == 0);
   ok(tt_stream_sync(stream));
@@ -426,7 +426,7 @@ static void test_an_error_is_reported_once(void **state) {
   ok(record_add_into(stream, dependent, NULL, a, NULL)); /* reported already */
   ok(tt_stream_sync(stream));
   fails(tt_storage_read(dependent, data, sizeof data), TT_INTERNAL, "neg, called at train.py:31");
-  ok(tt_storage_write(dependent, a->type, data)); /* and healed */
+  ok(tt_storage_write(dependent, a->type, data, 0)); /* and healed */
   ok(record_add_into(stream, dependent, NULL, a, NULL));
   assert_true(first_of(dependent) == 0);
   ok(tt_stream_sync(stream));
@@ -516,7 +516,7 @@ static void test_debug_errors_come_at_once(void **state) {
   for (int async = 0; async < 2; async++) {
     fake_reset();
     warm_up(a);
-    ok(tt_storage_write(b, a->type, (float[8]){1}));
+    ok(tt_storage_write(b, a->type, (float[8]){1}, 0));
     fake.tt_fake_async(async);
     const char *words = async ? "add.Tensor, called at f.py:1 in g: PJRT_Event_Await: injected"
                               : "add.Tensor, called at f.py:1 in g: PJRT_LoadedExecutable_Execute";

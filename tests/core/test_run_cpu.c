@@ -229,6 +229,68 @@ static void test_checks(void **state) {
   tt_storage_destroy(bad);
 }
 
+/* -- A chunk that the compiler refuses -- */
+
+static _Atomic bool refused;
+
+/* Negates; while `refused` is set, by a function that XLA does not have. */
+static void lower_strange(tt_lower *cx) {
+  tt_node *x = tt_in(cx, 0);
+  if (refused) tt_hlo_custom_call(cx->h, "no_such_function", NULL, 1, &x, 1, &x->type, &x);
+  tt_out(cx, 0, tt_hlo_negate(cx->h, x));
+}
+static const tt_op_row strange_row = {
+    .name = "test.strange", .lower = lower_strange, .statics = "", .doc = ""};
+
+static void strange_chunk(tt_storage *a, tt_storage **x, tt_storage **y, tt_storage **z) {
+  tt_view back = {TT_F32, 1, 2, {2}, {1}}, front = {TT_F32, 1, 0, {2}, {1}};
+  tt_storage *results[REQUEST_MAX], *scaled = NULL;
+  ok(record_scale(stream, a, 3, x));
+  ok(record_add_into(stream, *x, &back, *x, &front));
+  ok(record_scale(stream, *x, 0.5f, &scaled));
+  request r = {.row = &strange_row,
+               .tensor_count = 1,
+               .tensors = {scaled},
+               .site = tt_site_add("odd.py", 7, "f")};
+  ok(request_record(stream, &r, results));
+  *y = results[0];
+  ok(record_add(stream, *y, scaled, z));
+  tt_storage_destroy(scaled);
+  ok(record_scale(stream, *z, 2, &scaled));
+  tt_storage_destroy(scaled); /* nobody needs it */
+}
+
+static void destroy(int count, tt_storage **storages) {
+  for (int i = 0; i < count; i++) tt_storage_destroy(storages[i]);
+}
+
+static void test_a_chunk_that_the_compiler_refuses(void **state) {
+  (void)state;
+  if (!stream) skip();
+  for (int alone = 0; alone < 2; alone++) { /* does the operator's own program compile? */
+    tt_storage *a = storage_of(stream, vector(4 + alone), (float[5]){1, 2, 3, 4, 5}), *s[3];
+    int64_t replays = tt_count_get(TT_COUNT_REPLAYS);
+    ok(tt_runtime_set_mode(TT_MODE_STRICT));
+    if (alone) {
+      strange_chunk(a, &s[0], &s[1], &s[2]);
+      destroy(3, s);
+    }
+    ok(tt_runtime_set_mode(TT_MODE_FUSED));
+    strange_chunk(a, &s[0], &s[1], &s[2]);
+    refused = true;
+    tt_status status = tt_stream_sync(stream);
+    refused = false;
+    if (alone) ok(status);
+    else fails(status, TT_NOT_FOUND, "test.strange, called at odd.py:7 in f: PJRT_Client_Compile");
+    assert_int_equal(tt_count_get(TT_COUNT_REPLAYS) - replays, 1);
+    expect(s[0], (float[5]){3, 6, 12, 18, 15});
+    if (alone) expect(s[1], (float[5]){-1.5f, -3, -6, -9, -7.5f});
+    if (alone) expect(s[2], (float[5]){0});
+    destroy(3, s);
+    tt_storage_destroy(a);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_order),
@@ -237,6 +299,7 @@ int main(void) {
       cmocka_unit_test(test_packed_numbers),
       cmocka_unit_test(test_resize_keeps_the_prefix),
       cmocka_unit_test(test_checks),
+      cmocka_unit_test(test_a_chunk_that_the_compiler_refuses),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -34,7 +34,7 @@ static tt_status create(script *s, int at, int64_t n) {
   tt_type wanted = tt_type_make(TT_F32, 1, &n);
   TT_TRY(tt_type_intern(&wanted, &type));
   TT_TRY(tt_storage_create(s->stream, type, &s->storages[at]));
-  return at < 2 ? tt_storage_write(s->storages[at], type, data) : TT_SUCCESS;
+  return at < 2 ? tt_storage_write(s->storages[at], type, data, 0) : TT_SUCCESS;
 }
 
 static tt_status run(script *s, int64_t n) {

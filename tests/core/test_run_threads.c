@@ -36,7 +36,7 @@ static tt_status one_round(const worker *w, int round) {
   float data[8] = {0}, back[8];
   tt_status status = tt_type_intern(&wanted, &type);
   if (!status) status = tt_storage_create(stream, type, &own);
-  if (!status) status = tt_storage_write(own, type, data);
+  if (!status) status = tt_storage_write(own, type, data, 0);
   for (int i = 0; i < 10 && !status; i++) {
     tt_storage *operand = shared[(w->number + round + i) % SHARED];
     status = record_add_into(stream, own, NULL, operand, NULL);

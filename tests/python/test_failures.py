@@ -131,6 +131,55 @@ def test_every_failure_is_an_exception(mode, tmp_path):
         assert rounds > 15 and failures > rounds // 5, (kind, rounds, failures)
 
 
+# One operator of a chunk fails always; then only programs of several additions do.
+CHUNKS = """
+import ctypes, os, torch
+fake = ctypes.CDLL(os.environ["TORCH_TPU_PLUGIN"])
+torch.tpu.eager_mode = "fused"
+
+
+def step(x):
+    y = x + 1
+    z = y.neg()
+    w = y + 2
+    return y, z, w, z * w
+
+
+x = torch.ones(4).to("tpu")
+fake.tt_fake_fail_programs(b"stablehlo.negate", 1, 2)
+y, z, w, last = step(x)
+try:
+    torch.tpu.synchronize()
+except RuntimeError as error:
+    print(str(error).replace("\\n", " "))
+print(y.tolist(), w.tolist())
+for bad in (z, last):
+    try:
+        bad.tolist()
+    except RuntimeError as error:
+        print("injected" in str(error))
+fake.tt_fake_fail_programs(b"stablehlo.add", 2, 2)
+results = step(x)
+torch.tpu.synchronize()
+print([r.tolist()[0] for r in results], torch.tpu.metrics()["replays"])
+"""
+
+
+def test_a_chunk_that_fails_names_the_operator(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(CHUNKS)
+    code = f"import runpy; runpy.run_path({str(script)!r})"
+    status, out, errors = python(code, TORCH_TPU_PLUGIN=FAKE, TORCH_TPU_CACHE="off")
+    assert status == 0, errors
+    error, values, *refused, last = out.splitlines()
+    assert error.startswith(f"aten::neg, called at {script}:9 in step: ")
+    chunk = f"a chunk of 4 operators, aten::add.Tensor at {script}:8 in step to aten::mul.Tensor"
+    assert f"because {chunk} at {script}:11 in step had failed" in error
+    assert values == f"{[0.0] * 4} {[0.0] * 4}"
+    assert refused == ["True", "True"]
+    assert last == f"{[0.0] * 4} 2"
+
+
 def test_out_of_device_memory():
     code = """
 import torch

@@ -1,12 +1,16 @@
 """Fused mode: the same values as in other modes, and no new programs once a loop has settled."""
 
+import contextlib
 import gc
+import inspect
 
 import pytest
 import torch
 import torch.nn.functional as F
 from support import only_tpu
 from torch import nn
+
+import torch_tpu._C as glue
 
 pytestmark = only_tpu
 MODES = ["strict", "fused"]
@@ -349,6 +353,84 @@ def test_an_error_in_an_argument_leaves_the_chunk_alone():
         x.sum(5)
     x += 1
     assert x.tolist() == [3.0] * 3
+
+
+# -- A chunk that fails is run again operator by operator --
+
+
+def line_of(function, text):
+    """The line of the function that contains the text, as errors name it."""
+    lines, first = inspect.getsourcelines(function)
+    number = next(i for i, line in enumerate(lines) if text in line)
+    return f"test_fused.py:{first + number} in {function.__name__}"
+
+
+def test_out_of_memory_names_the_line_and_the_largest_tensors():
+    (replays,) = counted("replays")
+    large = torch.ones(3000, 1000).to("tpu")
+
+    def run():
+        a = torch.arange(4.0, device="tpu") * 3
+        b = a - 1
+        c = torch.empty(2**42, device="tpu") + b[0]
+        return b, c, a.sum() + b
+
+    b, c, d = run()
+    with pytest.raises(torch.OutOfMemoryError) as caught:
+        torch.tpu.synchronize()
+    text = str(caught.value)
+    assert text.startswith(f"aten::add.Tensor, called at {__file__[: -len('test_fused.py')]}")
+    assert line_of(run, "2**42") in text.splitlines()[0]
+    made = line_of(test_out_of_memory_names_the_line_and_the_largest_tensors, "large =")
+    assert "The program needs " in text and "16.0 TiB of results" in text
+    assert any("11.4 MiB, f32[3000,1000], made at" in s and made in s for s in text.splitlines())
+    assert counted("replays") == [replays + 1]
+    assert b.tolist() == [-1.0, 2.0, 5.0, 8.0]
+    assert d.tolist() == [17.0, 20.0, 23.0, 26.0]
+    with pytest.raises(torch.OutOfMemoryError):
+        c[:1].tolist()
+    torch.tpu.synchronize()
+    assert large.sum().item() == 3e6
+
+
+def test_replays_compute_what_the_cpu_does():
+    """A program that cannot be built for want of memory is replaced by its operators."""
+
+    def run(device, x, y):
+        y = y.clone()
+        z = (x @ y).tanh() * 0.5
+        y[1:3].mul_(z[1:3] + 2)
+        y.t()[0].add_(z.sum(1))
+        w = F.softmax(y, 1)
+        y -= w * 3
+        return torch.stack([y, z.relu_(), w])
+
+    (replays,) = counted("replays")
+    nth, refused, happened = 1, 0, True
+    while happened:
+        torch.manual_seed(nth)
+        x, y = torch.randn(5, 5), torch.randn(5, 5)
+        inputs = x.to("tpu"), y.to("tpu")
+        run("tpu", *inputs).cpu()  # every operator is known; and so is, in the end, the program
+        torch.tpu.synchronize()
+        extra = torch.zeros(nth + 1, device="tpu")  # so that the next chunk is a new one
+        glue._fail_allocation_at(nth, False)
+        try:
+            result = run("tpu", *inputs)
+            extra += 1
+            got = result.cpu()
+            torch.testing.assert_close(got, run("cpu", x, y), rtol=1e-4, atol=1e-5)
+        except torch.OutOfMemoryError:
+            refused += 1
+        finally:
+            happened = glue._allocation_count() >= nth
+            glue._fail_allocation_at(0, False)
+        del extra
+        with contextlib.suppress(torch.OutOfMemoryError):
+            torch.tpu.synchronize()
+        nth += max(1, nth // 12)
+    assert counted("replays")[0] - replays > 5
+    assert refused > 5
 
 
 def test_host_operators_in_mid_stream():

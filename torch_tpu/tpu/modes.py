@@ -71,7 +71,8 @@ def metrics() -> dict[str, int | float | dict[str, int]]:
     """Returns what was counted since the start, or since reset_metrics.
 
     Operators by path: `ops_row`, `ops_decomposed`, `ops_host`, and `host_operators` by name.
-    `chunks` of operators, `chunk_ops` in them, `chunk_sizes`, and `cuts`: what ended them. Programs
+    `chunks` of operators, `chunk_ops` in them, `chunk_sizes`, and `cuts`: what ended them;
+    `replays`: those run again operator by operator, since they or their inputs had failed. Programs
     asked for: `programs` that were new to the process, `program_hits` that were not; of the former
     `disk_hits`, `disk_shared_hits`, and `compiles`, in `compile_seconds`. `launches`; `reads` and
     `writes` by the host; `synchronisations` by the line that waited; `bytes_held` now.

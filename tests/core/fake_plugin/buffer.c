@@ -150,6 +150,14 @@ FAKE(Buffer_ToHostBuffer) {
   return error;
 }
 
+FAKE(Buffer_IsDeleted) {
+  FAKE_ENTER(Buffer_IsDeleted);
+  fake_lock();
+  args->is_deleted = !args->buffer->memory;
+  fake_unlock();
+  return NULL;
+}
+
 FAKE(Buffer_ReadyEvent) {
   FAKE_ENTER(Buffer_ReadyEvent);
   fake_lock();

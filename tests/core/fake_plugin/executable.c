@@ -10,6 +10,30 @@ void tt_fake_fail_launch(int64_t nth) { atomic_store(&fake_launch_fails_in, nth)
 int64_t tt_fake_launches(void) { return atomic_load(&fake_launch_count); }
 int64_t tt_fake_donations(void) { return atomic_load(&fake_donated); }
 
+/* -- Programs that fail -- */
+
+static const char *failing_word; /* these three under the lock */
+static int failing_times, failing_when;
+
+void tt_fake_fail_programs(const char *word, int times, int when) {
+  fake_lock();
+  failing_word = word;
+  failing_times = times;
+  failing_when = when;
+  fake_unlock();
+}
+
+/* Under the lock. */
+static PJRT_Error *fail_program(const fake_program *program, int when) {
+  int count = 0;
+  if (when != failing_when) return NULL;
+  const char *at = program->text, *end = program->text + program->size;
+  size_t size = strlen(failing_word);
+  for (; (at = memmem(at, (size_t)(end - at), failing_word, size)); at += size) count++;
+  if (count < failing_times) return NULL;
+  return fake_error(TT_INTERNAL, "injected failure of a program with %s", failing_word);
+}
+
 /* -- Compiling -- */
 
 static PJRT_LoadedExecutable *load(fake_program *program) {
@@ -30,6 +54,11 @@ FAKE(Client_Compile) {
   FAKE_ENTER(Client_Compile);
   fake_program *program = NULL;
   PJRT_Error *error = compile(args->program, args->compile_options_size, &program);
+  if (error) return error;
+  fake_lock();
+  error = fail_program(program, TT_FAKE_COMPILE);
+  if (error) fake_program_release(program);
+  fake_unlock();
   if (!error) args->executable = load(program);
   return error;
 }
@@ -199,6 +228,14 @@ static const char *launch_failure(const PJRT_LoadedExecutable_Execute_Args *args
   return NULL;
 }
 
+static void donate(PJRT_LoadedExecutable_Execute_Args *args) {
+  for (int i = 0; i < args->executable->program->argument_count; i++) {
+    if (!donated(args, i)) continue;
+    fake_buffer_free_memory(args->argument_lists[0][i]);
+    atomic_fetch_add(&fake_donated, 1);
+  }
+}
+
 static PJRT_Error *launch(PJRT_LoadedExecutable_Execute_Args *args, fake_moment *moment) {
   const fake_program *program = args->executable->program;
   PJRT_Buffer **outputs = args->output_lists[0];
@@ -214,11 +251,7 @@ static PJRT_Error *launch(PJRT_LoadedExecutable_Execute_Args *args, fake_moment 
     }
     return error;
   }
-  for (int i = 0; i < program->argument_count; i++) {
-    if (!donated(args, i)) continue;
-    fake_buffer_free_memory(args->argument_lists[0][i]);
-    atomic_fetch_add(&fake_donated, 1);
-  }
+  donate(args);
   if (args->device_complete_events) args->device_complete_events[0] = fake_event_create(moment);
   return NULL;
 }
@@ -228,6 +261,11 @@ FAKE(LoadedExecutable_Execute) {
   atomic_fetch_add(&fake_launch_count, 1);
   fake_lock();
   PJRT_Error *error = check_call(args);
+  if (!error) error = fail_program(args->executable->program, TT_FAKE_EXECUTE);
+  if (!error) {
+    error = fail_program(args->executable->program, TT_FAKE_EXECUTE_DONATED);
+    if (error) donate(args);
+  }
   if (!error) {
     fake_moment *moment = fake_moment_create(launch_failure(args));
     error = launch(args, moment);

@@ -22,6 +22,10 @@ void tt_fake_fail_at(int64_t nth);
 bool tt_fake_failed(void);
 /* Lets the Nth execution from now succeed at launch and fail when its results are awaited. */
 void tt_fake_fail_launch(int64_t nth);
+/* Lets every program fail whose text contains `word` (static) at least so many times: when it is
+ * compiled, when it is executed, or when it is executed and has taken the donated arguments. */
+enum { TT_FAKE_NEVER, TT_FAKE_COMPILE, TT_FAKE_EXECUTE, TT_FAKE_EXECUTE_DONATED };
+void tt_fake_fail_programs(const char *word, int times, int when);
 /* Asynchronous mode: results, copies and executions become ready about 0.2 ms late, in order. */
 void tt_fake_async(bool on);
 /* Buffers, executables, events, topologies, and errors that were not destroyed yet. */
