@@ -65,11 +65,20 @@ def gradients(output, inputs):
     return torch.autograd.grad(sum(t.abs().sum() for t in outputs), leaves, allow_unused=True)
 
 
+def fix_places(op, sample):
+    """Gives fractional pooling the random places that each device would draw for itself."""
+    spatial = {"fractional_max_pool2d": 2, "fractional_max_pool3d": 3}.get(op.name.split(".")[-1])
+    if spatial:
+        planes = (1, *sample.input.shape)[-2 - spatial : -spatial]
+        sample.kwargs["_random_samples"] = torch.rand(*planes, spatial, dtype=sample.input.dtype)
+
+
 def compare(op, dtype, samples):
     limits = {torch.float32: {"rtol": 1e-3, "atol": 1e-4}}.get(dtype, {})
     wanted = op.sample_inputs("cpu", dtype, requires_grad=differentiable(op, dtype))
     exact = (sample for sample in wanted if not sample.kwargs.get("dropout_p"))
     for _, sample in zip(range(samples), exact, strict=False):
+        fix_places(op, sample)
         inputs = (sample.input, sample.args, sample.kwargs)
         moved = (move(sample.input), move(sample.args), on_device(sample.kwargs))
         expected = op(inputs[0], *inputs[1], **inputs[2])
