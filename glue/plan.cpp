@@ -55,16 +55,18 @@ std::unique_ptr<Plan> make_plan(const c10::FunctionSchema& schema, const tt_op_r
   plan->name = c10::toString(schema.operator_name());
   plan->row = row;
   plan->row_args = 0;
-  plan->mutates = false;
+  plan->mutates = plan->writes_lists = false;
   plan->indices = -1;
   for (const auto& arg : schema.arguments()) {
     ArgPlan one{kind_of(arg), is_static(row, arg.name()), writes(arg), arg.is_out()};
     if (!one.out) plan->row_args++;
     plan->mutates |= one.write;
+    plan->writes_lists |= one.write && one.kind == ArgKind::TensorList;
     if (one.kind == ArgKind::TensorList && arg.name() == "indices")
       plan->indices = static_cast<int>(plan->args.size());
     plan->args.push_back(one);
   }
+  plan->writes_lists &= !plan->args.empty() && plan->args[0].kind == ArgKind::TensorList;
   for (const auto& ret : schema.returns()) {
     int alias = -1;
     for (size_t i = 0; ret.alias_info() && i < schema.arguments().size(); i++) {

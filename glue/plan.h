@@ -42,6 +42,7 @@ struct Plan {
   std::vector<ReturnPlan> returns;
   int row_args;  // arguments that the row sees: all but out=
   bool mutates;
+  bool writes_lists;  // an operator on lists, element by element, that writes to one of them
   int indices;  // the argument that lists index tensors, which may be masks or live on the host; or
                 // -1
 };

@@ -201,3 +201,27 @@ def random_program(seed):
 @pytest.mark.parametrize("seed", range(40))
 def test_random_aliasing(seed):
     check(random_program(seed), torch.arange(48.0).reshape(4, 2, 6))
+
+
+SHARED_LISTS = [
+    lambda a, b: torch._foreach_neg_([a, a]),
+    lambda a, b: torch._foreach_mul_([a, a.t()], [2, 3]),
+    lambda a, b: torch._foreach_add_([a, b], [b, a]),
+    lambda a, b: torch._foreach_copy_([a, b], [b, a]),
+    lambda a, b: torch._foreach_add_([a[0], b[0], a[1]], [a[1], a[2], a[0]], alpha=2),
+    lambda a, b: torch._foreach_mul_([a[0, 2], b], a[0, 2]),
+    lambda a, b: torch._foreach_addcmul_([a, a], [b, a], [b, b], [2.0, 3.0]),
+    lambda a, b: torch._foreach_addcmul_([a, a], [b, a], [b, b], torch.ones_like(a)[0, :2] * 2),
+    lambda a, b: torch._foreach_add_([a[0], a[1], b[:, 0], b[:, 1]], 1),
+    lambda a, b: torch._foreach_add_([*[x.clone() for x in [b] * 9], a, a], 1),
+    lambda a, b: torch._foreach_add_([a.view(-1)[:4], a.view(-1)[2:6]], [b[0], b[1]]),
+]
+
+
+@pytest.mark.parametrize("write", range(len(SHARED_LISTS)))
+def test_elements_of_a_list_see_what_those_before_them_wrote(write):
+    def work(a, b):
+        SHARED_LISTS[write](a, b)
+        return a, b
+
+    check(work, torch.arange(16.0).reshape(4, 4), torch.arange(16.0).reshape(4, 4) - 7)
