@@ -12,6 +12,8 @@ tt_dtype tt_promised_dtype(const tt_lower *cx, int k, tt_dtype otherwise);
 /* Argument i is a number known now and equal to `value`. */
 bool tt_static_equals(const tt_lower *cx, int i, double value);
 tt_node *tt_is_nan(tt_lower *cx, tt_node *x);
+/* The angle of the point (x, y). */
+tt_node *tt_atan2(tt_lower *cx, tt_node *y, tt_node *x);
 /* Rounds a float towards zero. */
 tt_node *tt_trunc(tt_lower *cx, tt_node *x);
 /* Arguments 0 and 1, tensors or numbers, in `dtype` and in one shape. */

@@ -32,10 +32,27 @@ static bool real_only(tt_lower *cx) {
 
 /* -- Two operands -- */
 
+/* Where LLVM sees that x is 1 it calls atan, whose vector form in XLA's CPU compiler follows
+ * another calling convention than its callers and returns what lies in the registers. NaN stays
+ * NaN. */
+tt_node *tt_atan2(tt_lower *cx, tt_node *y, tt_node *x) {
+  tt_hlo *h = cx->h;
+  return tt_hlo_atan2(h, y, tt_hlo_select(h, tt_is_nan(cx, y), y, x));
+}
+
 void tt_lower_atan2(tt_lower *cx) {
   tt_node *a, *b;
   tt_dtype dtype = float_operands(cx, &a, &b);
-  tt_out_in(cx, 0, tt_hlo_atan2(cx->h, a, b), dtype);
+  tt_out_in(cx, 0, tt_atan2(cx, a, b), dtype);
+}
+
+void tt_lower_atan(tt_lower *cx) {
+  tt_hlo *h = cx->h;
+  tt_dtype dtype = tt_float_common(cx);
+  tt_node *x = tt_in_as(cx, 0, tt_compute_dtype(dtype));
+  tt_node *y =
+      tt_is_complex(dtype) ? tt_hlo_atan(h, x) : tt_atan2(cx, x, tt_hlo_full(h, &x->type, 1));
+  tt_out_in(cx, 0, y, dtype);
 }
 
 /* Scaled by the larger side, so that squares neither overflow nor vanish. */

@@ -198,7 +198,7 @@ void tt_lower_angle(tt_lower *cx) {
   tt_dtype dtype = tt_float_common(cx);
   tt_node *x = tt_in_as(cx, 0, tt_compute_dtype(dtype)), *y;
   if (tt_is_complex(dtype)) {
-    y = tt_hlo_atan2(h, tt_hlo_imag(h, x), tt_hlo_real(h, x));
+    y = tt_atan2(cx, tt_hlo_imag(h, x), tt_hlo_real(h, x));
   } else {
     tt_node *pi = tt_hlo_full(h, &x->type, 3.14159265358979323846);
     y = tt_hlo_select(h, tt_hlo_compare(h, TT_LT, x, tt_like(cx, x, 0)), pi,

@@ -1,8 +1,10 @@
 """PyTorch's own samples of its operators (op_db), on the device against the CPU."""
 
+import contextlib
+
 import pytest
 import torch
-from support import DEVICE, move, same
+from support import DEVICE, check, modes, move, same
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten
 
@@ -108,6 +110,32 @@ def test_other_dtypes(op, dtype):
     if dtype not in op.dtypes:
         pytest.skip("not a dtype of this operator")
     compare(op, dtype, 2)
+
+
+FUNCTIONS = """
+acos acosh asin asinh atan atanh cos cosh digamma erf erfc erfinv exp exp2 expm1 lgamma log log10
+log1p log2 logit reciprocal rsqrt sigmoid sin sinc sinh sqrt tan tanh
+""".split()
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_on_more_than_a_vector(name):
+    """Long enough for the compiler's vectors, and for the rest."""
+    x = torch.linspace(0.05, 0.95, 100) + (name == "acosh")
+    check(getattr(torch, name), x)
+
+
+def test_an_angle_whose_side_is_one():
+    """LLVM calls atan for it, which in XLA's CPU compiler may return anything."""
+
+    def work(x):
+        return torch.atan2(x, torch.ones_like(x)), torch.angle(torch.complex(torch.ones_like(x), x))
+
+    for mode in modes():
+        with torch.tpu.set_eager_mode(mode) if DEVICE == "tpu" else contextlib.nullcontext():
+            x = torch.linspace(-4, 4, 101)
+            x[50] = torch.nan
+            check(work, x)
 
 
 def test_the_list_names_operators():
