@@ -20,7 +20,7 @@ struct Extent {
 bool any_twice(c10::ArrayRef<tt_storage*> storages) {
   size_t size = 16;
   while (size < 2 * storages.size()) size *= 2;
-  c10::SmallVector<tt_storage*, 64> seen(size, nullptr);
+  std::vector<tt_storage*> seen(size, nullptr);
   for (tt_storage* storage : storages) {
     size_t at = (reinterpret_cast<uintptr_t>(storage) >> 4) * 0x9E3779B1u;
     for (;; at++) {
