@@ -2,6 +2,8 @@
 #include "run/run.h"
 #include "run/stream_internal.h"
 
+#include <string.h>
+
 enum { LARGEST = 5 };
 
 static void add_place(tt_text *text, const char *name, const char *join, uint32_t site) {
@@ -94,7 +96,8 @@ static void add_holdings(tt_text *text, tt_stream *stream) {
 
 /* What the host lacks, the device's tensors do not hold. */
 static bool device_is_full(tt_status status) {
-  return tt_status_code(status) == TT_RESOURCE_EXHAUSTED && status != tt_out_of_memory();
+  return tt_status_code(status) == TT_RESOURCE_EXHAUSTED &&
+         !strstr(tt_status_message(status), tt_status_message(tt_out_of_memory()));
 }
 
 tt_status tt_report_memory(tt_status status, tt_stream *stream) {

@@ -169,7 +169,9 @@ def test_a_chunk_that_fails_names_the_operator(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(CHUNKS)
     code = f"import runpy; runpy.run_path({str(script)!r})"
-    status, out, errors = python(code, TORCH_TPU_PLUGIN=FAKE, TORCH_TPU_CACHE="off")
+    status, out, errors = python(
+        code, TORCH_TPU_PLUGIN=FAKE, TORCH_TPU_CACHE="off", TORCH_TPU_LOG="launch"
+    )
     assert status == 0, errors
     error, values, *refused, last = out.splitlines()
     assert error.startswith(f"aten::neg, called at {script}:9 in step: ")
@@ -178,6 +180,8 @@ def test_a_chunk_that_fails_names_the_operator(tmp_path):
     assert values == f"{[0.0] * 4} {[0.0] * 4}"
     assert refused == ["True", "True"]
     assert last == f"{[0.0] * 4} 2"
+    assert f"{chunk} at {script}:11 in step failed: PJRT_" in errors
+    assert "; run operator by operator: no error" in errors
 
 
 def test_out_of_device_memory():
