@@ -39,15 +39,15 @@ static bool recurs(const tt_cutter *cutter) {
   return false;
 }
 
-/* Appends an operator; is it one that the host once waited for? */
+/* Appends an operator; is it at a place where the host once waited? */
 static bool append(tt_cutter *cutter, uint64_t call) {
   cutter->count++;
   cutter->calls[(cutter->count - 1) % TT_CUT_WINDOW] = call;
   uint64_t last[4] = {0};
   for (uint64_t back = 0; back < known(cutter, 4); back++) last[back] = call_of(cutter, back);
-  bool stop = cutter->stops[call % TT_CUT_STOPS] == call;
-  cutter->ranks[(cutter->count - 1) % TT_CUT_WINDOW] =
-      stop ? 0 : tt_hash_bytes(last, sizeof last, 0) | 1;
+  cutter->place = tt_hash_bytes(last, sizeof last, 0) | 1;
+  bool stop = cutter->stops[cutter->place % TT_CUT_STOPS] == cutter->place;
+  cutter->ranks[(cutter->count - 1) % TT_CUT_WINDOW] = stop ? 0 : cutter->place;
   return stop;
 }
 
@@ -63,7 +63,6 @@ tt_cut tt_cutter_add(tt_cutter *cutter, uint64_t call, int depth, int64_t bytes)
 
 void tt_cutter_stop(tt_cutter *cutter) {
   if (cutter->count == 0) return;
-  uint64_t call = call_of(cutter, 0);
-  cutter->stops[call % TT_CUT_STOPS] = call;
+  cutter->stops[cutter->place % TT_CUT_STOPS] = cutter->place;
   cutter->ranks[(cutter->count - 1) % TT_CUT_WINDOW] = 0;
 }

@@ -4,8 +4,8 @@
  * Each operator has a rank, a hash of itself and the three before it. A chunk ends where no rank
  * since the same place came last is lower, or none of the last TT_CUT_WINDOW ones. Of a loop body
  * that is the same operator in each iteration, whatever happened before the loop; and equal layers
- * of a model become equal chunks. After an operator that the host once waited for, chunks end ever
- * after: its rank is 0. So a loop that reads its loss now and then is cut at the same place whether
+ * of a model become equal chunks. At a place where the host once waited, chunks end ever after:
+ * its rank is 0. So a loop that reads its loss now and then is cut at the same place whether
  * it reads or not.
  *
  * Thread-compatible. */
@@ -32,7 +32,8 @@ typedef enum tt_cut {
 typedef struct tt_cutter {
   uint64_t calls[TT_CUT_WINDOW], ranks[TT_CUT_WINDOW]; /* rings: operators' hashes and ranks */
   uint64_t count;                                      /* of operators so far, across chunks */
-  uint64_t stops[TT_CUT_STOPS];                        /* operators that the host waited for */
+  uint64_t place;               /* the last operator's rank, if the host had never waited there */
+  uint64_t stops[TT_CUT_STOPS]; /* places where the host waited */
 } tt_cutter;
 
 /* Takes note of an operator, the `depth`th of its chunk, whose results will take `bytes` so far.
