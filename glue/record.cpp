@@ -1,4 +1,5 @@
 // The hot path: arguments become a key, the key a call, the call a record on the stream.
+#include "lazy.h"
 #include "lists.h"
 
 #include <ATen/native/IndexingUtils.h>
@@ -113,6 +114,7 @@ void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack
   for (int attempt = 0; attempt < 3; attempt++) {
     Walk walk(plan, torch::jit::last(*stack, plan.args.size()));
     walk_args(walk);
+    if (walk.lazy) return run_resolved(plan, op, stack);
     if (plan.writes_lists && lists_meet(walk)) return run_elements(walk, op, stack);
     tt_call* call = tt_call_find(&walk.key);
     Found found = call ? Found::Call : new_call(walk, op, &call);

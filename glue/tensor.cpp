@@ -1,6 +1,7 @@
 // The kernels that are about tensors themselves: creating, viewing, resizing, copying to the host.
 #include "convert.h"
 #include "dispatch.h"
+#include "lazy.h"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/Resize.h>
@@ -140,15 +141,6 @@ void copy_from_host(const Tensor& source, const Tensor& target) {
   auto staged = at::empty(target.sizes(), target.options());
   copy_from_host(host, staged);
   run_copy(target, staged);
-}
-
-Tensor without_bits(const Tensor& tensor) {
-  if (!tensor.is_conj() && !tensor.is_neg()) return tensor;
-  auto plain = tensor.alias();
-  plain._set_conj(false);
-  plain._set_neg(false);
-  if (tensor.is_conj()) plain = at::_conj_physical(plain);
-  return tensor.is_neg() ? plain.neg() : plain;
 }
 
 Tensor copy_from(const Tensor& self, const Tensor& dst, bool non_blocking) {

@@ -1,5 +1,7 @@
 #include "walk.h"
 
+#include "lazy.h"
+
 #include <ATen/native/TypeProperties.h>
 
 namespace tt {
@@ -93,6 +95,7 @@ void add_tensor(Walk& walk, const ArgPlan& arg, const at::Tensor& tensor) {
   TORCH_CHECK(tensor.device().index() == walk.device,
               "Expected all tensors to be on the same device, but found at least two devices, tpu:",
               static_cast<int>(walk.device), " and ", tensor.device(), "!");
+  walk.lazy |= is_lazy(tensor);
   tt_storage* storage = storage_of(tensor);
   int same_as = -1;
   bool canonical = is_canonical(tensor, storage);

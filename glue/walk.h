@@ -24,6 +24,7 @@ struct Walk {
   std::optional<at::Generator> generator;
   c10::DeviceIndex device = -1;
   bool wide = false;  // numbers are needed in double precision
+  bool lazy = false;  // a tensor's conjugation or negation is still due
 
   Walk(const Plan& p, c10::ArrayRef<c10::IValue> a) : plan(p), args(a) { tt_key_init(&key); }
   ~Walk() { tt_key_deinit(&key); }
