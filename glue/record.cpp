@@ -2,6 +2,7 @@
 #include "lazy.h"
 #include "lists.h"
 
+#include <ATen/Context.h>
 #include <ATen/native/IndexingUtils.h>
 
 namespace tt {
@@ -111,6 +112,8 @@ void expand_indices(const Plan& plan, torch::jit::Stack* stack) {
 
 void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (plan.indices >= 0) expand_indices(plan, stack);
+  bool deterministic = at::globalContext().deterministicAlgorithms();
+  if (deterministic != tt_runtime_deterministic()) tt_runtime_set_deterministic(deterministic);
   for (int attempt = 0; attempt < 3; attempt++) {
     Walk walk(plan, torch::jit::last(*stack, plan.args.size()));
     walk_args(walk);

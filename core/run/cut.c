@@ -2,11 +2,9 @@
 
 #include "base/hash.h"
 
-/* A chunk has at least MIN_LENGTH operators, and at most MAX_LENGTH. From half of a limit on, a low
- * rank among few will do, so that the limit itself, which counts from the chunk's beginning, hardly
- * ever decides. */
-enum { MIN_LENGTH = 32, MAX_LENGTH = 640, FEW = 6 };
-#define MAX_BYTES ((int64_t)1 << 28)
+/* From half of a limit on, a low rank among few will do, so that the limit itself, which counts
+ * from the chunk's beginning, hardly ever decides. */
+enum { FEW = 6 };
 
 /* Of the operator `back` before the last. */
 static uint64_t call_of(const tt_cutter *cutter, uint64_t back) {
@@ -21,20 +19,22 @@ static uint64_t known(const tt_cutter *cutter, uint64_t window) {
   return cutter->count < window ? cutter->count : window;
 }
 
-/* Is no rank lower since this one came last, or else of the last `window`? Of fewer it must be one
- * that would be the lowest of most windows, so that the first iteration is cut as later ones. */
+/* Is no rank lower since this one came last, just now or a chunk ago, or else of the last `window`?
+ * Of fewer it must be one that would be the lowest of most windows, so that the first iteration is
+ * cut as later ones. */
 static bool lowest(const tt_cutter *cutter, uint64_t window) {
-  uint64_t rank = rank_of(cutter, 0);
+  uint64_t rank = rank_of(cutter, 0), least = (uint64_t)cutter->limits.least;
   for (uint64_t back = 1; back < known(cutter, window); back++) {
     if (rank_of(cutter, back) < rank) return false;
-    if (rank_of(cutter, back) == rank) return true;
+    bool again = back == 1 || back + 1 >= least;
+    if (rank_of(cutter, back) == rank && again) return true;
   }
   return cutter->count >= window || rank < UINT64_MAX / window * 2;
 }
 
 /* Did the last operator occur shortly before, too? Then it is one of a uniform stretch. */
 static bool recurs(const tt_cutter *cutter) {
-  for (uint64_t back = 1; back < known(cutter, MIN_LENGTH); back++)
+  for (uint64_t back = 1; back < known(cutter, (uint64_t)cutter->limits.least); back++)
     if (call_of(cutter, back) == call_of(cutter, 0)) return true;
   return false;
 }
@@ -43,8 +43,8 @@ static bool recurs(const tt_cutter *cutter) {
 static bool append(tt_cutter *cutter, uint64_t call) {
   cutter->count++;
   cutter->calls[(cutter->count - 1) % TT_CUT_WINDOW] = call;
-  uint64_t last[4] = {0};
-  for (uint64_t back = 0; back < known(cutter, 4); back++) last[back] = call_of(cutter, back);
+  uint64_t last[TT_CUT_GRAMS] = {0}, grams = known(cutter, (uint64_t)cutter->limits.grams);
+  for (uint64_t back = 0; back < grams; back++) last[back] = call_of(cutter, back);
   cutter->place = tt_hash_bytes(last, sizeof last, 0) | 1;
   bool stop = cutter->stops[cutter->place % TT_CUT_STOPS] == cutter->place;
   cutter->ranks[(cutter->count - 1) % TT_CUT_WINDOW] = stop ? 0 : cutter->place;
@@ -52,13 +52,15 @@ static bool append(tt_cutter *cutter, uint64_t call) {
 }
 
 tt_cut tt_cutter_add(tt_cutter *cutter, uint64_t call, int depth, int64_t bytes) {
+  const tt_cut_limits *limits = &cutter->limits;
   bool stop = append(cutter, call);
-  if (stop && (depth >= MIN_LENGTH || !recurs(cutter))) return TT_CUT_STOP;
-  if (depth >= MAX_LENGTH) return TT_CUT_LENGTH;
-  if (bytes >= MAX_BYTES) return TT_CUT_BYTES;
-  if (bytes >= MAX_BYTES / 2 && lowest(cutter, FEW)) return TT_CUT_BYTES;
-  if (depth >= MAX_LENGTH / 2 && lowest(cutter, FEW)) return TT_CUT_LENGTH;
-  return depth >= MIN_LENGTH && lowest(cutter, TT_CUT_WINDOW) ? TT_CUT_CONTENT : TT_CUT_NONE;
+  if (stop && (depth >= limits->least || !recurs(cutter))) return TT_CUT_STOP;
+  if (depth >= limits->most) return TT_CUT_LENGTH;
+  if (bytes >= limits->bytes) return TT_CUT_BYTES;
+  if (bytes >= limits->bytes / 2 && lowest(cutter, FEW)) return TT_CUT_BYTES;
+  if (depth >= limits->most / 2 && lowest(cutter, FEW)) return TT_CUT_LENGTH;
+  bool ends = depth >= limits->least && lowest(cutter, (uint64_t)limits->window);
+  return ends ? TT_CUT_CONTENT : TT_CUT_NONE;
 }
 
 void tt_cutter_stop(tt_cutter *cutter) {

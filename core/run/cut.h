@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { TT_CUT_WINDOW = 128, TT_CUT_STOPS = 256 };
+enum { TT_CUT_WINDOW = 128, TT_CUT_STOPS = 256, TT_CUT_GRAMS = 4 };
 
 /* Why a chunk ends. */
 typedef enum tt_cut {
@@ -29,7 +29,23 @@ typedef enum tt_cut {
   TT_CUT_MODE
 } tt_cut;
 
+/* What bounds a chunk: operators, and bytes of results. An end looks back `window` operators for
+ * lower ranks, at most TT_CUT_WINDOW; a rank depends on `grams` operators, at most TT_CUT_GRAMS. */
+typedef struct tt_cut_limits {
+  int least, most, window, grams;
+  int64_t bytes;
+} tt_cut_limits;
+
+/* Of operators. */
+#define TT_CUT_OPERATORS                                                                           \
+  ((tt_cut_limits){.least = 32,                                                                    \
+                   .most = 640,                                                                    \
+                   .window = TT_CUT_WINDOW,                                                        \
+                   .grams = TT_CUT_GRAMS,                                                          \
+                   .bytes = INT64_C(1) << 28})
+
 typedef struct tt_cutter {
+  tt_cut_limits limits;
   uint64_t calls[TT_CUT_WINDOW], ranks[TT_CUT_WINDOW]; /* rings: operators' hashes and ranks */
   uint64_t count;                                      /* of operators so far, across chunks */
   uint64_t place;               /* the last operator's rank, if the host had never waited there */

@@ -32,6 +32,13 @@ void tt_launch_destroy(tt_launch *launch) {
   tt_free(launch);
 }
 
+void tt_launch_destroy_list(tt_launch *first) {
+  for (tt_launch *next; first; first = next) {
+    next = first->next;
+    tt_launch_destroy(first);
+  }
+}
+
 /* -- Packed numbers: the same few come again and again -- */
 
 enum { CACHE_SLOTS = 1024, CACHE_WORDS = 8 };

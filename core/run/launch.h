@@ -17,6 +17,7 @@ typedef struct tt_origin {
 } tt_origin;
 
 typedef struct tt_launch {
+  struct tt_launch *next; /* in a list of some that belong together */
   tt_origin origin;
   int input_count, output_count, word_count;
   tt_value **inputs, **outputs; /* one reference each; a chunk's in the order of their slots */
@@ -32,6 +33,7 @@ typedef struct tt_launch {
  * out. */
 tt_launch *tt_launch_create(int inputs, int outputs, int words, const struct tt_step *end);
 void tt_launch_destroy(tt_launch *launch);
+void tt_launch_destroy_list(tt_launch *first); /* NULL is allowed */
 
 /* Small packed-number buffers that were uploaded before; used by one thread. */
 typedef struct tt_word_cache tt_word_cache;

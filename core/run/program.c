@@ -116,6 +116,7 @@ static void compile(void *user, bool cancelled) {
          program->text.size, (double)took / 1e6, lookup.source ? ", from the cache" : "",
          status ? ", failed" : "");
   program->executable = executable;
+  atomic_store(&program->compile_ns, took);
   atomic_fetch_add(&program->users, 1);
   publish(program, status);
   if (executable) tt_compile_save(&lookup, executable);
@@ -205,6 +206,15 @@ tt_status tt_program_await(tt_program *program) {
 }
 
 void tt_program_release(tt_program *program) { atomic_fetch_sub(&program->users, 1); }
+
+bool tt_program_poll(tt_program *program) {
+  if (atomic_load(&program->state) == TT_PROGRAM_UNLOADED) {
+    pthread_mutex_lock(&lock);
+    if (atomic_load(&program->state) == TT_PROGRAM_UNLOADED) start(program);
+    pthread_mutex_unlock(&lock);
+  }
+  return atomic_load(&program->state) == TT_PROGRAM_READY;
+}
 
 bool tt_program_needs(tt_program *program, tt_program_memory *out) {
   atomic_fetch_add(&program->users, 1);

@@ -22,6 +22,7 @@ typedef struct tt_program {
   _Atomic int64_t used; /* when it was last launched, on a clock of launches */
   tt_text text;         /* StableHLO */
   tt_executable *executable;
+  _Atomic int64_t compile_ns; /* what it took; 0 until it is ready */
   tt_status error;
   char *name;       /* of the first call that asked for it */
   int result_count; /* without check flags */
@@ -40,6 +41,8 @@ void tt_program_deinit(tt_program *program);
  * success the executable stays until tt_program_release. The error is a clone. Thread-safe. */
 tt_status tt_program_await(tt_program *program);
 void tt_program_release(tt_program *program);
+/* Is it ready? One that was unloaded is loaded again meanwhile. Thread-safe. */
+bool tt_program_poll(tt_program *program);
 /* What the plugin knows of its needs; false where it says nothing, or the program is not loaded.
  * Thread-safe. */
 bool tt_program_needs(tt_program *program, tt_program_memory *out);

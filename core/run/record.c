@@ -81,9 +81,16 @@ static tt_status record_launch(const recording *r, tt_status *failure) {
   return TT_SUCCESS;
 }
 
+/* Is more than the last launch under way? */
+static bool is_behind(tt_stream *stream) {
+  uint64_t head = atomic_load_explicit(&stream->head, memory_order_relaxed);
+  return head > 4 && !tt_stream_passed(stream, head - 4);
+}
+
 static tt_status record_fused(const recording *r) {
   tt_chunk *chunk = &r->stream->chunk;
-  if (chunk->due) TT_TRY(tt_stream_flush(r->stream, chunk->due));
+  if (chunk->due && !tt_chunk_goes_on(chunk, is_behind(r->stream)))
+    TT_TRY(tt_stream_flush(r->stream, chunk->due));
   TT_TRY(tt_chunk_add(chunk, r->call, r->inputs, r->outputs, r->words, r->site));
   write_targets(r);
   tt_chunk_added(chunk);

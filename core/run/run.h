@@ -36,6 +36,10 @@ void tt_runtime_end(void);
 tt_mode tt_runtime_mode(void);
 tt_status tt_runtime_set_mode(tt_mode mode); /* VALUE for a mode that does not exist */
 
+/* Under deterministic algorithms no result may depend on when a compilation ends. */
+bool tt_runtime_deterministic(void);
+void tt_runtime_set_deterministic(bool value);
+
 /* -- Call sites: small numbers for Python lines -- */
 /* Text is copied; 0 means unknown. At most 65,536 sites are kept. */
 uint32_t tt_site_add(const char *file, int line, const char *function);
@@ -65,6 +69,7 @@ uint32_t tt_site_count(void);            /* sites are below this number */
   X(CUTS_READ, "chunks that a read by the host ended")                                             \
   X(CUTS_SYNCHRONISE, "chunks that a synchronisation ended")                                       \
   X(CUTS_MODE, "chunks that another eager mode ended")                                             \
+  X(JOINED, "chunks that were launched as parts of longer ones")                                   \
   X(REPLAYS, "chunks run operator by operator, because they or an input had failed")               \
   X(LAUNCHES, "programs launched")                                                                 \
   X(SYNCS, "synchronisations")                                                                     \

@@ -14,6 +14,7 @@ static tt_client *client;
 static tt_stream *streams[MAX_DEVICES];
 static atomic_int device_count;
 static atomic_int mode = TT_MODE_STRICT;
+static atomic_bool deterministic;
 
 static tt_status open_locked(const char *path) {
   if (!path || !*path) path = tt_env(TT_ENV_PLUGIN);
@@ -83,6 +84,12 @@ tt_status tt_runtime_sync(void) {
 }
 
 tt_mode tt_runtime_mode(void) { return (tt_mode)atomic_load_explicit(&mode, memory_order_relaxed); }
+
+bool tt_runtime_deterministic(void) {
+  return atomic_load_explicit(&deterministic, memory_order_relaxed);
+}
+
+void tt_runtime_set_deterministic(bool value) { atomic_store(&deterministic, value); }
 
 tt_status tt_runtime_set_mode(tt_mode value) {
   if (value != TT_MODE_DEBUG && value != TT_MODE_STRICT && value != TT_MODE_FUSED)

@@ -202,7 +202,7 @@ static bool wastes_little(const tt_step *end, const uint8_t *live, const uint8_t
   return wasted <= used / 2 + FEW_BYTES;
 }
 
-tt_program *tt_trace_find(const tt_step *end, uint8_t *live) {
+tt_program *tt_trace_find(const tt_step *end, uint8_t *live, bool any) {
   size_t size = (size_t)end->slot_count;
   int count = 0;
   tt_variant *wider = NULL, *close = NULL;
@@ -212,7 +212,7 @@ tt_program *tt_trace_find(const tt_step *end, uint8_t *live) {
     wider = v;
     if (!close && wastes_little(end, v->live, live)) close = v;
   }
-  tt_variant *found = close ? close : count >= MAX_VARIANTS ? wider : NULL;
+  tt_variant *found = close ? close : any || count >= MAX_VARIANTS ? wider : NULL;
   if (found) memcpy(live, found->live, size);
   return found ? found->program : NULL;
 }

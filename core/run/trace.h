@@ -25,6 +25,7 @@ typedef struct tt_step {
   int slot_count;   /* slots up to and with its results */
   int first_output; /* its results have consecutive slots from here */
   int word_at;      /* where its numbers begin among the chunk's */
+  int met;          /* how often a chunk, or a piece of one, was launched that ends here */
   tt_variant *variants;
 } tt_step;
 
@@ -43,9 +44,9 @@ tt_status tt_trace_step(tt_trace *trace, tt_step *at, tt_call *call, const int *
 
 /* The program for the path to `end`, or NULL if there is none. `live` tells for each slot whether
  * it is a result that is needed. A program that returns a few more results than needed
- * is taken, or any such program when the path has been compiled often enough; `live` then becomes
- * that program's. */
-tt_program *tt_trace_find(const tt_step *end, uint8_t *live);
+ * is taken, or any such program when the path has been compiled often enough or with `any`; `live`
+ * then becomes that program's. */
+tt_program *tt_trace_find(const tt_step *end, uint8_t *live, bool any);
 /* Asks for a program for the path; `is_input` tells which slots are inputs. `live` may be widened.
  * *fresh: its text is new to the process. */
 tt_status tt_trace_program(tt_trace *trace, tt_step *end, uint8_t *live, const uint8_t *is_input,

@@ -46,7 +46,7 @@ static void every_loop_settles(void **state) {
   uint64_t body[LONGEST];
   char cuts[LONGEST + 1], again[LONGEST + 1];
   for (int length = 33; length < LONGEST; length += 7) {
-    simulation s = {.random = (uint64_t)length};
+    simulation s = {.cutter.limits = TT_CUT_OPERATORS, .random = (uint64_t)length};
     make_body(&s, body, length);
     for (int i = (int)(next_random(&s) % 300); i > 0; i--) record(&s, next_random(&s), 4);
     for (int i = 0; i < 3 + 200 / length; i++) turn(&s, body, length, cuts);
@@ -65,7 +65,7 @@ static void what_came_before_does_not_matter(void **state) {
   char cuts[LONGEST + 1], first[LONGEST + 1];
   for (int length = 40; length < LONGEST; length += 61)
     for (uint64_t before = 0; before < 5; before++) {
-      simulation s = {.random = (uint64_t)length};
+      simulation s = {.cutter.limits = TT_CUT_OPERATORS, .random = (uint64_t)length};
       make_body(&s, body, length);
       s.random = before;
       for (int i = (int)(next_random(&s) % 200); i > 0; i--) record(&s, next_random(&s), 4);
@@ -77,7 +77,7 @@ static void what_came_before_does_not_matter(void **state) {
 
 static void equal_operators_make_equal_chunks(void **state) {
   (void)state;
-  simulation s = {0};
+  simulation s = {.cutter.limits = TT_CUT_OPERATORS};
   int length = 0, last = 0;
   for (int i = 0; i < 1000; i++) {
     length++;
@@ -95,7 +95,7 @@ static void a_wait_makes_a_place(void **state) {
   enum { LENGTH = 50, PLACE = 20 };
   uint64_t body[LENGTH];
   char cuts[LENGTH + 1];
-  simulation s = {.random = 5};
+  simulation s = {.cutter.limits = TT_CUT_OPERATORS, .random = 5};
   make_body(&s, body, LENGTH);
   for (int i = 0; i <= PLACE; i++) record(&s, body[i], 4);
   tt_cutter_stop(&s.cutter);
@@ -110,7 +110,7 @@ static void a_wait_makes_a_place(void **state) {
 
 static void a_wait_in_a_uniform_stretch_does_not_cut_it_up(void **state) {
   (void)state;
-  simulation s = {0};
+  simulation s = {.cutter.limits = TT_CUT_OPERATORS};
   for (int i = 0; i < 40; i++) record(&s, 7, 4);
   tt_cutter_stop(&s.cutter);
   int cuts = 0, stretch = 960;
@@ -120,7 +120,7 @@ static void a_wait_in_a_uniform_stretch_does_not_cut_it_up(void **state) {
 
 static void limits_hold(void **state) {
   (void)state;
-  simulation s = {.random = 3};
+  simulation s = {.cutter.limits = TT_CUT_OPERATORS, .random = 3};
   int longest = 0;
   int64_t most = 0;
   for (int i = 0; i < 20000; i++) {
@@ -137,7 +137,7 @@ static void limits_hold(void **state) {
 
 static void nothing_to_wait_for(void **state) {
   (void)state;
-  tt_cutter cutter = {0};
+  tt_cutter cutter = {.limits = TT_CUT_OPERATORS};
   tt_cutter_stop(&cutter);
   assert_int_equal(tt_cutter_add(&cutter, 1, 1, 4), TT_CUT_NONE);
 }

@@ -479,3 +479,82 @@ def test_events_and_synchronisation_end_a_chunk():
     y = x + 1
     torch.tpu.synchronize()
     assert y.tolist() == [3.0] * 3
+
+
+# -- Chunks that follow one another again and again are joined --
+
+
+class Layers:
+    """A loop body of many different operators, on which the device is slower than Python."""
+
+    def __init__(self, device):
+        torch.manual_seed(0)
+        self.weights = [torch.randn(256, 256).div(16).to(device) for _ in range(30)]
+        self.x = torch.randn(256, 256).to(device)
+
+    def __call__(self, read_at=None):
+        x = self.x
+        for i, weight in enumerate(self.weights):
+            x = torch.tanh(x @ weight)
+            for k in range(i * i % 7):
+                x = x * 1.01 + 0.1 if k % 2 else x - 0.1 * k
+            if i == read_at:
+                x[0, 0].item()
+        self.x = x.clamp(-0.9, 0.9)
+
+
+def joined_after(layers, iterations, read_at=None):
+    """The chunks that were joined meanwhile."""
+    before = counted("joined")[0]
+    for _ in range(iterations):
+        layers(read_at)
+    torch.tpu.synchronize()
+    return counted("joined")[0] - before
+
+
+def test_recurring_chunks_are_joined_and_compute_the_same():
+    layers, reference = Layers("tpu"), Layers("cpu")
+    for _ in range(8):  # until the joined programs are there
+        joined = joined_after(layers, 8)
+        for _ in range(8):
+            reference()
+        torch.testing.assert_close(layers.x.cpu(), reference.x, rtol=1e-4, atol=1e-4)
+    assert joined > 8
+    launches = counted("launches")[0]
+    for read_at in (11, None, 23, None):  # groups that end before their time
+        joined_after(layers, 4, read_at)
+        for _ in range(4):
+            reference()
+        torch.testing.assert_close(layers.x.cpu(), reference.x, rtol=1e-4, atol=1e-4)
+    assert counted("launches")[0] > launches
+
+
+def test_joining_asks_for_nothing_later():
+    layers = Layers("tpu")
+
+    def steps():
+        while True:
+            layers()
+            yield
+
+    settles(steps(), more=60)
+
+
+def test_nothing_is_joined_under_deterministic_algorithms():
+    results = []
+    for _ in range(2):
+        layers = Layers("tpu")
+        torch.use_deterministic_algorithms(True)
+        try:
+            assert sum(joined_after(layers, 8) for _ in range(4)) == 0
+        finally:
+            torch.use_deterministic_algorithms(False)
+        results.append(layers.x.cpu())
+    assert torch.equal(*results)
+
+
+def test_no_recompile_lets_joined_chunks_run():
+    layers = Layers("tpu")
+    joined_after(layers, 16)
+    with torch.tpu.no_recompile():
+        joined_after(layers, 16)
