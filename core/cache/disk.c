@@ -247,18 +247,35 @@ static void finish(tt_disk *disk, tt_lookup *lookup, bool compiled) {
   pthread_mutex_unlock(&disk->lock);
 }
 
-tt_executable *tt_disk_load(tt_disk *disk, const tt_compile_options *options, tt_lookup *lookup) {
+/* False when there is nowhere to look. */
+static bool name_entry(tt_disk *disk, const tt_compile_options *options, tt_lookup *lookup) {
   lookup->claim = TT_CLAIM_NONE;
-  if (!disk || !ready(disk)) return NULL;
+  if (!disk || !ready(disk)) return false;
   tt_status status = tt_compile_options_write(options, &lookup->option_bytes);
   if (status) { /* the compiler will say it again */
     tt_status_release(status);
-    return NULL;
+    return false;
   }
   tt_entry key = key_of(disk, lookup);
   tt_entry_name(&key, TT_ENTRY_PROGRAM, lookup->name);
+  return true;
+}
+
+static tt_executable *look(tt_disk *disk, tt_lookup *lookup) {
   tt_executable *executable = load_from(disk, LOCAL, lookup);
-  if (!executable) executable = load_from(disk, SHARED, lookup);
+  return executable ? executable : load_from(disk, SHARED, lookup);
+}
+
+tt_executable *tt_disk_find(tt_disk *disk, const tt_compile_options *options, tt_lookup *lookup) {
+  tt_executable *executable = NULL;
+  if (name_entry(disk, options, lookup)) executable = look(disk, lookup);
+  finish(disk, lookup, false);
+  return executable;
+}
+
+tt_executable *tt_disk_load(tt_disk *disk, const tt_compile_options *options, tt_lookup *lookup) {
+  if (!name_entry(disk, options, lookup)) return NULL;
+  tt_executable *executable = look(disk, lookup);
   if (!executable) executable = claim_or_load(disk, lookup);
   if (executable) finish(disk, lookup, false);
   if (lookup->timed_out)

@@ -50,6 +50,8 @@ typedef struct tt_lookup {
  * tt_disk_store. Waits, for a limited time, while another process compiles it. `code`, `code_size`
  * and `outputs` are set by the caller, all other fields zero. */
 tt_executable *tt_disk_load(tt_disk *disk, const tt_compile_options *options, tt_lookup *lookup);
+/* The same without the promise: no waiting, and nothing follows. */
+tt_executable *tt_disk_find(tt_disk *disk, const tt_compile_options *options, tt_lookup *lookup);
 /* Ends a look-up that missed. `executable` NULL: there is nothing to store. */
 void tt_disk_store(tt_disk *disk, tt_lookup *lookup, tt_executable *executable);
 /* The same, with the body of an entry that was made for this key; false, and nothing is done, if

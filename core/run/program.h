@@ -19,6 +19,7 @@ typedef enum tt_program_state {
 typedef struct tt_program {
   atomic_int state;     /* tt_program_state */
   atomic_int users;     /* launches under way: it stays loaded */
+  atomic_bool launched; /* at least once */
   _Atomic int64_t used; /* when it was last launched, on a clock of launches */
   tt_text text;         /* StableHLO */
   tt_executable *executable;
