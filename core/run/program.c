@@ -135,7 +135,15 @@ static tt_status submit(tt_program *program) {
     if (threads <= 0) threads = sysconf(_SC_NPROCESSORS_ONLN);
     TT_TRY(tt_pool_create(threads > 64 ? 64 : threads < 1 ? 1 : (int)threads, &pool));
   }
-  return tt_pool_submit(pool, compile, program);
+  return tt_pool_submit(pool, program->later ? TT_LATER : TT_NOW, compile, program);
+}
+
+/* The lock is held. */
+static void hurry(tt_program *program) {
+  if (!program->later) return;
+  program->later = false;
+  if (pool && atomic_load(&program->state) == TT_PROGRAM_COMPILING)
+    (void)tt_pool_hurry(pool, compile, program);
 }
 
 /* The lock is held. */
@@ -191,7 +199,7 @@ static void put(tt_program *program, tt_executable *executable) {
   atomic_fetch_sub(&program->users, 1);
 }
 
-tt_status tt_program_intern(tt_program *program, tt_program **out) {
+static tt_status intern(tt_program *program, bool later, tt_program **out) {
   tt_status status = TT_SUCCESS;
   pthread_mutex_lock(&lock);
   tt_program *found = tt_intern_find(&table, program->text.data, program->text.size);
@@ -199,6 +207,8 @@ tt_status tt_program_intern(tt_program *program, tt_program **out) {
   tt_executable *ready = NULL;
   if (missing && tt_programs_forbidden()) status = load(found ? found : program, &ready);
   if (!status) tt_count_add(found ? TT_COUNT_PROGRAM_HITS : TT_COUNT_PROGRAMS, 1);
+  if (!status && found && !later) hurry(found);
+  program->later = later;
   if (!status && !found) status = add(program, &found);
   if (!status && missing && ready) put(found, ready);
   else if (!status && missing) start(found);
@@ -208,8 +218,17 @@ tt_status tt_program_intern(tt_program *program, tt_program **out) {
   return status;
 }
 
+tt_status tt_program_intern(tt_program *program, tt_program **out) {
+  return intern(program, false, out);
+}
+
+tt_status tt_program_intern_later(tt_program *program, tt_program **out) {
+  return intern(program, true, out);
+}
+
 /* The lock is held. */
 static tt_status await_locked(tt_program *program) {
+  hurry(program);
   for (bool retried = false;;) {
     while (atomic_load(&program->state) == TT_PROGRAM_COMPILING) pthread_cond_wait(&ended, &lock);
     bool again = !retried && was_shortage(program->error);

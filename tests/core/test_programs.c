@@ -201,6 +201,46 @@ static void test_forbidden_and_unloaded(void **state) {
   assert_true(tt_count_get(TT_COUNT_DISK_HITS) >= 3 * LIMIT);
 }
 
+static tt_status intern_text(const char *word, int number, bool later, tt_program **out) {
+  tt_program program = {.result_count = 1, .name = tt_strndup("test", 4)};
+  tt_text_printf(&program.text,
+                 "func.func public @main(%%a: tensor<2xf32>) -> tensor<2xf32> // %s %d", word,
+                 number);
+  tt_status status =
+      later ? tt_program_intern_later(&program, out) : tt_program_intern(&program, out);
+  tt_program_deinit(&program);
+  return status;
+}
+
+/* Programs for later are compiled only when nobody waits for another, and at once when asked for.
+ */
+static void test_later(void **state) {
+  enum { COUNT = 6 };
+  (void)state;
+  tt_program *programs[COUNT], *same = NULL, *urgent = NULL;
+  fake.tt_fake_hold_programs("held");
+  for (int i = 0; i < COUNT; i++) ok(intern_text(i ? "free" : "held", i, true, &programs[i]));
+  for (int i = 0; i < 1000 && !fake.tt_fake_held(); i++) usleep(1000);
+  assert_int_equal(fake.tt_fake_held(), 1);
+  /* one that is new, and one that waits behind the one that is held */
+  ok(intern_text("urgent", 0, false, &urgent));
+  ok(tt_program_await(urgent));
+  tt_program_release(urgent);
+  ok(tt_program_await(programs[COUNT - 1]));
+  tt_program_release(programs[COUNT - 1]);
+  ok(intern_text("free", COUNT - 2, false, &same));
+  assert_ptr_equal(same, programs[COUNT - 2]);
+  for (int i = 0; i < 1000 && atomic_load(&same->state) != TT_PROGRAM_READY; i++) usleep(1000);
+  assert_int_equal(atomic_load(&same->state), TT_PROGRAM_READY);
+  for (int i = 0; i < COUNT - 2; i++)
+    assert_int_equal(atomic_load(&programs[i]->state), TT_PROGRAM_COMPILING);
+  fake.tt_fake_hold_programs(NULL);
+  for (int i = 0; i < COUNT; i++) {
+    ok(tt_program_await(programs[i]));
+    tt_program_release(programs[i]);
+  }
+}
+
 /* A process that ends right after its first result has still stored the program. */
 static void test_short_process(void **state) {
   int status = 0;
@@ -229,6 +269,7 @@ int main(void) {
       TEST(test_the_one_in_use_stays),
       TEST(test_threads_and_unloading),
       TEST(test_warm),
+      TEST(test_later),
       TEST(test_forbidden),
       TEST(test_forbidden_and_unloaded),
   };
