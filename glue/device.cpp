@@ -90,6 +90,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     e->stream = stream_of(stream.device_index());
     e->ticket = tt_stream_ticket(e->stream);
     // The time of an event is when the work before it has ended.
+    tt_count_wait(call_site());
     tt_stream_wait(e->stream, e->ticket);
     e->recorded = std::chrono::steady_clock::now();
   }
@@ -102,7 +103,10 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     delete static_cast<Event*>(event);
   }
   void synchronizeEvent(void* event) const override {
-    if (auto* e = static_cast<Event*>(event)) tt_stream_wait(e->stream, e->ticket);
+    auto* e = static_cast<Event*>(event);
+    if (!e || tt_stream_passed(e->stream, e->ticket)) return;
+    tt_count_wait(call_site());
+    tt_stream_wait(e->stream, e->ticket);
   }
   double elapsedTime(void* start, void* end, c10::DeviceIndex) const override {
     TORCH_CHECK(start && end, "Both events must be recorded before calculating elapsed time.");

@@ -49,6 +49,17 @@ py::dict waits_by_line() {
   return lines;
 }
 
+// Where launches had their programs from: all but a program's first find it in memory.
+py::dict hits_by_tier() {
+  int64_t first = tt_count_get(TT_COUNT_PROGRAMS_LAUNCHED);
+  py::dict tiers;
+  tiers["memory"] = std::max<int64_t>(0, tt_count_get(TT_COUNT_LAUNCHES) - first);
+  tiers["disk"] = tt_count_get(TT_COUNT_DISK_HITS);
+  tiers["shared"] = tt_count_get(TT_COUNT_DISK_SHARED_HITS);
+  tiers["compiled"] = tt_count_get(TT_COUNT_COMPILES);
+  return tiers;
+}
+
 int64_t bytes_held() {
   int64_t bytes = 0;
   for (int i = 0; i < tt_runtime_device_count(); i++) {
@@ -63,6 +74,8 @@ py::dict metrics() {
   py::dict all = counters();
   all["calls"] = tt_call_table_size();
   all["compile_seconds"] = static_cast<double>(tt_count_get(TT_COUNT_COMPILE_NS)) / 1e9;
+  all["load_seconds"] = static_cast<double>(tt_count_get(TT_COUNT_LOAD_NS)) / 1e9;
+  all["cache"] = hits_by_tier();
   all["bytes_held"] = bytes_held();
   all["chunk_sizes"] = chunk_sizes();
   all["synchronisations"] = waits_by_line();

@@ -25,10 +25,10 @@ def explain(last: int = KEPT) -> str:
 class no_recompile(ContextDecorator):  # noqa: N801 (used as `with torch.tpu.no_recompile():`)
     """Context manager and decorator in which nothing is compiled.
 
-    An operator that needs a program that this process does not have raises RuntimeError, which
-    says why; nothing is lost, and after the block it can be tried again. In Fused mode operators
-    are compiled together, so the error comes where a chunk of them ends: at a later operator, or
-    where a value is read. It counts for all threads.
+    An operator that needs a program that neither this process nor a cache folder has raises
+    RuntimeError, which says why; nothing is lost, and after the block it can be tried again. In
+    Fused mode operators are compiled together, so the error comes where a chunk of them ends: at a
+    later operator, or where a value is read. It counts for all threads.
     """
 
     def __enter__(self) -> None:

@@ -11,14 +11,16 @@
 #include <string.h>
 #include <time.h>
 
-enum { LOCAL, SHARED, FOLDERS, FIRST_NAP_US = 500, LONGEST_NAP_US = 50000, MAX_REFUSALS = 32 };
+enum { LOCAL, SHARED, FOLDERS, MAX_REFUSALS = 32 };
+enum { FIRST_NAP_US = 500, LONGEST_NAP_US = 50000, LONGEST_SHARED_NAP_US = 250000 };
+enum { SILENCE_MS = 15000 };
 
 struct tt_disk {
   tt_plugin *plugin;
   tt_client *client;
   tt_cache_mode mode;
   char *paths[FOLDERS]; /* NULL: none */
-  int64_t limit, wait_ms;
+  int64_t limit, wait_ms, silence_ms;
   pthread_mutex_t lock;
   bool opened;           /* under the lock; then the rest no longer changes */
   tt_dir *dirs[FOLDERS]; /* NULL: none, or none that can be used */
@@ -79,7 +81,8 @@ tt_status tt_disk_create(const tt_disk_options *options, tt_plugin *plugin, tt_c
                     .client = client,
                     .mode = options->mode,
                     .limit = options->limit,
-                    .wait_ms = options->wait_ms};
+                    .wait_ms = options->wait_ms,
+                    .silence_ms = options->silence_ms ? options->silence_ms : SILENCE_MS};
   pthread_mutex_init(&disk->lock, NULL);
   atomic_init(&disk->refusals, 0);
   tt_status status = copy_paths(options, disk);
@@ -208,34 +211,58 @@ static tt_executable *load_from(tt_disk *disk, int which, tt_lookup *lookup) {
 
 static int64_t now_ms(void) { return tt_now_ns() / 1000000; }
 
-static void nap(int64_t *us) {
+/* Waits a little, and a little longer each time; false when it is `end`. */
+static bool nap(tt_lookup *lookup, int64_t end, int64_t *us, int64_t longest) {
+  lookup->waited = true;
+  lookup->timed_out = now_ms() >= end;
+  if (lookup->timed_out) return false;
   nanosleep(&(struct timespec){.tv_nsec = (long)*us * 1000}, NULL);
-  if (*us < LONGEST_NAP_US) *us *= 2;
+  if (*us < longest) *us *= 2;
+  return true;
+}
+
+/* The claim holds, or no claim is possible, when it returns NULL without a time-out. */
+static tt_executable *claim_local(tt_disk *disk, tt_lookup *lookup, int64_t end) {
+  tt_dir *dir = disk->dirs[LOCAL];
+  tt_executable *executable = NULL;
+  for (int64_t us = FIRST_NAP_US; dir;) {
+    tt_claim_result result = tt_claim_try(dir, lookup->name, &lookup->claim);
+    /* Its last holder may have written the entry after we looked. */
+    if (result == TT_CLAIM_HELD) return load_from(disk, LOCAL, lookup);
+    if (result == TT_CLAIM_IMPOSSIBLE || !nap(lookup, end, &us, LONGEST_NAP_US)) return NULL;
+    if ((executable = load_from(disk, LOCAL, lookup))) return executable;
+  }
+  return NULL;
+}
+
+/* The same among hosts: of each host one process asks. */
+static tt_executable *claim_shared(tt_disk *disk, tt_lookup *lookup, int64_t end) {
+  tt_dir *dir = disk->dirs[SHARED];
+  tt_executable *executable = NULL;
+  tt_lease_watch watch = {.since = 0};
+  for (int64_t us = FIRST_NAP_US; dir;) {
+    tt_claim_result result =
+        tt_lease_try(dir, lookup->name, disk->silence_ms, &watch, &lookup->lease);
+    if (result == TT_CLAIM_HELD) return load_from(disk, SHARED, lookup);
+    if (result == TT_CLAIM_IMPOSSIBLE || !nap(lookup, end, &us, LONGEST_SHARED_NAP_US)) return NULL;
+    if ((executable = load_from(disk, SHARED, lookup))) return executable;
+  }
+  return NULL;
 }
 
 /* Becomes the one that compiles, or gets what another process has compiled meanwhile. */
 static tt_executable *claim_or_load(tt_disk *disk, tt_lookup *lookup) {
-  tt_dir *dir = disk->dirs[LOCAL];
-  int64_t end = now_ms() + disk->wait_ms, us = FIRST_NAP_US;
-  if (!dir) return NULL;
-  for (;;) {
-    tt_claim_result result = tt_claim_try(dir, lookup->name, &lookup->claim);
-    /* Its last holder may have written the entry after we looked. */
-    if (result == TT_CLAIM_HELD) return load_from(disk, LOCAL, lookup);
-    if (result == TT_CLAIM_IMPOSSIBLE) return NULL;
-    lookup->waited = true;
-    lookup->timed_out = now_ms() >= end;
-    if (lookup->timed_out) return NULL;
-    nap(&us);
-    tt_executable *executable = load_from(disk, LOCAL, lookup);
-    if (executable) return executable;
-  }
+  int64_t end = now_ms() + disk->wait_ms;
+  tt_executable *executable = claim_local(disk, lookup, end);
+  return executable || lookup->timed_out ? executable : claim_shared(disk, lookup, end);
 }
 
 /* Every look-up ends here. */
 static void finish(tt_disk *disk, tt_lookup *lookup, bool compiled) {
   tt_text_deinit(&lookup->option_bytes);
   if (!disk) return;
+  tt_lease_end(lookup->lease);
+  lookup->lease = NULL;
   tt_claim_release(&lookup->claim);
   pthread_mutex_lock(&disk->lock);
   disk->totals.hits += lookup->source == TT_SOURCE_DISK;
@@ -247,18 +274,35 @@ static void finish(tt_disk *disk, tt_lookup *lookup, bool compiled) {
   pthread_mutex_unlock(&disk->lock);
 }
 
-tt_executable *tt_disk_load(tt_disk *disk, const tt_compile_options *options, tt_lookup *lookup) {
+/* False when there is nowhere to look. */
+static bool name_entry(tt_disk *disk, const tt_compile_options *options, tt_lookup *lookup) {
   lookup->claim = TT_CLAIM_NONE;
-  if (!disk || !ready(disk)) return NULL;
+  if (!disk || !ready(disk)) return false;
   tt_status status = tt_compile_options_write(options, &lookup->option_bytes);
   if (status) { /* the compiler will say it again */
     tt_status_release(status);
-    return NULL;
+    return false;
   }
   tt_entry key = key_of(disk, lookup);
   tt_entry_name(&key, TT_ENTRY_PROGRAM, lookup->name);
+  return true;
+}
+
+static tt_executable *look(tt_disk *disk, tt_lookup *lookup) {
   tt_executable *executable = load_from(disk, LOCAL, lookup);
-  if (!executable) executable = load_from(disk, SHARED, lookup);
+  return executable ? executable : load_from(disk, SHARED, lookup);
+}
+
+tt_executable *tt_disk_find(tt_disk *disk, const tt_compile_options *options, tt_lookup *lookup) {
+  tt_executable *executable = NULL;
+  if (name_entry(disk, options, lookup)) executable = look(disk, lookup);
+  finish(disk, lookup, false);
+  return executable;
+}
+
+tt_executable *tt_disk_load(tt_disk *disk, const tt_compile_options *options, tt_lookup *lookup) {
+  if (!name_entry(disk, options, lookup)) return NULL;
+  tt_executable *executable = look(disk, lookup);
   if (!executable) executable = claim_or_load(disk, lookup);
   if (executable) finish(disk, lookup, false);
   if (lookup->timed_out)

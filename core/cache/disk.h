@@ -7,6 +7,7 @@
 #define TT_DISK_H
 
 #include "cache/dir.h"
+#include "cache/lease.h"
 #include "pjrt/pjrt.h"
 
 typedef enum tt_cache_mode { TT_CACHE_OFF, TT_CACHE_READONLY, TT_CACHE_ON } tt_cache_mode;
@@ -16,6 +17,7 @@ typedef struct tt_disk_options {
   const char *dir, *shared_dir; /* copied; NULL or "": none */
   int64_t limit;                /* bytes in each folder; 0: no limit */
   int64_t wait_ms;              /* for another process that compiles the same program */
+  int64_t silence_ms;           /* after which another host's is taken for dead; 0: 15 s */
 } tt_disk_options;
 
 /* What TORCH_TPU_CACHE and its companions say; `dir` then points into `path`. */
@@ -44,12 +46,15 @@ typedef struct tt_lookup {
   char name[TT_ENTRY_NAME];
   tt_text option_bytes;
   tt_claim claim;
+  tt_lease *lease;
 } tt_lookup;
 
 /* Looks for a program in the folders. NULL: compile it, and whether that succeeds or not, call
  * tt_disk_store. Waits, for a limited time, while another process compiles it. `code`, `code_size`
  * and `outputs` are set by the caller, all other fields zero. */
 tt_executable *tt_disk_load(tt_disk *disk, const tt_compile_options *options, tt_lookup *lookup);
+/* The same without the promise: no waiting, and nothing follows. */
+tt_executable *tt_disk_find(tt_disk *disk, const tt_compile_options *options, tt_lookup *lookup);
 /* Ends a look-up that missed. `executable` NULL: there is nothing to store. */
 void tt_disk_store(tt_disk *disk, tt_lookup *lookup, tt_executable *executable);
 /* The same, with the body of an entry that was made for this key; false, and nothing is done, if

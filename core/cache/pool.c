@@ -6,95 +6,137 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #define TT_POOL_MAX_THREADS 256
 #define TT_POOL_FIRST 64 /* queue slots to begin with; a power of two, as TT_POOL_LIMIT is */
 
-typedef struct tt_pool_job {
+typedef struct job {
   tt_job fn;
   void *user;
-} tt_pool_job;
+} job;
+
+typedef struct ring {
+  job *jobs;
+  size_t capacity, first, count; /* `count` jobs wait from `first` on */
+} ring;
 
 struct tt_pool {
   pthread_mutex_t lock;
-  pthread_cond_t wake;
+  pthread_cond_t wake, idle; /* for the threads, and for the one that does later jobs */
   bool stopping;
-  tt_pool_job *queue;            /* a ring of `capacity` jobs, */
-  size_t capacity, first, count; /* of which `count` wait from `first` on */
+  ring waiting[2]; /* by urgency */
+  int running;     /* urgent jobs */
   int thread_count;
-  pthread_t threads[];
+  bool has_later;
+  pthread_t later, threads[];
 };
 
-/* -- The queue; the lock is held -- */
+/* -- The queues; the lock is held -- */
 
-static tt_status queue_grow(tt_pool *pool) {
-  size_t capacity = pool->capacity ? pool->capacity * 2 : TT_POOL_FIRST;
-  tt_pool_job *queue = tt_calloc(capacity, sizeof *queue);
-  if (!queue) return tt_out_of_memory();
-  for (size_t i = 0; i < pool->count; i++)
-    queue[i] = pool->queue[(pool->first + i) & (pool->capacity - 1)];
-  tt_free(pool->queue);
-  pool->queue = queue;
-  pool->capacity = capacity;
-  pool->first = 0;
+static job *at(ring *queue, size_t i) {
+  return &queue->jobs[(queue->first + i) & (queue->capacity - 1)];
+}
+
+static tt_status grow(ring *queue) {
+  size_t capacity = queue->capacity ? queue->capacity * 2 : TT_POOL_FIRST;
+  job *jobs = tt_calloc(capacity, sizeof *jobs);
+  if (!jobs) return tt_out_of_memory();
+  for (size_t i = 0; i < queue->count; i++) jobs[i] = *at(queue, i);
+  tt_free(queue->jobs);
+  *queue = (ring){jobs, capacity, 0, queue->count};
   return TT_SUCCESS;
 }
 
-static tt_status queue_push(tt_pool *pool, tt_pool_job job) {
-  if (pool->count == TT_POOL_LIMIT)
+static tt_status push(ring *queue, job one) {
+  if (queue->count == TT_POOL_LIMIT)
     return tt_error(TT_RESOURCE_EXHAUSTED, "%d programs already wait to be compiled",
                     TT_POOL_LIMIT);
-  if (pool->count == pool->capacity) TT_TRY(queue_grow(pool));
-  pool->queue[(pool->first + pool->count) & (pool->capacity - 1)] = job;
-  pool->count++;
+  if (queue->count == queue->capacity) TT_TRY(grow(queue));
+  *at(queue, queue->count++) = one;
   return TT_SUCCESS;
 }
 
-static bool queue_pop(tt_pool *pool, tt_pool_job *job) {
-  if (!pool->count) return false;
-  *job = pool->queue[pool->first];
-  pool->first = (pool->first + 1) & (pool->capacity - 1);
-  pool->count--;
+static bool pop(ring *queue, job *one) {
+  if (!queue->count) return false;
+  *one = *at(queue, 0);
+  queue->first = (queue->first + 1) & (queue->capacity - 1);
+  queue->count--;
+  return true;
+}
+
+static bool take_out(ring *queue, job one) {
+  size_t i = 0;
+  while (i < queue->count && (at(queue, i)->fn != one.fn || at(queue, i)->user != one.user)) i++;
+  if (i == queue->count) return false;
+  for (; i + 1 < queue->count; i++) *at(queue, i) = *at(queue, i + 1);
+  queue->count--;
   return true;
 }
 
 /* -- The threads -- */
 
-static void *pool_thread(void *user) {
+static void run(tt_pool *pool, job one) {
+  (void)pthread_mutex_unlock(&pool->lock);
+  one.fn(one.user, false);
+  (void)pthread_mutex_lock(&pool->lock);
+}
+
+static void *work(void *user) {
   tt_pool *pool = user;
-  tt_pool_job job;
+  job one;
   (void)pthread_mutex_lock(&pool->lock);
   while (!pool->stopping) {
-    if (!queue_pop(pool, &job)) {
+    if (!pop(&pool->waiting[TT_NOW], &one)) {
       (void)pthread_cond_wait(&pool->wake, &pool->lock);
       continue;
     }
-    (void)pthread_mutex_unlock(&pool->lock);
-    job.fn(job.user, false);
-    (void)pthread_mutex_lock(&pool->lock);
+    pool->running++;
+    run(pool, one);
+    if (--pool->running == 0) (void)pthread_cond_signal(&pool->idle);
   }
   (void)pthread_mutex_unlock(&pool->lock);
   return NULL;
 }
 
+static void *work_later(void *user) {
+  enum { NICE = 5 }; /* a third of the time that others get */
+  tt_pool *pool = user;
+  job one;
+  (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
+  (void)pthread_mutex_lock(&pool->lock);
+  while (!pool->stopping) {
+    bool busy = pool->running || pool->waiting[TT_NOW].count;
+    if (busy || !pop(&pool->waiting[TT_LATER], &one))
+      (void)pthread_cond_wait(&pool->idle, &pool->lock);
+    else run(pool, one);
+  }
+  (void)pthread_mutex_unlock(&pool->lock);
+  return NULL;
+}
+
+static tt_status start_thread(pthread_t *thread, void *(*body)(void *), tt_pool *pool, int number) {
+  char name[16]; /* the kernel's limit */
+  int error = pthread_create(thread, NULL, body, pool);
+  if (error)
+    return tt_error(TT_RESOURCE_EXHAUSTED, "cannot start compile thread %d (error %d); set fewer",
+                    number, error);
+  (void)snprintf(name, sizeof name, "tt-compile-%d", number % 1000);
+  (void)pthread_setname_np(*thread, name);
+  return TT_SUCCESS;
+}
+
 /* Signals are for the threads of the program, not for ours: these inherit a full mask. */
-static tt_status pool_start(tt_pool *pool, int threads) {
+static tt_status start(tt_pool *pool, int threads) {
   sigset_t all, old;
   (void)sigfillset(&all);
   (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-  tt_status status = TT_SUCCESS;
+  tt_status status = start_thread(&pool->later, work_later, pool, threads);
+  pool->has_later = !status;
   for (int i = 0; i < threads && !status; i++) {
-    int error = pthread_create(&pool->threads[i], NULL, pool_thread, pool);
-    if (error) {
-      status = tt_error(TT_RESOURCE_EXHAUSTED,
-                        "cannot start compile thread %d of %d (error %d); set fewer", i + 1,
-                        threads, error);
-      continue;
-    }
-    char name[16]; /* the kernel's limit */
-    (void)snprintf(name, sizeof name, "tt-compile-%d", i % 1000);
-    (void)pthread_setname_np(pool->threads[i], name);
-    pool->thread_count++;
+    status = start_thread(&pool->threads[i], work, pool, i);
+    pool->thread_count += !status;
   }
   (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
   return status;
@@ -116,7 +158,8 @@ tt_status tt_pool_create(int threads, tt_pool **out) {
   if (!pool) return tt_out_of_memory();
   (void)pthread_mutex_init(&pool->lock, NULL);
   (void)pthread_cond_init(&pool->wake, NULL);
-  tt_status status = pool_start(pool, threads);
+  (void)pthread_cond_init(&pool->idle, NULL);
+  tt_status status = start(pool, threads);
   if (status) {
     tt_pool_destroy(pool);
     return status;
@@ -130,22 +173,40 @@ void tt_pool_destroy(tt_pool *pool) {
   (void)pthread_mutex_lock(&pool->lock);
   pool->stopping = true;
   (void)pthread_cond_broadcast(&pool->wake);
+  (void)pthread_cond_broadcast(&pool->idle);
   (void)pthread_mutex_unlock(&pool->lock);
   for (int i = 0; i < pool->thread_count; i++) (void)pthread_join(pool->threads[i], NULL);
-  tt_pool_job job;
-  while (queue_pop(pool, &job)) job.fn(job.user, true);
+  if (pool->has_later) (void)pthread_join(pool->later, NULL);
+  job one;
+  for (int i = 0; i < 2; i++) {
+    while (pop(&pool->waiting[i], &one)) one.fn(one.user, true);
+    tt_free(pool->waiting[i].jobs);
+  }
   (void)pthread_mutex_destroy(&pool->lock);
   (void)pthread_cond_destroy(&pool->wake);
-  tt_free(pool->queue);
+  (void)pthread_cond_destroy(&pool->idle);
   tt_free(pool);
 }
 
-tt_status tt_pool_submit(tt_pool *pool, tt_job fn, void *user) {
+tt_status tt_pool_submit(tt_pool *pool, tt_urgency urgency, tt_job fn, void *user) {
   (void)pthread_mutex_lock(&pool->lock);
-  tt_status status = queue_push(pool, (tt_pool_job){fn, user});
-  if (!status) (void)pthread_cond_signal(&pool->wake);
+  tt_status status = push(&pool->waiting[urgency], (job){fn, user});
+  if (!status) (void)pthread_cond_signal(urgency == TT_NOW ? &pool->wake : &pool->idle);
   (void)pthread_mutex_unlock(&pool->lock);
   return status;
+}
+
+bool tt_pool_hurry(tt_pool *pool, tt_job fn, void *user) {
+  job one = {fn, user};
+  (void)pthread_mutex_lock(&pool->lock);
+  bool moved = take_out(&pool->waiting[TT_LATER], one);
+  tt_status status = moved ? push(&pool->waiting[TT_NOW], one) : TT_SUCCESS;
+  if (status) tt_status_release(push(&pool->waiting[TT_LATER], one)); /* there is room again */
+  else if (moved) (void)pthread_cond_signal(&pool->wake);
+  moved = moved && !status;
+  tt_status_release(status);
+  (void)pthread_mutex_unlock(&pool->lock);
+  return moved;
 }
 
 int tt_pool_threads(const tt_pool *pool) { return pool->thread_count; }

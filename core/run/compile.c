@@ -97,6 +97,15 @@ tt_status tt_compile_cached(tt_lookup *lookup, tt_executable **out) {
   return TT_SUCCESS;
 }
 
+tt_executable *tt_compile_find(tt_lookup *lookup) {
+  tt_compile_options options = make_options();
+  tt_executable *found = tt_disk_find(get_disk(), &options, lookup);
+  if (found) count(lookup);
+  else tt_count_add(TT_COUNT_DISK_BAD, lookup->bad);
+  tt_count_add(TT_COUNT_DISK_WRITES, lookup->written);
+  return found;
+}
+
 void tt_compile_save(tt_lookup *lookup, tt_executable *executable) {
   if (lookup->source == TT_SOURCE_COMPILER) tt_disk_store(disk, lookup, executable);
   tt_count_add(TT_COUNT_DISK_WRITES, lookup->written);

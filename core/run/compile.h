@@ -9,6 +9,9 @@
  * nobody should wait for the disk. */
 tt_status tt_compile_cached(tt_lookup *lookup, tt_executable **out);
 void tt_compile_save(tt_lookup *lookup, tt_executable *executable);
+/* Only looks into the cache's folders, and waits for nobody; NULL: they do not have the program.
+ * Nothing follows. */
+tt_executable *tt_compile_find(tt_lookup *lookup);
 /* Closes the cache; nothing may be compiled meanwhile. */
 void tt_compile_shutdown(void);
 

@@ -98,20 +98,24 @@ static void publish(tt_program *program, tt_status status) {
   pthread_mutex_unlock(&lock);
 }
 
+static tt_lookup lookup_of(const tt_program *program) {
+  return (tt_lookup){.code = program->text.data,
+                     .code_size = program->text.size,
+                     .outputs = program->result_count + program->check_count};
+}
+
 static void compile(void *user, bool cancelled) {
   tt_program *program = user;
   if (cancelled) {
     publish(program, tt_error(TT_CANCELLED, "the process is ending"));
     return;
   }
-  tt_lookup lookup = {.code = program->text.data,
-                      .code_size = program->text.size,
-                      .outputs = program->result_count + program->check_count};
+  tt_lookup lookup = lookup_of(program);
   tt_executable *executable = NULL;
   int64_t start = tt_now_ns();
   tt_status status = tt_compile_cached(&lookup, &executable);
   int64_t took = tt_now_ns() - start;
-  tt_count_add(TT_COUNT_COMPILE_NS, took);
+  tt_count_add(lookup.source == TT_SOURCE_COMPILER ? TT_COUNT_COMPILE_NS : TT_COUNT_LOAD_NS, took);
   tt_log(TT_LOG_COMPILE, "%s: %zu bytes of StableHLO, %.1f ms%s%s", program->name,
          program->text.size, (double)took / 1e6, lookup.source ? ", from the cache" : "",
          status ? ", failed" : "");
@@ -132,7 +136,15 @@ static tt_status submit(tt_program *program) {
     if (threads <= 0) threads = sysconf(_SC_NPROCESSORS_ONLN);
     TT_TRY(tt_pool_create(threads > 64 ? 64 : threads < 1 ? 1 : (int)threads, &pool));
   }
-  return tt_pool_submit(pool, compile, program);
+  return tt_pool_submit(pool, program->later ? TT_LATER : TT_NOW, compile, program);
+}
+
+/* The lock is held. */
+static void hurry(tt_program *program) {
+  if (!program->later) return;
+  program->later = false;
+  if (pool && atomic_load(&program->state) == TT_PROGRAM_COMPILING)
+    (void)tt_pool_hurry(pool, compile, program);
 }
 
 /* The lock is held. */
@@ -152,37 +164,72 @@ static bool was_shortage(tt_status error) {
   return code == TT_RESOURCE_EXHAUSTED || code == TT_UNAVAILABLE || code == TT_CANCELLED;
 }
 
-tt_status tt_program_intern(tt_program *program, tt_program **out) {
+/* Where nothing may be compiled: a cache folder may have it. */
+static tt_status load(const tt_program *program, tt_executable **out) {
+  tt_lookup lookup = lookup_of(program);
+  int64_t start = tt_now_ns();
+  *out = tt_compile_find(&lookup);
+  tt_count_add(TT_COUNT_LOAD_NS, tt_now_ns() - start);
+  if (*out) return TT_SUCCESS;
+  return tt_error(TT_FAILED_PRECONDITION,
+                  "this needs a new program, which torch.tpu.no_recompile() forbids");
+}
+
+/* Takes the fields of `program`. */
+static tt_status add(tt_program *program, tt_program **out) {
+  tt_program *added = tt_calloc(1, sizeof *added);
+  tt_status status = added ? tt_intern_add(&table, program->text.data, program->text.size, added)
+                           : tt_out_of_memory();
+  if (status) {
+    tt_free(added);
+    return status;
+  }
+  *added = *program;
+  *program = (tt_program){0};
+  mark_used(added);
+  *out = added;
+  return TT_SUCCESS;
+}
+
+/* The lock is held, as by the two above. */
+static void put(tt_program *program, tt_executable *executable) {
+  atomic_fetch_add(&program->users, 1); /* not the one that makes room for itself */
+  program->executable = executable;
+  add_loaded(program);
+  atomic_store_explicit(&program->state, TT_PROGRAM_READY, memory_order_release);
+  atomic_fetch_sub(&program->users, 1);
+}
+
+static tt_status intern(tt_program *program, bool later, tt_program **out) {
   tt_status status = TT_SUCCESS;
   pthread_mutex_lock(&lock);
   tt_program *found = tt_intern_find(&table, program->text.data, program->text.size);
-  bool refused = !found && tt_programs_forbidden();
-  if (!refused) tt_count_add(found ? TT_COUNT_PROGRAM_HITS : TT_COUNT_PROGRAMS, 1);
-  if (refused) {
-    status = tt_error(TT_FAILED_PRECONDITION,
-                      "this needs a new program, which torch.tpu.no_recompile() forbids");
-  } else if (!found) {
-    found = tt_calloc(1, sizeof *found);
-    status = found ? tt_intern_add(&table, program->text.data, program->text.size, found)
-                   : tt_out_of_memory();
-    if (status) {
-      tt_free(found);
-    } else {
-      *found = *program;
-      *program = (tt_program){0};
-      mark_used(found);
-      start(found);
-    }
-  } else if (atomic_load(&found->state) == TT_PROGRAM_UNLOADED) {
-    start(found);
-  }
+  bool missing = !found || atomic_load(&found->state) == TT_PROGRAM_UNLOADED;
+  tt_executable *ready = NULL;
+  if (missing && tt_programs_forbidden()) status = load(found ? found : program, &ready);
+  if (!status) tt_count_add(found ? TT_COUNT_PROGRAM_HITS : TT_COUNT_PROGRAMS, 1);
+  if (!status && found && !later) hurry(found);
+  program->later = later;
+  if (!status && !found) status = add(program, &found);
+  if (!status && missing && ready) put(found, ready);
+  else if (!status && missing) start(found);
+  else tt_executable_destroy(ready);
   pthread_mutex_unlock(&lock);
   if (!status) *out = found;
   return status;
 }
 
+tt_status tt_program_intern(tt_program *program, tt_program **out) {
+  return intern(program, false, out);
+}
+
+tt_status tt_program_intern_later(tt_program *program, tt_program **out) {
+  return intern(program, true, out);
+}
+
 /* The lock is held. */
 static tt_status await_locked(tt_program *program) {
+  hurry(program);
   for (bool retried = false;;) {
     while (atomic_load(&program->state) == TT_PROGRAM_COMPILING) pthread_cond_wait(&ended, &lock);
     bool again = !retried && was_shortage(program->error);
@@ -197,6 +244,9 @@ tt_status tt_program_await(tt_program *program) {
   if (atomic_load_explicit(&ending, memory_order_relaxed)) return cancelled_status();
   atomic_fetch_add(&program->users, 1);
   mark_used(program);
+  if (!atomic_load_explicit(&program->launched, memory_order_relaxed) &&
+      !atomic_exchange(&program->launched, true))
+    tt_count_add(TT_COUNT_PROGRAMS_LAUNCHED, 1);
   if (atomic_load(&program->state) == TT_PROGRAM_READY) return TT_SUCCESS;
   pthread_mutex_lock(&lock);
   tt_status status = await_locked(program);

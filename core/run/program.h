@@ -18,7 +18,9 @@ typedef enum tt_program_state {
 
 typedef struct tt_program {
   atomic_int state;     /* tt_program_state */
+  bool later;           /* it is compiled when the compilers have nothing else to do */
   atomic_int users;     /* launches under way: it stays loaded */
+  atomic_bool launched; /* at least once */
   _Atomic int64_t used; /* when it was last launched, on a clock of launches */
   tt_text text;         /* StableHLO */
   tt_executable *executable;
@@ -36,6 +38,9 @@ typedef struct tt_program {
 /* Takes the fields of `program` (text, name, donors, checks); *out is an equal program that exists
  * already, or a new one whose compilation has been started. Thread-safe. */
 tt_status tt_program_intern(tt_program *program, tt_program **out);
+/* The same for one that is not needed soon: its compilation delays no other, until it is asked for
+ * by tt_program_intern or tt_program_await. */
+tt_status tt_program_intern_later(tt_program *program, tt_program **out);
 void tt_program_deinit(tt_program *program);
 /* Waits for the compiler; what failed for want of memory or of a device is tried once more. After
  * success the executable stays until tt_program_release. The error is a clone. Thread-safe. */

@@ -61,6 +61,8 @@ uint32_t tt_site_count(void);            /* sites are below this number */
   X(DISK_WRITES, "cache entries written")                                                          \
   X(DISK_WAITS, "waits for another process that compiled the same program")                        \
   X(COMPILE_NS, "nanoseconds spent compiling, summed over threads")                                \
+  X(LOAD_NS, "nanoseconds spent loading programs that were found in a folder")                     \
+  X(PROGRAMS_LAUNCHED, "programs launched at least once")                                          \
   X(CHUNKS, "chunks of operators ended")                                                           \
   X(CHUNK_OPS, "operators in them")                                                                \
   X(CUTS_CONTENT, "chunks that ended by their content")                                            \

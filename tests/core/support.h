@@ -24,6 +24,8 @@
   X(bool, tt_fake_failed, (void))                                                                  \
   X(void, tt_fake_fail_launch, (int64_t))                                                          \
   X(void, tt_fake_fail_programs, (const char *, int, int))                                         \
+  X(void, tt_fake_hold_programs, (const char *))                                                   \
+  X(int, tt_fake_held, (void))                                                                     \
   X(void, tt_fake_async, (bool))                                                                   \
   X(int64_t, tt_fake_live_objects, (void))                                                         \
   X(int64_t, tt_fake_calls, (void))                                                                \

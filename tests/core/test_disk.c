@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "cache/disk.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -525,21 +526,21 @@ static void sleep_ms(long ms) {
 }
 
 /* A child that claims program 1 and tells so, and then dies, or stores it, or goes on for ever. */
-typedef enum ending { DIES, STORES, HANGS } ending;
+typedef enum ending { DIES, STORES, IS_SLOW, HANGS } ending;
 
-static pid_t start_owner(ending how) {
+static pid_t start_owner_on(tt_disk *(*open_disk)(void), ending how) {
   int ends[2];
   char text[128], byte = 0;
   assert_int_equal(pipe(ends), 0);
   pid_t child = fork();
   if (child == 0) {
     program_text(1, text);
-    tt_disk *disk = disk_with(defaults);
+    tt_disk *disk = open_disk();
     tt_lookup lookup = {.code = text, .code_size = strlen(text), .outputs = 1};
     tt_executable *executable = tt_disk_load(disk, &portable, &lookup);
     if (write(ends[1], "x", 1) != 1) _exit(1);
     if (how == HANGS) pause();
-    sleep_ms(100);
+    sleep_ms(how == IS_SLOW ? 700 : 100);
     if (how == DIES) raise(SIGKILL);
     tt_status status = tt_compile(client, text, strlen(text), &portable, &executable);
     tt_disk_store(disk, &lookup, executable);
@@ -550,6 +551,9 @@ static pid_t start_owner(ending how) {
   close(ends[1]);
   return child;
 }
+
+static tt_disk *default_disk(void) { return disk_with(defaults); }
+static pid_t start_owner(ending how) { return start_owner_on(default_disk, how); }
 
 static void test_waiting_for_another_process(void **state) {
   (void)state;
@@ -588,6 +592,118 @@ static void test_hanging_owner(void **state) {
   kill(owner, SIGKILL);
   assert_int_equal(exit_status(owner), -1);
   tt_disk_destroy(disk);
+}
+
+/* -- Many hosts: processes with folders of their own, and one that they share -- */
+
+static tt_disk *disk_of_host(const char *host) {
+  char own[256];
+  tt_disk *disk = NULL;
+  tt_disk_options options = defaults;
+  join(own, root, host);
+  options.dir = own;
+  options.shared_dir = shared;
+  options.silence_ms = 300;
+  ok(tt_disk_create(&options, plugin, client, &disk));
+  return disk;
+}
+
+static tt_disk *other_host(void) { return disk_of_host("other"); }
+
+static void make_hosts(void) {
+  char own[256];
+  join(own, root, "this");
+  remove_tree(own);
+  join(own, root, "other");
+  remove_tree(own);
+  assert_int_equal(mkdir(shared, 0755), 0);
+}
+
+static int count_files(const char *path, const char *part) {
+  int count = 0;
+  DIR *stream = opendir(path);
+  assert_non_null(stream);
+  for (struct dirent *item; (item = readdir(stream));) count += strstr(item->d_name, part) != NULL;
+  closedir(stream);
+  return count;
+}
+
+/* Also one that takes longer than a dead one is waited for: it gives signs of life. */
+static void test_waiting_for_another_host(void **state) {
+  static const ending endings[] = {STORES, IS_SLOW};
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    remove_tree(shared);
+    make_hosts();
+    tt_disk *disk = disk_of_host("this");
+    pid_t owner = start_owner_on(other_host, endings[i]);
+    assert_int_equal(count_files(shared, ".claim.tmp"), 1);
+    tt_lookup lookup = get(disk, 1);
+    assert_int_equal(lookup.source, TT_SOURCE_SHARED);
+    assert_true(lookup.waited && !lookup.timed_out);
+    assert_int_equal(exit_status(owner), 0);
+    assert_int_equal(count_files(shared, ".claim.tmp"), 0);
+    assert_int_equal(source(disk, 1), TT_SOURCE_DISK);
+    tt_disk_destroy(disk);
+  }
+}
+
+static void test_dead_host(void **state) {
+  (void)state;
+  make_hosts();
+  tt_disk *disk = disk_of_host("this");
+  pid_t owner = start_owner_on(other_host, DIES);
+  tt_lookup lookup = get(disk, 1);
+  assert_int_equal(lookup.source, TT_SOURCE_COMPILER);
+  assert_true(lookup.waited && !lookup.timed_out);
+  assert_int_equal(lookup.written, 2);
+  assert_int_equal(exit_status(owner), -1);
+  assert_int_equal(count_files(shared, ".claim.tmp"), 0);
+  tt_disk_destroy(disk);
+}
+
+static void test_hanging_host(void **state) {
+  (void)state;
+  make_hosts();
+  tt_disk_options options = defaults;
+  options.shared_dir = shared;
+  options.wait_ms = 800;
+  options.silence_ms = 300;
+  tt_disk *disk = disk_with(options);
+  pid_t owner = start_owner_on(other_host, HANGS);
+  tt_lookup lookup = get(disk, 1);
+  assert_int_equal(lookup.source, TT_SOURCE_COMPILER);
+  assert_true(lookup.timed_out);
+  assert_int_equal(lookup.written, 2);
+  assert_int_equal(count_files(shared, ".claim.tmp"), 1); /* it is still the other's */
+  kill(owner, SIGKILL);
+  assert_int_equal(exit_status(owner), -1);
+  tt_disk_destroy(disk);
+}
+
+/* A claim is taken from a holder that was stopped; when it goes on, it leaves the new one alone. */
+static void test_stopped_holder(void **state) {
+  (void)state;
+  make_hosts();
+  tt_lease *mine = NULL, *others = NULL;
+  tt_lease_watch watch = {.since = 0};
+  const char *name = "0123456789abcdef0123456789abcdef.program1";
+  tt_dir *dir = dir_with(shared, (tt_dir_options){.shared = true});
+  assert_int_equal(tt_lease_try(dir, name, 3600000, &watch, &mine), TT_CLAIM_HELD);
+  assert_int_equal(tt_lease_try(dir, name, 50, &watch, &others), TT_CLAIM_BUSY);
+  for (int i = 0; i < 50 && !others; i++) {
+    sleep_ms(100);
+    tt_lease_try(dir, name, 50, &watch, &others);
+  }
+  assert_non_null(others);
+  tt_lease_end(mine);
+  assert_int_equal(count_files(shared, ".claim.tmp"), 1);
+  tt_lease_end(others);
+  assert_int_equal(count_files(shared, ".claim.tmp"), 0);
+  tt_dir_close(dir);
+  dir = dir_with(shared, (tt_dir_options){.shared = true, .readonly = true});
+  assert_int_equal(tt_lease_try(dir, name, 50, &watch, &mine), TT_CLAIM_IMPOSSIBLE);
+  tt_dir_close(dir);
 }
 
 static void test_killed_while_writing(void **state) {
@@ -817,6 +933,10 @@ int main(void) {
       TEST(test_waiting_for_another_process),
       TEST(test_dead_owner),
       TEST(test_hanging_owner),
+      TEST(test_waiting_for_another_host),
+      TEST(test_dead_host),
+      TEST(test_hanging_host),
+      TEST(test_stopped_holder),
       TEST(test_killed_while_writing),
       TEST(test_many_writers),
       TEST(test_many_writers_and_evictions),

@@ -54,7 +54,8 @@ static void test_order(void **state) {
   reset();
   tt_pool *pool = NULL;
   assert_null(tt_pool_create(1, &pool));
-  for (intptr_t i = 0; i < 2000; i++) assert_null(tt_pool_submit(pool, ordered_job, (void *)i));
+  for (intptr_t i = 0; i < 2000; i++)
+    assert_null(tt_pool_submit(pool, TT_NOW, ordered_job, (void *)i));
   wait_for(&ran, 2000);
   assert_int_equal(order_errors, 0);
   tt_pool_destroy(pool);
@@ -66,7 +67,7 @@ static void test_destroy_cancels(void **state) {
   tt_pool *pool = NULL;
   assert_null(tt_pool_create(2, &pool));
   assert_int_equal(tt_pool_threads(pool), 2);
-  for (int i = 0; i < 100; i++) assert_null(tt_pool_submit(pool, gate_job, NULL));
+  for (int i = 0; i < 100; i++) assert_null(tt_pool_submit(pool, TT_NOW, gate_job, NULL));
   nap();
   atomic_store(&open_gate, true);
   tt_pool_destroy(pool);
@@ -81,7 +82,7 @@ static void test_queue_limit(void **state) {
   int accepted = 0;
   tt_status status = NULL;
   for (; accepted < TT_POOL_LIMIT + 10; accepted++)
-    if ((status = tt_pool_submit(pool, gate_job, NULL))) break;
+    if ((status = tt_pool_submit(pool, TT_NOW, gate_job, NULL))) break;
   assert_in_range(accepted, TT_POOL_LIMIT, TT_POOL_LIMIT + 1); /* one may already run */
   assert_int_equal(tt_status_code(status), TT_RESOURCE_EXHAUSTED);
   tt_status_release(status);
@@ -98,7 +99,7 @@ typedef struct submitter {
 static void *submit_many(void *user) {
   submitter *mine = user;
   for (int i = 0; i < 3000; i++) {
-    tt_status status = tt_pool_submit(mine->pool, count_job, NULL);
+    tt_status status = tt_pool_submit(mine->pool, TT_NOW, count_job, NULL);
     if (!status) mine->accepted++;
     tt_status_release(status);
   }
@@ -130,7 +131,7 @@ static tt_pool *own_pool;
 static void resubmit_job(void *user, bool is_cancelled) {
   if (!is_cancelled) {
     while (!atomic_load(&open_gate)) nap();
-    tt_status_release(tt_pool_submit(own_pool, count_job, user));
+    tt_status_release(tt_pool_submit(own_pool, TT_NOW, count_job, user));
   }
   count_job(user, is_cancelled);
 }
@@ -139,10 +140,84 @@ static void test_job_submits(void **state) {
   (void)state;
   reset();
   assert_null(tt_pool_create(1, &own_pool));
-  assert_null(tt_pool_submit(own_pool, resubmit_job, NULL));
+  assert_null(tt_pool_submit(own_pool, TT_NOW, resubmit_job, NULL));
   atomic_store(&open_gate, true);
   tt_pool_destroy(own_pool);
   assert_true(ran + cancelled == 2 || (ran + cancelled == 1 && cancelled == 1));
+}
+
+static atomic_int later_ran;
+
+static void later_job(void *user, bool is_cancelled) {
+  (void)user;
+  atomic_fetch_add(is_cancelled ? &cancelled : &later_ran, 1);
+}
+
+/* Jobs for later do not begin while others wait or run, however many threads are free. */
+static void test_later_waits(void **state) {
+  (void)state;
+  reset();
+  atomic_store(&later_ran, 0);
+  tt_pool *pool = NULL;
+  assert_null(tt_pool_create(2, &pool));
+  assert_null(tt_pool_submit(pool, TT_NOW, gate_job, NULL));
+  for (int i = 0; i < 5; i++) assert_null(tt_pool_submit(pool, TT_LATER, later_job, NULL));
+  for (int i = 0; i < 100; i++) assert_null(tt_pool_submit(pool, TT_NOW, count_job, NULL));
+  wait_for(&ran, 100);
+  assert_int_equal(later_ran, 0);
+  atomic_store(&open_gate, true);
+  wait_for(&later_ran, 5);
+  tt_pool_destroy(pool);
+}
+
+/* Others do not wait for a job for later that runs, even if there is but one thread. */
+static void test_later_delays_nobody(void **state) {
+  (void)state;
+  reset();
+  tt_pool *pool = NULL;
+  assert_null(tt_pool_create(1, &pool));
+  assert_null(tt_pool_submit(pool, TT_LATER, gate_job, NULL));
+  for (int i = 0; i < 20; i++) nap();
+  for (int i = 0; i < 100; i++) assert_null(tt_pool_submit(pool, TT_NOW, count_job, NULL));
+  wait_for(&ran, 100);
+  atomic_store(&open_gate, true);
+  wait_for(&ran, 101);
+  tt_pool_destroy(pool);
+}
+
+static void test_hurry(void **state) {
+  (void)state;
+  reset();
+  tt_pool *pool = NULL;
+  assert_null(tt_pool_create(1, &pool));
+  assert_null(tt_pool_submit(pool, TT_LATER, gate_job, NULL)); /* keeps the later thread busy */
+  for (int i = 0; i < 20; i++) nap();
+  for (intptr_t i = 0; i < 4; i++)
+    assert_null(tt_pool_submit(pool, TT_LATER, i == 2 ? count_job : later_job, (void *)i));
+  assert_false(tt_pool_hurry(pool, count_job, (void *)7));
+  assert_true(tt_pool_hurry(pool, count_job, (void *)2));
+  assert_false(tt_pool_hurry(pool, count_job, (void *)2));
+  wait_for(&ran, 1);
+  atomic_store(&later_ran, 0);
+  atomic_store(&open_gate, true);
+  wait_for(&later_ran, 3);
+  tt_pool_destroy(pool);
+  assert_int_equal(ran, 2);
+  assert_int_equal(cancelled, 0);
+}
+
+static void test_later_is_cancelled(void **state) {
+  (void)state;
+  reset();
+  tt_pool *pool = NULL;
+  assert_null(tt_pool_create(1, &pool));
+  atomic_store(&later_ran, 0);
+  assert_null(tt_pool_submit(pool, TT_NOW, gate_job, NULL));
+  for (int i = 0; i < 10; i++) assert_null(tt_pool_submit(pool, TT_LATER, later_job, NULL));
+  for (int i = 0; i < 5; i++) nap();
+  atomic_store(&open_gate, true);
+  tt_pool_destroy(pool);
+  assert_int_equal(later_ran + cancelled + ran, 11);
 }
 
 static void test_bad_arguments(void **state) {
@@ -171,20 +246,27 @@ static void test_out_of_memory(void **state) {
   assert_int_equal(tt_status_code(status), TT_RESOURCE_EXHAUSTED);
   assert_null(tt_pool_create(1, &pool));
   tt_alloc_fail_at(1, false);
-  status = tt_pool_submit(pool, count_job, NULL);
+  status = tt_pool_submit(pool, TT_NOW, count_job, NULL);
   tt_alloc_fail_at(0, false);
   assert_int_equal(tt_status_code(status), TT_RESOURCE_EXHAUSTED);
-  assert_null(tt_pool_submit(pool, count_job, NULL));
+  assert_null(tt_pool_submit(pool, TT_NOW, count_job, NULL));
   wait_for(&ran, 1);
   tt_pool_destroy(pool);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_order),         cmocka_unit_test(test_destroy_cancels),
-      cmocka_unit_test(test_queue_limit),   cmocka_unit_test(test_many_submitters),
-      cmocka_unit_test(test_job_submits),   cmocka_unit_test(test_bad_arguments),
+      cmocka_unit_test(test_order),
+      cmocka_unit_test(test_destroy_cancels),
+      cmocka_unit_test(test_queue_limit),
+      cmocka_unit_test(test_many_submitters),
+      cmocka_unit_test(test_job_submits),
+      cmocka_unit_test(test_bad_arguments),
       cmocka_unit_test(test_out_of_memory),
+      cmocka_unit_test(test_later_waits),
+      cmocka_unit_test(test_later_delays_nobody),
+      cmocka_unit_test(test_hurry),
+      cmocka_unit_test(test_later_is_cancelled),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "run/compile.h"
+#include "run/explain.h"
 #include "run/program.h"
 
 #include <pthread.h>
@@ -165,6 +166,81 @@ static void test_warm(void **state) {
   tt_dir_close(dir);
 }
 
+/* Where nothing may be compiled, what a folder has is used. */
+static void test_forbidden(void **state) {
+  end(state);
+  start(state);
+  run_lengths(700, 704);
+  end(state);
+  start(state);
+  tt_forbid_programs(1);
+  run_lengths(700, 704);
+  tt_storage *a = storage_new(stream, type_of(TT_F32, 1, DIMS(704))), *sum = NULL;
+  float data[704] = {0};
+  ok(tt_storage_write(a, a->type, data, 0));
+  fails(record_add(stream, a, a, &sum), TT_FAILED_PRECONDITION, "forbids");
+  tt_forbid_programs(-1);
+  assert_int_equal(tt_count_get(TT_COUNT_COMPILES), 0);
+  assert_int_equal(tt_count_get(TT_COUNT_DISK_HITS), 4);
+  ok(record_add(stream, a, a, &sum));
+  ok(tt_stream_sync(stream));
+  assert_int_equal(tt_count_get(TT_COUNT_COMPILES), 1);
+  tt_storage_destroy(sum);
+  tt_storage_destroy(a);
+}
+
+/* Unloaded programs, too, are only loaded; more of them than may stay. */
+static void test_forbidden_and_unloaded(void **state) {
+  (void)state;
+  run_lengths(1000, 1000 + 3 * LIMIT);
+  tt_count_reset();
+  tt_forbid_programs(1);
+  for (int i = 0; i < 3; i++) run_lengths(1000, 1000 + 3 * LIMIT);
+  tt_forbid_programs(-1);
+  assert_int_equal(tt_count_get(TT_COUNT_COMPILES), 0);
+  assert_true(tt_count_get(TT_COUNT_DISK_HITS) >= 3 * LIMIT);
+}
+
+static tt_status intern_text(const char *word, int number, bool later, tt_program **out) {
+  tt_program program = {.result_count = 1, .name = tt_strndup("test", 4)};
+  tt_text_printf(&program.text,
+                 "func.func public @main(%%a: tensor<2xf32>) -> tensor<2xf32> // %s %d", word,
+                 number);
+  tt_status status =
+      later ? tt_program_intern_later(&program, out) : tt_program_intern(&program, out);
+  tt_program_deinit(&program);
+  return status;
+}
+
+/* Programs for later are compiled only when nobody waits for another, and at once when asked for.
+ */
+static void test_later(void **state) {
+  enum { COUNT = 6 };
+  (void)state;
+  tt_program *programs[COUNT], *same = NULL, *urgent = NULL;
+  fake.tt_fake_hold_programs("held");
+  for (int i = 0; i < COUNT; i++) ok(intern_text(i ? "free" : "held", i, true, &programs[i]));
+  for (int i = 0; i < 1000 && !fake.tt_fake_held(); i++) usleep(1000);
+  assert_int_equal(fake.tt_fake_held(), 1);
+  /* one that is new, and one that waits behind the one that is held */
+  ok(intern_text("urgent", 0, false, &urgent));
+  ok(tt_program_await(urgent));
+  tt_program_release(urgent);
+  ok(tt_program_await(programs[COUNT - 1]));
+  tt_program_release(programs[COUNT - 1]);
+  ok(intern_text("free", COUNT - 2, false, &same));
+  assert_ptr_equal(same, programs[COUNT - 2]);
+  for (int i = 0; i < 1000 && atomic_load(&same->state) != TT_PROGRAM_READY; i++) usleep(1000);
+  assert_int_equal(atomic_load(&same->state), TT_PROGRAM_READY);
+  for (int i = 0; i < COUNT - 2; i++)
+    assert_int_equal(atomic_load(&programs[i]->state), TT_PROGRAM_COMPILING);
+  fake.tt_fake_hold_programs(NULL);
+  for (int i = 0; i < COUNT; i++) {
+    ok(tt_program_await(programs[i]));
+    tt_program_release(programs[i]);
+  }
+}
+
 /* A process that ends right after its first result has still stored the program. */
 static void test_short_process(void **state) {
   int status = 0;
@@ -187,9 +263,15 @@ static void test_short_process(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       /* first, as an atexit handler belongs to the process that registered it */
-      TEST(test_short_process),         TEST(test_nothing_compiles_twice),
-      TEST(test_few_stay_loaded),       TEST(test_the_one_in_use_stays),
-      TEST(test_threads_and_unloading), TEST(test_warm),
+      TEST(test_short_process),
+      TEST(test_nothing_compiles_twice),
+      TEST(test_few_stay_loaded),
+      TEST(test_the_one_in_use_stays),
+      TEST(test_threads_and_unloading),
+      TEST(test_warm),
+      TEST(test_later),
+      TEST(test_forbidden),
+      TEST(test_forbidden_and_unloaded),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

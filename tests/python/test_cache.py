@@ -135,6 +135,28 @@ def test_warm_from_a_recorded_run(tmp_path):
     assert run(**here)[1:3] == (0, compiled)
 
 
+def indented(body):
+    lines = (f"    {line}" for line in body.strip().splitlines())
+    return "\n".join(["with torch.tpu.no_recompile():", *lines])
+
+
+@pytest.mark.parametrize("mode", ["STRICT", "FUSED"])
+def test_a_warm_start_needs_no_compiler(tmp_path, mode):
+    library, folder = str(tmp_path / "library"), str(tmp_path / "cache")
+    # recorded for a machine whose machine code does not fit here
+    flags = "--xla_cpu_multi_thread_eigen=false"
+    recorded = run(TRAINING, mode, TORCH_TPU_CACHE_DIR=library, XLA_FLAGS=flags)
+    here = {"TORCH_TPU_CACHE_DIR": folder}
+    code, _, err = python(script(indented(TRAINING), mode), **here)
+    assert code == 1 and "no_recompile() forbids" in err
+    assert not programs(tmp_path / "cache")
+    warm = commands(["warm", "--from", library, "--json"], **here)[0]
+    assert warm[0] == 0 and json.loads(warm[1])["compiled"] == recorded[1]
+    value, *counts = run(indented(TRAINING), mode, **here)
+    assert counts == [0, recorded[1], 0]
+    assert value == pytest.approx(recorded[0])
+
+
 def test_shared_folder(tmp_path):
     shared = tmp_path / "shared"
     shared.mkdir()

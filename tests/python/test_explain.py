@@ -1,5 +1,6 @@
 """torch.tpu.explain, metrics and no_recompile: what was compiled, why, and how to forbid it."""
 
+import json
 from itertools import count
 from pathlib import Path
 
@@ -89,6 +90,17 @@ def test_a_chunk_takes_another_way(n):
         assert sentences(lambda: step(x, more=True).item()) == ""
 
 
+def test_a_chunk_has_other_operands(n):
+    with torch.tpu.set_eager_mode("fused"):
+        x, short = torch.ones(n, device="tpu"), torch.ones(1, device="tpu")
+        torch.tpu.synchronize()
+        (x * 2 + short).tolist()
+        text = sentences(lambda: (x * 2 + x).tolist())
+        assert "operator 2 is aten::add.Tensor at " in text
+        assert "where the nearest known chunk has it with other operands: " in text
+        assert f"operand 1 is f32[{n}], not f32[1]" in text
+
+
 def test_a_chunk_goes_on(n):
     with torch.tpu.set_eager_mode("fused"):
         x = torch.ones(n, 3, device="tpu")
@@ -153,6 +165,15 @@ def test_metrics_count_operators_by_path():
     assert metrics["ops_host"] == 1 and metrics["host_operators"]
 
 
+def test_metrics_count_decompositions(n):
+    x = torch.arange(n, device="tpu")
+    torch.tpu.reset_metrics()
+    for _ in range(3):
+        x <<= 1
+    metrics = torch.tpu.metrics()
+    assert metrics["ops_decomposed"] == 3 and metrics["ops_host"] == 0
+
+
 def test_metrics_count_chunks():
     with torch.tpu.set_eager_mode("fused"):
         torch.tpu.synchronize()
@@ -189,6 +210,51 @@ def test_metrics_count_waits_by_line(n):
     assert all(HERE in line and "test_metrics_count_waits_by_line" in line for line in waits)
 
 
+def test_metrics_count_waits_for_events(n):
+    x = torch.ones(n, device="tpu")
+    event = torch.tpu.Event()
+    torch.tpu.reset_metrics()
+    event.record()
+    event.synchronize()  # has passed: no wait
+    waits = torch.tpu.metrics()["synchronisations"]
+    assert list(waits.values()) == [1]
+    assert all(f"{HERE}:" in line and "for_events" in line for line in waits)
+    del x
+
+
+CACHED = """
+import json, torch
+x = torch.ones(5, device="tpu")
+for _ in range(4):
+    x = x * 2
+x.tolist()
+print(json.dumps(torch.tpu.metrics()))
+"""
+
+
+def test_metrics_count_hits_by_tier(tmp_path):
+    shared = tmp_path / "shared"
+    shared.mkdir()
+
+    def tiers(name):
+        folders = {"CACHE_DIR": tmp_path / name, "SHARED_CACHE_DIR": shared}
+        here = {f"TORCH_TPU_{key}": str(value) for key, value in folders.items()}
+        status, out, err = python(CACHED, **here)
+        assert status == 0, err
+        metrics = json.loads(out)
+        assert (metrics["compile_seconds"] > 0) == (metrics["cache"]["compiled"] > 0)
+        assert (metrics["load_seconds"] > 0) == (metrics["cache"]["compiled"] == 0)
+        return metrics["cache"]
+
+    first = tiers("a")
+    compiled, memory = first["compiled"], first["memory"]
+    assert compiled > 0 and memory == 3  # of four products
+    nothing = {"memory": memory, "disk": 0, "shared": 0, "compiled": 0}
+    assert first == nothing | {"compiled": compiled}
+    assert tiers("a") == nothing | {"disk": compiled}
+    assert tiers("b") == nothing | {"shared": compiled}
+
+
 def test_metrics_count_bytes_and_time():
     torch.tpu.synchronize()
     before = torch.tpu.metrics()["bytes_held"]
@@ -199,6 +265,31 @@ def test_metrics_count_bytes_and_time():
     assert metrics["compile_seconds"] >= 0
     assert {"programs", "program_hits", "disk_hits", "compiles", "launches"} <= set(metrics)
     del x
+
+
+def test_cuts_by_length_and_content():
+    with torch.tpu.set_eager_mode("fused"):
+        x = torch.ones(3, device="tpu")
+        torch.tpu.synchronize()
+        torch.tpu.reset_metrics()
+        for _ in range(900):
+            x = x + 1
+        x.tolist()
+    metrics = torch.tpu.metrics()
+    cuts = metrics["cuts"]
+    assert cuts["content"] + cuts["length"] >= 1 and cuts["read"] <= 1
+    assert sum(cuts.values()) == metrics["chunks"] == sum(metrics["chunk_sizes"].values())
+
+
+def test_cuts_by_bytes():
+    with torch.tpu.set_eager_mode("fused"):
+        x = torch.ones(1 << 24, device="tpu")
+        torch.tpu.synchronize()
+        torch.tpu.reset_metrics()
+        for _ in range(6):
+            x = x + 1
+        assert torch.tpu.metrics()["cuts"]["bytes"] >= 1
+        assert x[:2].tolist() == [7.0, 7.0]
 
 
 # -- no_recompile --

@@ -73,9 +73,11 @@ def metrics() -> dict[str, int | float | dict[str, int]]:
     Operators by path: `ops_row`, `ops_decomposed`, `ops_host`, and `host_operators` by name.
     `chunks` of operators, `chunk_ops` in them, `chunk_sizes`, and `cuts`: what ended them;
     `replays`: those run again operator by operator, since they or their inputs had failed. Programs
-    asked for: `programs` that were new to the process, `program_hits` that were not; of the former
-    `disk_hits`, `disk_shared_hits`, and `compiles`, in `compile_seconds`. `launches`; `reads` and
-    `writes` by the host; `synchronisations` by the line that waited; `bytes_held` now.
+    asked for: `programs` that were new to the process, `program_hits` that were not. `cache`:
+    programs by where they were found: in `memory` (launches of one that was launched before), on
+    `disk`, in the `shared` folder, or nowhere, so that they were `compiled`; it took
+    `compile_seconds` to compile, and `load_seconds` to load what a folder had. `launches`; `reads`
+    and `writes` by the host; `synchronisations` by the line that waited; `bytes_held` now.
     """
     return _C.metrics()
 

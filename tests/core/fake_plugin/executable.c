@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static atomic_int_fast64_t fake_launch_count, fake_launch_fails_in, fake_donated;
 
@@ -34,6 +35,23 @@ static PJRT_Error *fail_program(const fake_program *program, int when) {
   return fake_error(TT_INTERNAL, "injected failure of a program with %s", failing_word);
 }
 
+/* -- Programs that take long to compile -- */
+
+static _Atomic(const char *) held_word;
+static atomic_int held;
+
+void tt_fake_hold_programs(const char *word) { atomic_store(&held_word, word); }
+int tt_fake_held(void) { return atomic_load(&held); }
+
+static void hold(const fake_program *program) {
+  const char *word = NULL;
+  atomic_fetch_add(&held, 1);
+  while ((word = atomic_load(&held_word)) &&
+         memmem(program->text, program->size, word, strlen(word)))
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  atomic_fetch_sub(&held, 1);
+}
+
 /* -- Compiling -- */
 
 static PJRT_LoadedExecutable *load(fake_program *program) {
@@ -55,6 +73,7 @@ FAKE(Client_Compile) {
   fake_program *program = NULL;
   PJRT_Error *error = compile(args->program, args->compile_options_size, &program);
   if (error) return error;
+  if (atomic_load(&held_word)) hold(program);
   fake_lock();
   error = fail_program(program, TT_FAKE_COMPILE);
   if (error) fake_program_release(program);

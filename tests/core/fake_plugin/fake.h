@@ -26,6 +26,10 @@ void tt_fake_fail_launch(int64_t nth);
  * compiled, when it is executed, or when it is executed and has taken the donated arguments. */
 enum { TT_FAKE_NEVER, TT_FAKE_COMPILE, TT_FAKE_EXECUTE, TT_FAKE_EXECUTE_DONATED };
 void tt_fake_fail_programs(const char *word, int times, int when);
+/* Compiling a program whose text contains `word` (static) does not end until this is called with
+ * another word, or NULL; and how many compilations wait so. */
+void tt_fake_hold_programs(const char *word);
+int tt_fake_held(void);
 /* Asynchronous mode: results, copies and executions become ready about 0.2 ms late, in order. */
 void tt_fake_async(bool on);
 /* Buffers, executables, events, topologies, and errors that were not destroyed yet. */
