@@ -4,7 +4,7 @@ import random
 
 import pytest
 import torch
-from support import DEVICE, check, raises_alike
+from support import DEVICE, check, check_gradients, raises_alike
 
 VIEWS = [
     lambda t: t[1:],
@@ -225,3 +225,16 @@ def test_elements_of_a_list_see_what_those_before_them_wrote(write):
         return a, b
 
     check(work, torch.arange(16.0).reshape(4, 4), torch.arange(16.0).reshape(4, 4) - 7)
+
+
+def test_a_split_takes_its_places_from_the_device():
+    x = torch.arange(21.0).reshape(3, 7)
+
+    def work(x, places):
+        parts = torch.tensor_split(x, places, dim=1)
+        parts[1].mul_(2)
+        return x, parts
+
+    check(work, x, torch.tensor([1, 4]))
+    check(work, x, torch.tensor(3))
+    check_gradients(lambda x, places: x.tensor_split(places), x.requires_grad_(), torch.tensor(2))
