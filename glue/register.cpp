@@ -23,11 +23,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm(
     const std::optional<at::Tensor>& bias, const std::optional<at::Tensor>& running_mean,
     const std::optional<at::Tensor>& running_var, bool training, double momentum, double eps) {
   bool tracked = running_mean && running_mean->defined() && running_var && running_var->defined();
-  if (!tracked)
-    return at::_native_batch_norm_legit(input, weight, bias, training, momentum, eps);
-  return at::_native_batch_norm_legit(
-      input, weight, bias, const_cast<at::Tensor&>(*running_mean),
-      const_cast<at::Tensor&>(*running_var), training, momentum, eps);
+  if (!tracked) return at::_native_batch_norm_legit(input, weight, bias, training, momentum, eps);
+  return at::_native_batch_norm_legit(input, weight, bias, const_cast<at::Tensor&>(*running_mean),
+                                      const_cast<at::Tensor&>(*running_var), training, momentum,
+                                      eps);
 }
 
 struct CopyPlan {
