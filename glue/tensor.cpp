@@ -135,7 +135,8 @@ void copy_from_host(const Tensor& source, const Tensor& target) {
                   .resolve_neg();
   tt_view view = view_of(target);
   if (target.is_contiguous() && tt_view_covers(&view, storage->type)) {
-    tt_type type = storage->type->dtype == view.dtype ? *storage->type : tt_view_type(&view);
+    tt_type type = tt_view_held(&view);
+    if (storage->type->dtype == type.dtype) type = *storage->type;
     check(tt_storage_write(storage, &type, host.const_data_ptr(), call_site()));
     return;
   }

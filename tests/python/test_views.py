@@ -1,10 +1,11 @@
 """Views share their storage: writes through one are seen through all."""
 
+import contextlib
 import random
 
 import pytest
 import torch
-from support import DEVICE, check, check_gradients, raises_alike
+from support import DEVICE, check, check_gradients, modes, raises_alike
 
 VIEWS = [
     lambda t: t[1:],
@@ -238,3 +239,21 @@ def test_a_split_takes_its_places_from_the_device():
     check(work, x, torch.tensor([1, 4]))
     check(work, x, torch.tensor(3))
     check_gradients(lambda x, places: x.tensor_split(places), x.requires_grad_(), torch.tensor(2))
+
+
+def test_complex_numbers_of_two_halves():
+    """A layout of memory only: they are computed with as complex64, and rounded."""
+
+    def work(x):
+        written = x.clone()
+        written[1:, ::2] = 3 - 2j
+        written.t()[0] *= 2
+        parts = torch.view_as_real(x), x.real, x.abs(), x.to(torch.complex64), x.conj() * x
+        return x, written, x.t().contiguous(), torch.cat([x, x + x]), *parts
+
+    x = torch.randn(3, 4, dtype=torch.complex64)
+    for mode in modes():
+        with torch.tpu.set_eager_mode(mode) if DEVICE == "tpu" else contextlib.nullcontext():
+            check(work, x.chalf())
+            check(lambda x: x.chalf(), x)
+            check(lambda x: x.chalf(), x.real)
