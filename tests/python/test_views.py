@@ -257,3 +257,30 @@ def test_complex_numbers_of_two_halves():
             check(work, x.chalf())
             check(lambda x: x.chalf(), x)
             check(lambda x: x.chalf(), x.real)
+
+
+def test_out_arguments_of_unknown_size():
+    """No Meta kernel knows them; the running statistics are written as well."""
+    x, ones, zeros = torch.randn(3, 2, 4), torch.ones(2), torch.zeros(2)
+
+    def norm(training):
+        def work(x, weight, bias, mean, var):
+            outs = [torch.empty(0, device=x.device) for _ in range(3)]
+            names = dict(zip(("out", "save_mean", "save_invstd"), outs, strict=True))
+            op = torch.ops.aten._native_batch_norm_legit.out
+            op(x, weight, bias, mean, var, training, 0.1, 1e-5, **names)
+            return outs
+
+        return work
+
+    def pair(function, *args):
+        def work(x):
+            return function(x, *args, out=[torch.empty(0, device=x.device) for _ in range(2)])
+
+        return work
+
+    for training in (True, False):
+        check(norm(training), x, ones, zeros, zeros.clone(), ones.clone())
+    check(pair(torch.geqrf), x[0])
+    check(pair(torch.histogram, 3), torch.arange(5.0))
+    check(pair(torch.split_with_sizes_copy, [2, 3]), torch.arange(5.0))
