@@ -112,7 +112,7 @@ at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, at::Sca
   int64_t bytes = 0;
   TORCH_CHECK(tt_mul_i64(extent, tt_dtype_bytes(view.dtype), &bytes),
               "Storage size calculation overflowed with sizes=", sizes, " and strides=", strides);
-  tt_type type = tt_type_make(view.dtype, 1, &extent);
+  tt_type type = tt_type_make(tt_dtype_held(view.dtype), 1, &extent);
   if (tt_view_covers(&view, &type)) tt_view_dense(&view, &type);
   return make_tensor(new_storage(type, device), bytes, device, dtype, sizes, strides);
 }

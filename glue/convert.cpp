@@ -40,6 +40,7 @@ void check(tt_status status) {
   X(BFloat16, BF16)                                                                                \
   X(Float, F32)                                                                                    \
   X(Double, F64)                                                                                   \
+  X(ComplexHalf, C32)                                                                              \
   X(ComplexFloat, C64)                                                                             \
   X(ComplexDouble, C128)                                                                           \
   X(Float8_e5m2, F8E5M2)                                                                           \

@@ -91,6 +91,13 @@ bool composite_implicit(const c10::OperatorHandle& op) {
   return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
 }
 
+std::optional<c10::OperatorHandle> find_row(const tt_op_row* row) {
+  std::string name = row->name, overload;
+  if (auto dot = name.find('.'); dot != std::string::npos)
+    overload = name.substr(dot + 1), name.resize(dot);
+  return c10::Dispatcher::singleton().findSchema({"aten::" + name, overload});
+}
+
 // A functional overload returns fresh tensors only.
 bool functional(const c10::FunctionSchema& schema) {
   for (const auto& arg : schema.arguments())
@@ -111,11 +118,9 @@ std::vector<PlannedOverload> make_plans() {
   int count = 0;
   const tt_op_row* rows = tt_op_rows(&count);
   for (int i = 0; i < count; i++) {
-    std::string name = rows[i].name, overload;
-    if (auto dot = name.find('.'); dot != std::string::npos)
-      overload = name.substr(dot + 1), name.resize(dot);
-    auto op = dispatcher.findSchema({"aten::" + name, overload});
+    auto op = find_row(&rows[i]);
     if (!op || composite_implicit(*op)) continue;
+    std::string name = op->schema().name().substr(6);
     by_signature[{name, signature(op->schema())}] = &rows[i];
     if (functional(op->schema()))
       plans.push_back({op->operator_name(), make_plan(op->schema(), &rows[i])});
@@ -133,6 +138,8 @@ std::vector<PlannedOverload> make_plans() {
       auto row = by_signature.find({twin, signature(op->schema())});
       if (row == by_signature.end()) continue;
       plans.push_back({name, make_plan(op->schema(), row->second)});
+      if (op->schema().arguments().back().is_out())
+        plans.back().plan->functional = find_row(row->second);
       break;
     }
   }

@@ -40,7 +40,8 @@ struct Plan {
   const tt_op_row* row;
   std::vector<ArgPlan> args;
   std::vector<ReturnPlan> returns;
-  int row_args;  // arguments that the row sees: all but out=
+  int row_args;                                   // arguments that the row sees: all but out=
+  std::optional<c10::OperatorHandle> functional;  // of an out= overload: the row's own
   bool mutates;
   bool writes_lists;  // an operator on lists, element by element, that writes to one of them
   int indices;  // the argument that lists index tensors, which may be masks or live on the host; or
@@ -50,7 +51,7 @@ struct Plan {
 // Plans for every overload that a row serves: the row's own, its in-place and its out= forms.
 struct PlannedOverload {
   c10::OperatorName name;
-  std::shared_ptr<const Plan> plan;
+  std::shared_ptr<Plan> plan;
 };
 std::vector<PlannedOverload> make_plans();
 

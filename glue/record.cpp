@@ -4,6 +4,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/native/IndexingUtils.h>
+#include <ATen/native/Resize.h>
 
 namespace tt {
 namespace {
@@ -108,6 +109,33 @@ void expand_indices(const Plan& plan, torch::jit::Stack* stack) {
   list = IValue(expanded);
 }
 
+void append_tensors(const IValue& value, std::vector<at::Tensor>* tensors) {
+  if (value.isTensor()) return tensors->push_back(value.toTensor());
+  if (!value.isTensorList()) return;
+  for (const IValue& element : value.toListRef()) tensors->push_back(element.toTensor());
+}
+
+// An out= overload as the row's own overload and copies. As for any row, its results are first
+// what is returned and then what is written.
+void run_functional(const Plan& plan, torch::jit::Stack* stack) {
+  auto args = torch::jit::last(*stack, plan.args.size()).vec();
+  torch::jit::Stack functional;
+  std::vector<at::Tensor> outs, written, results;
+  for (size_t i = 0; i < args.size(); i++) {
+    if (!plan.args[i].out) functional.push_back(args[i]);
+    if (plan.args[i].write) append_tensors(args[i], plan.args[i].out ? &outs : &written);
+  }
+  plan.functional->callBoxed(&functional);
+  for (const IValue& value : functional) append_tensors(value, &results);
+  TORCH_INTERNAL_ASSERT(results.size() == outs.size() + written.size(), plan.name);
+  for (size_t k = 0; k < results.size(); k++) {
+    if (k < outs.size()) at::native::resize_output(outs[k], results[k].sizes());
+    (k < outs.size() ? outs[k] : written[k - outs.size()]).copy_(results[k]);
+  }
+  torch::jit::drop(*stack, args.size());
+  for (const ReturnPlan& ret : plan.returns) stack->push_back(args[static_cast<size_t>(ret.alias)]);
+}
+
 }  // namespace
 
 void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
@@ -122,6 +150,7 @@ void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack
     tt_call* call = tt_call_find(&walk.key);
     Found found = call ? Found::Call : new_call(walk, op, &call);
     if (found == Found::Restart) continue;
+    if (found == Found::Functional) return run_functional(plan, stack);
     if (found == Found::Elsewhere) return run_elsewhere(op, stack);
     Words words = pack_words(walk, call);
     c10::SmallVector<tt_storage*, 8> results(static_cast<size_t>(call->result_count), nullptr);

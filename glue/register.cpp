@@ -23,14 +23,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm(
     const std::optional<at::Tensor>& bias, const std::optional<at::Tensor>& running_mean,
     const std::optional<at::Tensor>& running_var, bool training, double momentum, double eps) {
   bool tracked = running_mean && running_mean->defined() && running_var && running_var->defined();
-  auto results = tracked
-                     ? at::_native_batch_norm_legit(
-                           input, weight, bias, const_cast<at::Tensor&>(*running_mean),
-                           const_cast<at::Tensor&>(*running_var), training, momentum, eps)
-                     : at::_native_batch_norm_legit(input, weight, bias, training, momentum, eps);
-  if (training) return results;
-  auto none = at::empty({0}, std::get<1>(results).options());  // as on the CPU
-  return {std::get<0>(results), none, none};
+  if (!tracked) return at::_native_batch_norm_legit(input, weight, bias, training, momentum, eps);
+  return at::_native_batch_norm_legit(input, weight, bias, const_cast<at::Tensor&>(*running_mean),
+                                      const_cast<at::Tensor&>(*running_var), training, momentum,
+                                      eps);
 }
 
 struct CopyPlan {

@@ -145,7 +145,9 @@ tt_call_result fresh_result(const at::Tensor& meta) {
   return result;
 }
 
+// A row states what it would return first, then what it would write: so out= arguments come first.
 void spec_targets(Spec& spec, const Walk& walk) {
+  std::vector<tt_call_result> written;
   int tensor = 0;
   for (size_t i = 0; i < walk.plan.args.size(); i++) {
     const ArgPlan& arg = walk.plan.args[i];
@@ -156,7 +158,7 @@ void spec_targets(Spec& spec, const Walk& walk) {
         tt_call_result result{};
         result.target = tensor;
         result.view = spec.tensors[static_cast<size_t>(tensor)].view;
-        spec.results.push_back(result);
+        (arg.out ? spec.results : written).push_back(result);
       }
       tensor++;
     };
@@ -164,6 +166,7 @@ void spec_targets(Spec& spec, const Walk& walk) {
     else if (!walk.args[i].isNone())
       for (const IValue& element : walk.args[i].toListRef()) visit(as_tensor(element));
   }
+  spec.results.insert(spec.results.end(), written.begin(), written.end());
 }
 
 // A write must not go through a view that sees an element twice, nor overlap what is read; the
@@ -197,21 +200,33 @@ bool may_be_refused(const Walk& walk) {
   return (walk.plan.row->cls == TT_REDUCE && empty) || (complex && real_target);
 }
 
+// Gives the out= arguments the sizes of `outs`; whether that changed any.
+bool resize_targets(const Walk& walk, const std::vector<at::Tensor>& outs) {
+  bool resized = false;
+  size_t k = 0;
+  auto visit = [&](const at::Tensor& target) {
+    if (k < outs.size() && target.sizes() != outs[k].sizes())
+      resized |= at::native::resize_output(target, outs[k].sizes());
+    k++;
+  };
+  for (size_t i = 0; i < walk.plan.args.size(); i++) {
+    const IValue& value = walk.args[i];
+    if (!walk.plan.args[i].out) continue;
+    if (value.isTensor()) visit(value.toTensor());
+    if (!value.isTensorList()) continue;
+    for (const IValue& element : value.toListRef()) visit(element.toTensor());
+  }
+  return resized;
+}
+
 Found make_spec(Walk& walk, const c10::OperatorHandle& op, Spec& spec, tt_call_spec* out) {
   std::vector<at::Tensor> fresh, outs;
   if (walk.plan.mutates) check_overlap(walk);
   Meta meta = run_meta(walk.plan, op, walk.args, &fresh, &outs);
   if (meta == Meta::Refused) return Found::Elsewhere;
+  if (meta == Meta::Missing && walk.plan.functional) return Found::Functional;
   if (may_be_refused(walk)) raise_as_cpu(walk.plan, op, walk.args);
-  bool resized = false;
-  for (size_t i = 0, k = 0; i < walk.plan.args.size(); i++) {
-    if (!walk.plan.args[i].out || walk.plan.args[i].kind != ArgKind::Tensor) continue;
-    const at::Tensor& target = walk.args[i].toTensor();
-    if (k < outs.size() && target.sizes() != outs[k].sizes())
-      resized |= at::native::resize_output(target, outs[k].sizes());
-    k++;
-  }
-  if (resized) return Found::Restart;
+  if (resize_targets(walk, outs)) return Found::Restart;
   for (size_t i = 0; i < walk.tensors.size(); i++)
     spec.tensors.push_back({walk.storages[i]->type, view_of(*walk.tensors[i]),
                             walk.storages[i]->value == nullptr, walk.same_as[i]});

@@ -9,6 +9,7 @@
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/set_native.h>
+#include <ATen/ops/tensor_split_native.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_as_complex_native.h>
 #include <ATen/ops/view_as_real_native.h>
@@ -134,7 +135,8 @@ void copy_from_host(const Tensor& source, const Tensor& target) {
                   .resolve_neg();
   tt_view view = view_of(target);
   if (target.is_contiguous() && tt_view_covers(&view, storage->type)) {
-    tt_type type = storage->type->dtype == view.dtype ? *storage->type : tt_view_type(&view);
+    tt_type type = tt_view_held(&view);
+    if (storage->type->dtype == type.dtype) type = *storage->type;
     check(tt_storage_write(storage, &type, host.const_data_ptr(), call_site()));
     return;
   }
@@ -187,6 +189,11 @@ bool equal(const Tensor& self, const Tensor& other) {
 
 Tensor view_as_complex(const Tensor& self) { return at::native::view_as_complex(self); }
 
+// How many parts there are depends on the sections, which PyTorch wants on the host.
+std::vector<Tensor> tensor_split(const Tensor& self, const Tensor& sections, int64_t dim) {
+  return at::native::tensor_split(self, sections.cpu(), dim);
+}
+
 bool compatible_shallow_copy(const Tensor&, const Tensor&) { return true; }
 
 void record_stream(Tensor&, at::Stream) {}
@@ -211,6 +218,12 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_has_compatible_shallow_copy_type", TORCH_FN(compatible_shallow_copy));
   m.impl("record_stream", TORCH_FN(record_stream));
   m.impl("equal", TORCH_FN(equal));
+  m.impl("tensor_split.tensor_indices_or_sections", TORCH_FN(tensor_split));
+}
+
+// Composite for autograd: made of views, which have gradients of their own.
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+  m.impl("tensor_split.tensor_indices_or_sections", TORCH_FN(tensor_split));
 }
 
 // copy_ reaches _copy_from below these keys; the kernel above handles the bits itself.

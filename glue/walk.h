@@ -54,8 +54,9 @@ inline uint64_t bits(double value) {
 
 enum class Found {
   Call,
-  Restart,   // an out= tensor was resized: the key is stale
-  Elsewhere  // no lowering for these arguments
+  Restart,     // an out= tensor was resized: the key is stale
+  Functional,  // nobody knows beforehand what size the out= tensors should have
+  Elsewhere    // no lowering for these arguments
 };
 
 // Specialises a call for a key that is new (spec.cpp).

@@ -12,6 +12,7 @@ static const tt_dtype_info infos[TT_DTYPE_LIMIT] = {
 #define X(name, number, mlir, bytes, kind) [number] = {mlir, bytes, TT_KIND_##kind},
     TT_DTYPES(X)
 #undef X
+        [TT_C32] = {"complex<f16>", 4, TT_KIND_COMPLEX},
 };
 
 /* The row of a dtype; that of TT_INVALID (no name) for anything else. */
@@ -38,6 +39,9 @@ bool tt_is_integer(tt_dtype dtype) {
 tt_dtype tt_dtype_real(tt_dtype dtype) {
   return dtype == TT_C64 ? TT_F32 : dtype == TT_C128 ? TT_F64 : dtype;
 }
+
+tt_dtype tt_dtype_held(tt_dtype dtype) { return dtype == TT_C32 ? TT_U32 : dtype; }
+tt_dtype tt_dtype_computed(tt_dtype dtype) { return dtype == TT_C32 ? TT_C64 : dtype; }
 
 tt_dtype tt_dtype_complex(tt_dtype dtype) {
   return dtype == TT_F64 || dtype == TT_C128 ? TT_C128 : TT_C64;

@@ -33,7 +33,10 @@ typedef enum tt_dtype {
 #define X(name, number, mlir, bytes, kind) TT_##name = number,
   TT_DTYPES(X)
 #undef X
-      TT_DTYPE_LIMIT = 21
+  /* Complex numbers of two halves are only a way to lay out memory: storages hold their bits as
+   * U32, programs compute with C64, and no program or buffer has this type. */
+  TT_C32 = 21,
+  TT_DTYPE_LIMIT = 22
 } tt_dtype;
 
 typedef enum tt_kind {
@@ -49,9 +52,11 @@ int64_t tt_dtype_bytes(tt_dtype dtype);    /* 0 for TT_INVALID */
 tt_kind tt_dtype_kind(tt_dtype dtype);
 bool tt_is_float(tt_dtype dtype);
 bool tt_is_complex(tt_dtype dtype);
-bool tt_is_integer(tt_dtype dtype);        /* signed or unsigned, not bool */
-tt_dtype tt_dtype_real(tt_dtype dtype);    /* C64 -> F32, C128 -> F64, else itself */
-tt_dtype tt_dtype_complex(tt_dtype dtype); /* F32 -> C64, F64 -> C128, complex stays, else C64 */
+bool tt_is_integer(tt_dtype dtype);         /* signed or unsigned, not bool */
+tt_dtype tt_dtype_real(tt_dtype dtype);     /* C64 -> F32, C128 -> F64, else itself */
+tt_dtype tt_dtype_held(tt_dtype dtype);     /* by storages: C32 -> U32, else itself */
+tt_dtype tt_dtype_computed(tt_dtype dtype); /* in programs: C32 -> C64, else itself */
+tt_dtype tt_dtype_complex(tt_dtype dtype);  /* F32 -> C64, F64 -> C128, complex stays, else C64 */
 
 /* A dense row-major tensor type. Plain data: compare with tt_type_equal, never memcmp. */
 typedef struct tt_type {

@@ -34,7 +34,7 @@ static tt_node *constant(tt_hlo *h, tt_dtype dtype, const tt_arg *arg) {
 }
 
 static tt_dtype number_dtype(const tt_arg *arg) {
-  if (arg->dtype != TT_INVALID) return arg->dtype;
+  if (arg->dtype != TT_INVALID) return tt_dtype_computed(arg->dtype);
   if (arg->kind == TT_ARG_INT) return TT_I64;
   return arg->kind == TT_ARG_COMPLEX ? TT_C128 : TT_F64;
 }
@@ -175,7 +175,7 @@ const char *tt_str(tt_lower *cx, int i) {
 tt_dtype tt_dtype_arg(tt_lower *cx, int i, tt_dtype otherwise) {
   const tt_arg *arg = arg_at(cx, i);
   if (arg->kind == TT_ARG_NONE) return otherwise;
-  if (arg->kind == TT_ARG_INT) return arg->dtype;
+  if (arg->kind == TT_ARG_INT) return tt_dtype_computed(arg->dtype);
   bad_arg(cx, i, "a dtype");
   return otherwise;
 }

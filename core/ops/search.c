@@ -72,3 +72,31 @@ void tt_lower_searchsorted(tt_lower *cx) {
     sequence = tt_hlo_take_along(cx->h, sequence, tt_in(cx, 5), sequence->type.rank - 1);
   state_search(cx, sequence, tt_in(cx, 1), right);
 }
+
+/* rows, size, out_int32: where each of `size` rows begins in the ascending list, and the end. */
+void tt_lower_compress_rows(tt_lower *cx) {
+  int64_t count = tt_int(cx, 1) + 1;
+  tt_node *rows = tt_in(cx, 0);
+  tt_type type = tt_type_make(rows->type.dtype, 1, &count);
+  tt_out_as(cx, 0, tt_search(cx, rows, tt_hlo_iota(cx->h, &type, 0), false));
+}
+
+/* crow, col, out_int32, transpose: for each element its place in the batch, its row and column. */
+void tt_lower_expand_rows(tt_lower *cx) {
+  tt_hlo *h = cx->h;
+  tt_node *crow = tt_in(cx, 0), *col = tt_in(cx, 1), *parts[TT_MAX_RANK + 1];
+  int last = col->type.rank - 1, count = 0;
+  if (!tt_need_rank(cx, crow, last + 1) || !tt_need_rank(cx, col, 1)) return;
+  tt_node *ends = tt_hlo_slice_dim(h, crow, last, 1, crow->type.dims[last], 1);
+  tt_node *element = tt_hlo_iota(h, &col->type, last);
+  for (; count < last; count++) parts[count] = tt_hlo_iota(h, &col->type, count);
+  bool transpose = tt_bool(cx, 3);
+  parts[count++] = transpose ? col : tt_search(cx, ends, element, true);
+  parts[count++] = transpose ? tt_search(cx, ends, element, true) : col;
+  const tt_type *type = tt_promised(cx, 0);
+  for (int i = 0; i < count; i++) {
+    int64_t dims[2] = {1, tt_type_numel(&col->type)};
+    parts[i] = tt_hlo_reshape(h, tt_cast(cx, parts[i], type->dtype), 2, dims);
+  }
+  tt_out_as(cx, 0, tt_hlo_concatenate(h, parts, count, 0));
+}

@@ -77,7 +77,7 @@ static tt_status prepare(lowering *low) {
                        .arg_count = spec->arg_count,
                        .tensors = low->tensors,
                        .numbers = low->numbers,
-                       .common = spec->common,
+                       .common = tt_dtype_computed(spec->common),
                        .promised = spec->promised ? low->promised : NULL,
                        .promised_count = spec->promised ? spec->result_count : 0,
                        .checks = spec->checks,
@@ -105,7 +105,7 @@ static tt_node *write_target(lowering *low, int target, tt_node *value, int *ove
   int root = root_of(low->spec, target);
   const tt_call_tensor *tensor = &low->spec->tensors[target];
   tt_node *old = low->storages[root];
-  value = tt_hlo_convert(low->h, value, tensor->view.dtype);
+  value = tt_hlo_convert(low->h, value, tt_dtype_computed(tensor->view.dtype));
   value = tt_hlo_broadcast_to(low->h, value, tensor->view.rank, tensor->view.sizes);
   tt_node *written = tt_view_write(low->h, old, &old->type, &tensor->view, value);
   low->storages[root] = written;

@@ -14,7 +14,11 @@ tt_view tt_view_whole(const tt_type *storage) {
 }
 
 tt_type tt_view_type(const tt_view *view) {
-  return tt_type_make(view->dtype, view->rank, view->sizes);
+  return tt_type_make(tt_dtype_computed(view->dtype), view->rank, view->sizes);
+}
+
+tt_type tt_view_held(const tt_view *view) {
+  return tt_type_make(tt_dtype_held(view->dtype), view->rank, view->sizes);
 }
 
 static int64_t numel(const tt_view *view) {
@@ -57,13 +61,15 @@ void tt_view_dense(tt_view *view, tt_type *storage) {
   view->offset = 0;
   bool keep = numel(view) > 0 && is_dense(view);
   if (!keep) {
-    tt_type type = tt_view_type(view);
+    tt_dtype dtype = view->dtype;
+    tt_type type = tt_view_held(view);
     *view = tt_view_whole(&type);
+    view->dtype = dtype;
   }
   int order[TT_MAX_RANK];
   bool placed[TT_MAX_RANK] = {false};
   int count = order_dims(view, order);
-  *storage = tt_type_make(view->dtype, view->rank, view->sizes);
+  *storage = tt_view_held(view);
   bool sorted = true;
   for (int i = 1; i < count; i++) sorted = sorted && order[i] > order[i - 1];
   if (sorted) return; /* row-major, perhaps with size-1 dims in between */
@@ -116,6 +122,28 @@ static tt_node *retype(tt_hlo *h, tt_node *x, tt_dtype dtype) {
   x = tt_hlo_reshape(h, tt_hlo_slice_dim(h, x, 0, 0, 2 * n, 1), 2, dims);
   return tt_hlo_complex(h, flat(h, tt_hlo_slice_dim(h, x, 1, 0, 1, 1)),
                         flat(h, tt_hlo_slice_dim(h, x, 1, 1, 2, 1)));
+}
+
+/* -- Complex numbers of two halves: the real one is in the low bits of a U32 -- */
+
+static tt_node *half_of(tt_hlo *h, tt_node *x, int64_t shift) {
+  x = tt_hlo_shift_right_logical(h, x, tt_hlo_const_i(h, TT_U32, shift));
+  return tt_hlo_convert(h, tt_hlo_bitcast(h, tt_hlo_convert(h, x, TT_U16), TT_F16), TT_F32);
+}
+
+static tt_node *decode_halves(tt_hlo *h, tt_node *x) {
+  return tt_hlo_complex(h, half_of(h, x, 0), half_of(h, x, 16));
+}
+
+static tt_node *bits_of_half(tt_hlo *h, tt_node *x) {
+  x = tt_hlo_bitcast(h, tt_hlo_convert(h, x, TT_F16), TT_U16);
+  return tt_hlo_convert(h, x, TT_U32);
+}
+
+static tt_node *encode_halves(tt_hlo *h, tt_node *x) {
+  tt_node *high = bits_of_half(h, tt_hlo_imag(h, x));
+  high = tt_hlo_shift_left(h, high, tt_hlo_const_i(h, TT_U32, 16));
+  return tt_hlo_or(h, bits_of_half(h, tt_hlo_real(h, x)), high);
 }
 
 /* -- Strided views of one dtype --
@@ -220,6 +248,11 @@ static int kept_dims(const digits *d, int *digit_of_rank, int *kept) {
 tt_node *tt_view_read(tt_hlo *h, tt_node *storage, const tt_view *view) {
   tt_type type = tt_view_type(view);
   if (tt_type_numel(&type) == 0) return tt_hlo_zeros(h, &type);
+  if (view->dtype == TT_C32) {
+    tt_view bits = *view;
+    bits.dtype = TT_U32;
+    return decode_halves(h, tt_view_read(h, storage, &bits));
+  }
   tt_node *x = retype(h, storage, view->dtype);
   digits d = plan(view, tt_type_numel(&x->type));
   if (!d.ok) return tt_hlo_take(h, flat(h, x), flat_indices(h, view), 0);
@@ -313,6 +346,11 @@ static tt_node *with_rest(tt_hlo *h, tt_node *x, tt_node *storage) {
 
 tt_node *tt_view_write(tt_hlo *h, tt_node *storage, const tt_type *type, const tt_view *view,
                        tt_node *value) {
+  if (view->dtype == TT_C32) {
+    tt_view bits = *view;
+    bits.dtype = TT_U32;
+    return tt_view_write(h, storage, type, &bits, encode_halves(h, value));
+  }
   if (tt_view_covers(view, type)) {
     tt_view own = *view;
     tt_type dense;

@@ -14,7 +14,9 @@ typedef struct tt_view {
 
 /* The row-major view of a whole storage. */
 tt_view tt_view_whole(const tt_type *storage);
+/* What a program sees through it, and what a storage of just these elements holds. */
 tt_type tt_view_type(const tt_view *view);
+tt_type tt_view_held(const tt_view *view);
 /* Does the view see every element of the storage exactly once, with the storage's dtype width? */
 bool tt_view_covers(const tt_view *view, const tt_type *storage);
 /* The dense storage type and the view of it that a new tensor of these sizes and strides gets;

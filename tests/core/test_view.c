@@ -105,7 +105,7 @@ static tt_dtype random_dtype(void) {
   if (one_in(2)) return common[below(6)];
   for (;;) {
     tt_dtype dtype = (tt_dtype)below(TT_DTYPE_LIMIT);
-    if (tt_dtype_bytes(dtype)) return dtype;
+    if (tt_dtype_bytes(dtype) && tt_dtype_held(dtype) == dtype) return dtype;
   }
 }
 

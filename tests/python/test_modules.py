@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from support import DEVICE, check_gradients, same
+from support import DEVICE, check, check_gradients, same
 from torch import nn
 
 
@@ -107,6 +107,15 @@ def test_fast_path_of_inference(name):
         expected = copy.deepcopy(module).eval()(*inputs)
         actual = copy.deepcopy(module).eval().to(DEVICE)(*(x.to(DEVICE) for x in inputs))
     same(actual, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_batch_norm_saves_no_statistics_in_evaluation():
+    x, ones, zeros = torch.randn(3, 2, 4), torch.ones(2), torch.zeros(2)
+    for name in ("_native_batch_norm_legit", "native_batch_norm"):
+        for training in (True, False):
+            op = getattr(torch.ops.aten, name)
+            check(op, x, ones, zeros, zeros, ones, training, 0.1, 1e-5)
+    check(torch.ops.aten._native_batch_norm_legit_no_training, x, ones, zeros, zeros, ones, 0.1, 1)
 
 
 def test_embeddings():

@@ -1,10 +1,11 @@
 """Views share their storage: writes through one are seen through all."""
 
+import contextlib
 import random
 
 import pytest
 import torch
-from support import DEVICE, check, raises_alike
+from support import DEVICE, check, check_gradients, modes, raises_alike
 
 VIEWS = [
     lambda t: t[1:],
@@ -225,3 +226,61 @@ def test_elements_of_a_list_see_what_those_before_them_wrote(write):
         return a, b
 
     check(work, torch.arange(16.0).reshape(4, 4), torch.arange(16.0).reshape(4, 4) - 7)
+
+
+def test_a_split_takes_its_places_from_the_device():
+    x = torch.arange(21.0).reshape(3, 7)
+
+    def work(x, places):
+        parts = torch.tensor_split(x, places, dim=1)
+        parts[1].mul_(2)
+        return x, parts
+
+    check(work, x, torch.tensor([1, 4]))
+    check(work, x, torch.tensor(3))
+    check_gradients(lambda x, places: x.tensor_split(places), x.requires_grad_(), torch.tensor(2))
+
+
+def test_complex_numbers_of_two_halves():
+    """A layout of memory only: they are computed with as complex64, and rounded."""
+
+    def work(x):
+        written = x.clone()
+        written[1:, ::2] = 3 - 2j
+        written.t()[0] *= 2
+        parts = torch.view_as_real(x), x.real, x.abs(), x.to(torch.complex64), x.conj() * x
+        return x, written, x.t().contiguous(), torch.cat([x, x + x]), *parts
+
+    x = torch.randn(3, 4, dtype=torch.complex64)
+    for mode in modes():
+        with torch.tpu.set_eager_mode(mode) if DEVICE == "tpu" else contextlib.nullcontext():
+            check(work, x.chalf())
+            check(lambda x: x.chalf(), x)
+            check(lambda x: x.chalf(), x.real)
+
+
+def test_out_arguments_of_unknown_size():
+    """No Meta kernel knows them; the running statistics are written as well."""
+    x, ones, zeros = torch.randn(3, 2, 4), torch.ones(2), torch.zeros(2)
+
+    def norm(training):
+        def work(x, weight, bias, mean, var):
+            outs = [torch.empty(0, device=x.device) for _ in range(3)]
+            names = dict(zip(("out", "save_mean", "save_invstd"), outs, strict=True))
+            op = torch.ops.aten._native_batch_norm_legit.out
+            op(x, weight, bias, mean, var, training, 0.1, 1e-5, **names)
+            return outs
+
+        return work
+
+    def pair(function, *args):
+        def work(x):
+            return function(x, *args, out=[torch.empty(0, device=x.device) for _ in range(2)])
+
+        return work
+
+    for training in (True, False):
+        check(norm(training), x, ones, zeros, zeros.clone(), ones.clone())
+    check(pair(torch.geqrf), x[0])
+    check(pair(torch.histogram, 3), torch.arange(5.0))
+    check(pair(torch.split_with_sizes_copy, [2, 3]), torch.arange(5.0))

@@ -1,0 +1,181 @@
+"""Sparse tensors: their indices and values stay on the device."""
+
+import pytest
+import torch
+from support import DEVICE, only_tpu
+from torch import nn
+
+pytestmark = only_tpu
+
+
+def compare(work):
+    """Runs work("cpu") and work(DEVICE) and compares their results, leaf by leaf."""
+    results = []
+    for device in ("cpu", DEVICE):
+        torch.manual_seed(0)
+        made = work(device)
+        results.append(made if isinstance(made, tuple) else (made,))
+    for expected, actual in zip(*results, strict=True):
+        if not isinstance(expected, torch.Tensor):
+            assert actual == expected
+            continue
+        assert actual.device.type == DEVICE and actual.layout == expected.layout
+        if expected.layout == torch.sparse_coo:
+            expected, actual = expected.coalesce(), actual.coalesce()
+        torch.testing.assert_close(actual.detach().cpu(), expected.detach(), equal_nan=True)
+
+
+def dense(device, *shape, seed=1, grad=False):
+    x = torch.randn(shape or (5, 7), generator=torch.Generator().manual_seed(seed))
+    return x.to(device).requires_grad_(grad)
+
+
+def coo(device, *shape, seed=2, grad=False):
+    x = dense("cpu", *shape, seed=seed)
+    return x.where(x.abs() > 0.7, 0).to(device).to_sparse().requires_grad_(grad)
+
+
+def csr(device, seed=2, grad=False):
+    return coo(device, seed=seed).to_sparse_csr().requires_grad_(grad)
+
+
+def doubled(device):
+    """Some places twice, and out of order."""
+    indices = torch.tensor([[0, 3, 1, 0], [2, 0, 0, 2]])
+    return torch.sparse_coo_tensor(indices, torch.tensor([1.0, 2, 3, 4]), (5, 7)).to(device)
+
+
+OPERATIONS = {
+    "coalesce": lambda d: doubled(d).coalesce(),
+    "to_dense": lambda d: (doubled(d).to_dense(), coo(d).to_dense(), csr(d).to_dense()),
+    "hybrid": lambda d: (dense(d, 3, 4, 5).to_sparse(2), dense(d, 3, 4, 5).to_sparse(2).to_dense()),
+    "types": lambda d: (coo(d).double(), coo(d).to(torch.bfloat16)),
+    "add": lambda d: (coo(d) + coo(d, seed=3), coo(d) - doubled(d).coalesce()),
+    "add-dense": lambda d: (dense(d) + doubled(d), dense(d).add_(coo(d), alpha=-0.5)),
+    "multiply": lambda d: (coo(d) * coo(d, seed=3), coo(d) * dense(d), coo(d) * 3, coo(d) / 3),
+    "in-place": lambda d: (coo(d).mul_(2), coo(d).zero_(), coo(d).clone().neg_()),
+    "unary": lambda d: tuple(getattr(coo(d), f)() for f in ("sin", "abs", "relu", "sign")),
+    "sums": lambda d: (coo(d).sum(), torch.sparse.sum(coo(d), 0), coo(d).norm()),
+    "shapes": lambda d: (coo(d).t(), coo(d).unsqueeze(0), torch.cat([coo(d), coo(d)])),
+    "select": lambda d: (
+        coo(d)[2],
+        coo(d).index_select(1, torch.tensor([6, 1, 6], device=d)),
+        coo(d).narrow_copy(0, 1, 2),
+    ),
+    "mask": lambda d: (dense(d).sparse_mask(coo(d)), coo(d, seed=3).sparse_mask(coo(d))),
+    "matmul": lambda d: (
+        torch.sparse.mm(coo(d), dense(d, 7, 3)),
+        coo(d) @ dense(d, 7),
+        torch.sparse.addmm(dense(d, 5, 3), coo(d), dense(d, 7, 3), beta=0.5, alpha=2),
+        torch.bmm(coo(d, 2, 3, 4), dense(d, 2, 4, 5)),
+        torch.sparse.mm(coo(d), coo(d).t()),
+    ),
+    "csr": lambda d: (csr(d), dense(d).relu().to_sparse_csr(), csr(d).to_sparse(), csr(d).sin()),
+    "csr-math": lambda d: (
+        csr(d) @ dense(d, 7, 3),
+        csr(d) @ dense(d, 7),
+        dense(d, 3, 5) @ csr(d),
+        csr(d) + csr(d, seed=3),
+        csr(d) * dense(d),
+        csr(d) * 2,
+        csr(d).sum(),
+        dense(d).sparse_mask(csr(d)),
+    ),
+    "blocks": lambda d: (dense(d, 4, 6).to_sparse_bsr((2, 3)), dense(d, 4, 6).to_sparse_csc()),
+    "compress": lambda d: (
+        csr(d).to_sparse_csc(),
+        csr(d).t().to_sparse_csr(),
+        csr(d).t().to_dense(),
+    ),
+    "nothing": lambda d: (torch.sparse_coo_tensor((3, 4), device=d), torch.zeros_like(coo(d))),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operation(name):
+    compare(OPERATIONS[name])
+
+
+def test_it_stays_on_the_device():
+    a, b = csr(DEVICE), dense(DEVICE, 7, 3)
+    rows = a.to_sparse().indices()
+    torch.tpu.host_fallback = "error"
+    torch.sparse.mm(a, b)
+    values = torch.ones(rows.shape[1], device=DEVICE)
+    torch.sparse.mm(torch.sparse_coo_tensor(rows, values, (5, 7)), b).cpu()
+
+
+GRADIENTS = {
+    "mm": lambda d, s, x: torch.sparse.mm(s, x),
+    "sum": lambda d, s, x: torch.sparse.sum(s, 0).to_dense() + x.sum(),
+    "dense": lambda d, s, x: s.to_dense() @ x,
+}
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+@pytest.mark.parametrize("make", [coo, csr])
+def test_gradient(name, make):
+    if make is csr and name == "sum":
+        pytest.skip("not differentiable in PyTorch")
+
+    def work(device):
+        s, x = make(device, grad=True), dense(device, 7, 3, grad=True)
+        GRADIENTS[name](device, s, x).square().sum().backward()
+        return s.grad, x.grad
+
+    compare(work)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin"])
+def test_reducing_product(reduce):
+    def work(device):
+        s, x = csr(device, grad=True), dense(device, 7, 3, grad=True)
+        y = torch.sparse.mm(s, x, reduce)
+        y.square().sum().backward()
+        return y, s.grad, x.grad
+
+    compare(work)
+
+
+def test_sampled_product():
+    def work(device):
+        s, a, b = csr(device, grad=True), dense(device, 5, 3, grad=True), dense(device, 3, 7)
+        y = torch.sparse.sampled_addmm(s, a, b, beta=0.5, alpha=2)
+        y.to_dense().square().sum().backward()
+        return y, s.grad, a.grad
+
+    compare(work)
+
+
+@pytest.mark.parametrize(
+    "optimizer", [torch.optim.SGD, torch.optim.SparseAdam, torch.optim.Adagrad]
+)
+@pytest.mark.parametrize("layer", [nn.Embedding, nn.EmbeddingBag])
+def test_embedding_with_sparse_gradients(layer, optimizer):
+    def work(device):
+        options = {"mode": "sum"} if layer is nn.EmbeddingBag else {}
+        module = layer(10, 3, sparse=True, **options).to(device)
+        steps = optimizer(module.parameters(), 0.1)
+        for _ in range(3):
+            steps.zero_grad()
+            module(torch.tensor([[1, 2], [1, 9]], device=device)).square().sum().backward()
+            steps.step()
+        return module.weight, module.weight.grad.coalesce()
+
+    compare(work)
+
+
+def test_rows_of_a_compressed_matrix():
+    rows = torch.tensor([0, 0, 2, 2, 2, 5])
+    crow = torch._convert_indices_from_coo_to_csr(rows, 7)
+    columns = torch.tensor([1, 3, 0, 1, 2, 0])
+    aten = torch.ops.aten
+    compare(lambda d: aten._convert_indices_from_coo_to_csr(rows.to(d), 7, out_int32=True))
+    compare(lambda d: aten._convert_indices_from_csr_to_coo(crow.to(d), columns.to(d)))
+    both = torch.stack([crow, crow]), torch.stack([columns, columns])
+    for transpose in (False, True):
+        compare(
+            lambda d, t=transpose: aten._convert_indices_from_csr_to_coo(
+                both[0].to(d), both[1].to(d), transpose=t
+            )
+        )
