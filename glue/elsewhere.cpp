@@ -1,4 +1,5 @@
 // Operators that no row serves: PyTorch's decomposition if there is one, else the host.
+#include "plan.h"
 #include "template.h"
 
 #include <ATen/native/CPUFallback.h>
@@ -115,7 +116,13 @@ void run_elsewhere(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (function && std::find(running.begin(), running.end(), function) == running.end()) {
     Running guard(function);
     auto decompose = [&] { return run_decomposition(function, op, stack); };
-    if (run_template(op, stack, decompose)) return tt_count_add(TT_COUNT_OPS_DECOMPOSED, 1);
+    std::vector<c10::IValue> args = torch::jit::last(*stack, op.schema().arguments().size()).vec();
+    try {
+      if (run_template(op, stack, decompose)) return tt_count_add(TT_COUNT_OPS_DECOMPOSED, 1);
+    } catch (...) {
+      raise_as_cpu(*rowless_plan(op.schema()), op, args);
+      throw;
+    }
   }
   run_on_host(op, stack);
 }
