@@ -80,6 +80,15 @@ struct Running {
   ~Running() { running.pop_back(); }
 };
 
+// Whether a decomposition may have raised it because it was called wrongly.
+bool about_arguments(const pybind11::error_already_set& error) {
+  pybind11::gil_scoped_acquire gil;
+  auto types = {PyExc_RuntimeError, PyExc_IndexError, PyExc_ValueError, PyExc_TypeError};
+  return std::any_of(types.begin(), types.end(),
+                     [&](PyObject* type) { return error.matches(type); }) &&
+         !error.matches(PyExc_NotImplementedError);
+}
+
 void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   std::string name = c10::toString(op.operator_name()), policy;
   bool first;
@@ -119,8 +128,8 @@ void run_elsewhere(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     std::vector<c10::IValue> args = torch::jit::last(*stack, op.schema().arguments().size()).vec();
     try {
       if (run_template(op, stack, decompose)) return tt_count_add(TT_COUNT_OPS_DECOMPOSED, 1);
-    } catch (...) {
-      raise_as_cpu(*rowless_plan(op.schema()), op, args);
+    } catch (const pybind11::error_already_set& error) {
+      if (about_arguments(error)) raise_as_cpu(*rowless_plan(op.schema()), op, args);
       throw;
     }
   }
