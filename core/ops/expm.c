@@ -82,8 +82,8 @@ void tt_lower_matrix_exp(tt_lower *cx) {
   tt_node *count = halvings(cx, a);
   for (int i = 0; i < count->type.rank; i++) dims[i] = i;
   tt_node *half = tt_hlo_const(h, count->type.dtype, 0.5);
-  tt_node *scale = tt_hlo_power(h, tt_hlo_broadcast_to(h, half, count->type.rank, count->type.dims),
-                                count);
+  tt_node *scale =
+      tt_hlo_power(h, tt_hlo_broadcast_to(h, half, count->type.rank, count->type.dims), count);
   a = tt_hlo_multiply(h, a, over_matrices(h, tt_cast(cx, scale, a->type.dtype), &a->type));
   bool fine = tt_dtype_real(a->type.dtype) == TT_F64;
   tt_node *inits[4] = {tt_like(cx, count, 0), count,
