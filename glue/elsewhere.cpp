@@ -1,4 +1,5 @@
 // Operators that no row serves: PyTorch's decomposition if there is one, else the host.
+#include "plan.h"
 #include "template.h"
 
 #include <ATen/native/CPUFallback.h>
@@ -79,6 +80,15 @@ struct Running {
   ~Running() { running.pop_back(); }
 };
 
+// Whether a decomposition may have raised it because it was called wrongly.
+bool about_arguments(const pybind11::error_already_set& error) {
+  pybind11::gil_scoped_acquire gil;
+  auto types = {PyExc_RuntimeError, PyExc_IndexError, PyExc_ValueError, PyExc_TypeError};
+  return std::any_of(types.begin(), types.end(),
+                     [&](PyObject* type) { return error.matches(type); }) &&
+         !error.matches(PyExc_NotImplementedError);
+}
+
 void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   std::string name = c10::toString(op.operator_name()), policy;
   bool first;
@@ -115,7 +125,13 @@ void run_elsewhere(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (function && std::find(running.begin(), running.end(), function) == running.end()) {
     Running guard(function);
     auto decompose = [&] { return run_decomposition(function, op, stack); };
-    if (run_template(op, stack, decompose)) return tt_count_add(TT_COUNT_OPS_DECOMPOSED, 1);
+    std::vector<c10::IValue> args = torch::jit::last(*stack, op.schema().arguments().size()).vec();
+    try {
+      if (run_template(op, stack, decompose)) return tt_count_add(TT_COUNT_OPS_DECOMPOSED, 1);
+    } catch (const pybind11::error_already_set& error) {
+      if (about_arguments(error)) raise_as_cpu(*rowless_plan(op.schema()), op, args);
+      throw;
+    }
   }
   run_on_host(op, stack);
 }

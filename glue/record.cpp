@@ -3,7 +3,6 @@
 #include "lists.h"
 
 #include <ATen/Context.h>
-#include <ATen/native/IndexingUtils.h>
 #include <ATen/native/Resize.h>
 
 namespace tt {
@@ -84,29 +83,28 @@ void push_results(const Walk& walk, const tt_call* call, tt_storage** storages,
   for (IValue& value : returns) stack->push_back(std::move(value));
 }
 
-// Index lists may hold masks and host tensors; the rows take integer tensors of the device.
-void expand_indices(const Plan& plan, torch::jit::Stack* stack) {
+// Index lists may hold host tensors, which are moved; and masks, of which the rows know nothing:
+// then it returns true.
+bool masks_among_indices(const Plan& plan, torch::jit::Stack* stack) {
   size_t first = stack->size() - plan.args.size();
   const at::Tensor& self = (*stack)[first].toTensor();
   IValue& list = (*stack)[first + static_cast<size_t>(plan.indices)];
-  bool plain = true;
+  bool masks = false, away = false;
   for (const IValue& element : list.toListRef()) {
     const at::Tensor& index = as_tensor(element);
     if (!index.defined()) continue;
-    auto type = index.scalar_type();
-    plain &= index.device().is_privateuseone() && type != at::kBool && type != at::kByte;
+    masks |= index.scalar_type() == at::kBool || index.scalar_type() == at::kByte;
+    away |= !index.device().is_privateuseone();
   }
-  if (plain) return;
+  if (!away) return masks;
   c10::List<std::optional<at::Tensor>> moved;
   for (const IValue& element : list.toListRef()) {
     const at::Tensor& index = as_tensor(element);
     moved.push_back(index.defined() ? std::optional<at::Tensor>(index.to(self.device()))
                                     : std::nullopt);
   }
-  c10::List<std::optional<at::Tensor>> expanded;
-  for (at::Tensor& index : at::native::expandTensors(self, moved))
-    expanded.push_back(index.defined() ? std::optional<at::Tensor>(index) : std::nullopt);
-  list = IValue(expanded);
+  list = IValue(moved);
+  return masks;
 }
 
 void append_tensors(const IValue& value, std::vector<at::Tensor>* tensors) {
@@ -139,7 +137,7 @@ void run_functional(const Plan& plan, torch::jit::Stack* stack) {
 }  // namespace
 
 void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  if (plan.indices >= 0) expand_indices(plan, stack);
+  if (plan.indices >= 0 && masks_among_indices(plan, stack)) return run_elsewhere(op, stack);
   bool deterministic = at::globalContext().deterministicAlgorithms();
   if (deterministic != tt_runtime_deterministic()) tt_runtime_set_deterministic(deterministic);
   for (int attempt = 0; attempt < 3; attempt++) {

@@ -32,6 +32,19 @@ Tensor empty_strided_kernel(at::IntArrayRef size, at::IntArrayRef stride,
   return empty_strided(size, stride, at::dtype_or_default(dtype), index_of(device));
 }
 
+// Zeros that operators know to be zeros; should one need them, an unwritten storage reads as zeros.
+Tensor efficient_zero_tensor(at::IntArrayRef size, std::optional<at::ScalarType> dtype,
+                             std::optional<at::Layout> layout, std::optional<at::Device> device,
+                             std::optional<bool> pin) {
+  Tensor plain =
+      empty_strided_kernel(size, c10::contiguous_strides(size), dtype, layout, device, pin);
+  auto zeros = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(plain.storage()), plain.key_set().add(c10::DispatchKey::ZeroTensor),
+      plain.dtype());
+  zeros.unsafeGetTensorImpl()->set_sizes_contiguous(size);
+  return zeros;
+}
+
 Tensor empty_kernel(at::IntArrayRef size, std::optional<at::ScalarType> dtype,
                     std::optional<at::Layout> layout, std::optional<at::Device> device,
                     std::optional<bool> pin, std::optional<at::MemoryFormat> format) {
@@ -201,6 +214,7 @@ void record_stream(Tensor&, at::Stream) {}
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("empty.memory_format", TORCH_FN(empty_kernel));
   m.impl("empty_strided", TORCH_FN(empty_strided_kernel));
+  m.impl("_efficientzerotensor", TORCH_FN(efficient_zero_tensor));
   m.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
   m.impl("view", TORCH_FN(at::native::view));
   m.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));

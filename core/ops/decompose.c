@@ -57,15 +57,21 @@ static tt_node *product(tt_lower *cx, tt_node *a, tt_node *b) {
 
 static bool nothing_there(const tt_node *x) { return tt_type_numel(&x->type) == 0; }
 
+/* The factors of an empty matrix: what is not empty itself is an identity. */
+static void out_of_nothing(tt_lower *cx, int count) {
+  for (int k = 0; k < count; k++) {
+    const tt_type *type = tt_promised(cx, k);
+    bool matrix = type->rank >= 2 && tt_type_numel(type) > 0;
+    tt_out(cx, k, matrix ? tt_identity_matrix(cx, type) : tt_hlo_zeros(cx->h, type));
+  }
+}
+
 /* (a, mode): q, r. */
 void tt_lower_qr(tt_lower *cx) {
   tt_node *a = tt_in(cx, 0), *q, *r;
   const char *mode = tt_str(cx, 1);
   int64_t m = rows_of(a), columns = *mode == 'c' ? m : smaller(m, columns_of(a));
-  if (nothing_there(a)) {
-    tt_hlo_fail(cx->h, TT_UNIMPLEMENTED, "linalg_qr: the matrix is empty");
-    return;
-  }
+  if (nothing_there(a)) return out_of_nothing(cx, 2);
   qr(cx, a, columns, &q, &r);
   tt_type none = {.dtype = a->type.dtype, .rank = 1};
   bool only_r = *mode == 'r' && mode[1] == '\0';
@@ -146,10 +152,7 @@ static tt_node *eigh(tt_lower *cx, tt_node *a, tt_node **values) {
 /* (a, uplo, compute_v): values, vectors. */
 void tt_lower_eigh(tt_lower *cx) {
   tt_node *a = tt_in(cx, 0), *values;
-  if (nothing_there(a)) {
-    tt_hlo_fail(cx->h, TT_UNIMPLEMENTED, "_linalg_eigh: the matrix is empty");
-    return;
-  }
+  if (nothing_there(a)) return out_of_nothing(cx, 2);
   const char *uplo = tt_str(cx, 1);
   tt_node *vectors = eigh(cx, hermitian(cx, a, *uplo == 'U' || *uplo == 'u'), &values);
   tt_type none = {.dtype = a->type.dtype, .rank = 1};
@@ -219,10 +222,7 @@ static tt_node *tall_svd(tt_lower *cx, tt_node *a, int64_t columns, tt_node **u,
 void tt_lower_svd(tt_lower *cx) {
   tt_node *a = tt_in(cx, 0), *u, *v;
   bool full = tt_bool(cx, 1), wanted = tt_has(cx, 2) ? tt_bool(cx, 2) : true;
-  if (nothing_there(a)) {
-    tt_hlo_fail(cx->h, TT_UNIMPLEMENTED, "_linalg_svd: the matrix is empty");
-    return;
-  }
+  if (nothing_there(a)) return out_of_nothing(cx, 3);
   bool wide = rows_of(a) < columns_of(a);
   tt_node *tall = wide ? tt_adjoint(cx, a) : a;
   int64_t columns = full ? rows_of(tall) : columns_of(tall);

@@ -39,14 +39,17 @@ void tt_lower_cumulate_extreme(tt_lower *cx) {
   tt_out_in(cx, 1, running(cx, TT_MAX, tt_hlo_select(h, sets, place, zeros), dim), TT_I64);
 }
 
+/* Complex numbers are ordered by their real parts. */
 static tt_node *logaddexp(tt_lower *cx, tt_node *a, tt_node *b) {
   tt_hlo *h = cx->h;
-  tt_node *high = tt_hlo_maximum(h, a, b);
-  tt_node *gap = tt_hlo_negate(h, tt_hlo_abs(h, tt_hlo_subtract(h, a, b)));
-  tt_node *y = tt_hlo_add(h, high, tt_hlo_log_plus_one(h, tt_hlo_exponential(h, gap)));
+  tt_node *swap = tt_hlo_compare(h, TT_LT, tt_hlo_real(h, a), tt_hlo_real(h, b));
+  tt_node *high = tt_hlo_select(h, swap, b, a), *low = tt_hlo_select(h, swap, a, b);
+  tt_node *rest = tt_hlo_exponential(h, tt_hlo_subtract(h, low, high));
+  tt_node *y = tt_hlo_add(h, high, tt_hlo_log_plus_one(h, rest)), *top = tt_hlo_real(h, high);
   tt_node *endless =
-      tt_hlo_compare(h, TT_EQ, tt_hlo_abs(h, high), tt_like(cx, high, (double)INFINITY));
-  return tt_hlo_select(h, endless, high, y);
+      tt_hlo_compare(h, TT_EQ, tt_hlo_abs(h, top), tt_like(cx, top, (double)INFINITY));
+  y = tt_hlo_select(h, endless, high, y);
+  return tt_hlo_select(h, tt_is_nan(cx, tt_hlo_real(h, b)), b, y);
 }
 
 /* Doubling steps: after k of them each element stands for the 2^k before it. */
@@ -54,10 +57,6 @@ void tt_lower_logcumsumexp(tt_lower *cx) {
   tt_hlo *h = cx->h;
   tt_node *x = tt_in(cx, 0);
   tt_dtype dtype = x->type.dtype;
-  if (tt_is_complex(dtype)) {
-    tt_hlo_fail(h, TT_UNIMPLEMENTED, "logcumsumexp: complex operands are not supported");
-    return;
-  }
   x = tt_cast(cx, x, tt_compute_dtype(dtype));
   int dim = tt_dim(cx, 1, x->type.rank);
   int64_t size = x->type.rank > 0 ? x->type.dims[dim] : 1;

@@ -1,21 +1,10 @@
 /* Special functions and the rarer functions of two operands. */
-#include "ops/pointwise.h"
+#include "ops/special.h"
 
-static tt_node *plus(tt_lower *cx, tt_node *x, double c) {
-  return tt_hlo_add(cx->h, x, tt_like(cx, x, c));
-}
-
-static tt_node *times(tt_lower *cx, tt_node *x, double c) {
-  return tt_hlo_multiply(cx->h, x, tt_like(cx, x, c));
-}
-
-static tt_node *splat(tt_lower *cx, tt_node *x, double c) {
-  return tt_hlo_broadcast_to(cx->h, tt_like(cx, x, c), x->type.rank, x->type.dims);
-}
-
-static tt_node *is(tt_lower *cx, tt_node *x, tt_cmp cmp, double c) {
-  return tt_hlo_compare(cx->h, cmp, x, tt_like(cx, x, c));
-}
+#define plus tt_plus
+#define times tt_times
+#define splat tt_splat
+#define is tt_is
 
 /* Both operands in the floating dtype that the operator computes in; returns the result's dtype. */
 static tt_dtype float_operands(tt_lower *cx, tt_node **a, tt_node **b) {
@@ -223,7 +212,7 @@ void tt_lower_zeta(tt_lower *cx) {
 
 /* -- One operand -- */
 
-static tt_node *float_operand(tt_lower *cx, int i, tt_dtype *dtype) {
+tt_node *tt_float_operand(tt_lower *cx, int i, tt_dtype *dtype) {
   *dtype = tt_float_common(cx);
   return tt_in_as(cx, i, tt_compute_dtype(*dtype));
 }
@@ -232,7 +221,7 @@ static tt_node *float_operand(tt_lower *cx, int i, tt_dtype *dtype) {
 void tt_lower_polygamma(tt_lower *cx) {
   tt_hlo *h = cx->h;
   tt_dtype dtype;
-  tt_node *x = float_operand(cx, 1, &dtype), *y;
+  tt_node *x = tt_float_operand(cx, 1, &dtype), *y;
   double n = (double)tt_int(cx, 0);
   if (n == 0) {
     y = tt_hlo_digamma(cx->h, x);
@@ -250,8 +239,7 @@ void tt_lower_polygamma(tt_lower *cx) {
   tt_out_in(cx, 0, y, dtype);
 }
 
-/* Clenshaw's sum of a Chebyshev series, as long as the dtype can tell. */
-static tt_node *chebyshev(tt_lower *cx, tt_node *t, const double *series, int count) {
+tt_node *tt_chebyshev(tt_lower *cx, tt_node *t, const double *series, int count) {
   tt_hlo *h = cx->h;
   double least = t->type.dtype == TT_F64 ? 1e-18 : 1e-10;
   while (count > 2 && fabs(series[count - 1]) < least) count--;
@@ -305,10 +293,10 @@ static const double erfcx_series[] = {
 static tt_node *bessel_i0e(tt_lower *cx, tt_node *x) {
   tt_hlo *h = cx->h;
   tt_node *size = tt_hlo_abs(h, x), *sixteen = splat(cx, x, 16);
-  tt_node *near = chebyshev(cx, plus(cx, times(cx, size, 0.25), -1), i0e_near, COUNT(i0e_near));
+  tt_node *near = tt_chebyshev(cx, plus(cx, times(cx, size, 0.25), -1), i0e_near, COUNT(i0e_near));
   tt_node *t = plus(cx, tt_hlo_divide(h, sixteen, size), -1);
   tt_node *far =
-      tt_hlo_multiply(h, chebyshev(cx, t, i0e_far, COUNT(i0e_far)), tt_hlo_rsqrt(h, size));
+      tt_hlo_multiply(h, tt_chebyshev(cx, t, i0e_far, COUNT(i0e_far)), tt_hlo_rsqrt(h, size));
   return tt_hlo_select(h, is(cx, size, TT_LE, 8), near, far);
 }
 
@@ -316,7 +304,7 @@ static tt_node *bessel_i0e(tt_lower *cx, tt_node *x) {
 void tt_lower_bessel_i(tt_lower *cx) {
   tt_hlo *h = cx->h;
   tt_dtype dtype;
-  tt_node *x = float_operand(cx, 0, &dtype);
+  tt_node *x = tt_float_operand(cx, 0, &dtype);
   tt_node *y = cx->row->param % 2 ? tt_hlo_bessel_i1e(cx->h, x) : bessel_i0e(cx, x);
   if (cx->row->param < 2) y = tt_hlo_multiply(h, y, tt_hlo_exponential(h, tt_hlo_abs(h, x)));
   tt_out_in(cx, 0, y, dtype);
@@ -327,7 +315,7 @@ static tt_node *erfcx(tt_lower *cx, tt_node *x) {
   tt_node *size = tt_hlo_abs(h, x);
   tt_node *t = tt_hlo_divide(h, plus(cx, size, -3.75), plus(cx, size, 3.75));
   t = tt_hlo_select(h, is(cx, size, TT_EQ, (double)INFINITY), splat(cx, t, 1), t);
-  tt_node *y = tt_hlo_divide(h, chebyshev(cx, t, erfcx_series, COUNT(erfcx_series)),
+  tt_node *y = tt_hlo_divide(h, tt_chebyshev(cx, t, erfcx_series, COUNT(erfcx_series)),
                              plus(cx, times(cx, size, 2), 1));
   tt_node *square = tt_hlo_exponential(h, tt_hlo_multiply(h, x, x));
   return tt_hlo_select(h, is(cx, x, TT_LT, 0), tt_hlo_subtract(h, times(cx, square, 2), y), y);
@@ -335,7 +323,7 @@ static tt_node *erfcx(tt_lower *cx, tt_node *x) {
 
 void tt_lower_erfcx(tt_lower *cx) {
   tt_dtype dtype;
-  tt_node *x = float_operand(cx, 0, &dtype);
+  tt_node *x = tt_float_operand(cx, 0, &dtype);
   tt_out_in(cx, 0, erfcx(cx, x), dtype);
 }
 
@@ -351,7 +339,7 @@ static tt_node *log_ndtr(tt_lower *cx, tt_node *x) {
 
 void tt_lower_log_ndtr(tt_lower *cx) {
   tt_dtype dtype;
-  tt_node *x = float_operand(cx, 0, &dtype);
+  tt_node *x = tt_float_operand(cx, 0, &dtype);
   tt_out_in(cx, 0, log_ndtr(cx, x), dtype);
 }
 
@@ -359,7 +347,7 @@ void tt_lower_log_ndtr(tt_lower *cx) {
 void tt_lower_ndtri(tt_lower *cx) {
   tt_hlo *h = cx->h;
   tt_dtype dtype;
-  tt_node *p = float_operand(cx, 0, &dtype);
+  tt_node *p = tt_float_operand(cx, 0, &dtype);
   tt_node *high = is(cx, p, TT_GT, 0.5), *q = plus(cx, tt_hlo_negate(h, p), 1);
   tt_node *log_p = tt_hlo_log(h, tt_hlo_select(h, high, q, p));
   tt_node *x = tt_hlo_negate(h, tt_hlo_sqrt(h, times(cx, log_p, -2)));
@@ -382,7 +370,7 @@ void tt_lower_ndtri(tt_lower *cx) {
 void tt_lower_entr(tt_lower *cx) {
   tt_hlo *h = cx->h;
   tt_dtype dtype;
-  tt_node *x = float_operand(cx, 0, &dtype);
+  tt_node *x = tt_float_operand(cx, 0, &dtype);
   tt_node *y = tt_hlo_negate(h, tt_hlo_multiply(h, x, tt_hlo_log(h, x)));
   y = tt_hlo_select(h, is(cx, x, TT_EQ, 0), splat(cx, x, 0), y);
   y = tt_hlo_select(h, is(cx, x, TT_LT, 0), splat(cx, x, -(double)INFINITY), y);

@@ -208,7 +208,7 @@ static tt_status launch_pieces(const tt_joining *join, const tt_section *whole, 
 
 /* A joined program that cannot be made is none: the pieces have run. */
 static void ask(tt_group *group, tt_section *whole, tt_cut why) {
-  tt_status status = tt_section_program(whole, why, &group->program);
+  tt_status status = tt_section_program(whole, why, true, &group->program);
   if (!status) return;
   group->apart = true;
   tt_log(TT_LOG_COMPILE, "chunks stay apart: %s", tt_status_message(status));

@@ -34,12 +34,12 @@ tt_status tt_section_reserve(tt_section *section, int slots, int steps, int word
   return tt_grow((void **)&s->words, &s->word_capacity, (size_t)words, sizeof *s->words);
 }
 
-tt_status tt_section_program(tt_section *section, tt_cut why, tt_program **out) {
+tt_status tt_section_program(tt_section *section, tt_cut why, bool later, tt_program **out) {
   tt_section *s = section;
   tt_text text = TT_TEXT_INIT;
   bool fresh = false;
   tt_explain_chunk(s->at, s->live, s->sites, why, &text);
-  tt_status status = tt_trace_program(s->trace, s->at, s->live, s->is_input, out, &fresh);
+  tt_status status = tt_trace_program(s->trace, s->at, s->live, s->is_input, later, out, &fresh);
   if (!status) tt_explain_keep(fresh ? "new program" : "known program", &text);
   else if (tt_programs_forbidden() && text.data) status = tt_annotate(status, "%s", text.data);
   tt_text_deinit(&text);
@@ -91,7 +91,7 @@ tt_status tt_section_launch(tt_section *section, tt_program *program, tt_cut why
   *out = NULL;
   if (!tt_section_any_live(s)) return TT_SUCCESS;
   if (!program) program = tt_trace_find(s->at, s->live, false);
-  if (!program) refused = tt_section_program(s, why, &program);
+  if (!program) refused = tt_section_program(s, why, false, &program);
   if (refused && (s->at->depth == 1 || tt_programs_forbidden())) return refused;
   if (s->at->met < INT_MAX) s->at->met++;
   return make_launch(s, program, refused, out);

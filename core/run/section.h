@@ -31,8 +31,9 @@ tt_status tt_section_reserve(tt_section *section, int slots, int steps, int word
 
 /* -- Once `live` is filled in; it may be widened -- */
 bool tt_section_any_live(const tt_section *section);
-/* Asks for its program, which nobody has yet; `why` the section ended. */
-tt_status tt_section_program(tt_section *section, tt_cut why, tt_program **out);
+/* Asks for its program, which nobody has yet; `why` the section ended. `later`: as in
+ * tt_program_intern_later. */
+tt_status tt_section_program(tt_section *section, tt_cut why, bool later, tt_program **out);
 /* Its launch, or NULL when nobody needs any result. `program` NULL: the one that is known, or a new
  * one. If none can be made, the launch has the reason, and will be run operator by operator. */
 tt_status tt_section_launch(tt_section *section, tt_program *program, tt_cut why, tt_launch **out);

@@ -227,14 +227,15 @@ static void widen(const tt_step *end, uint8_t *live) {
 }
 
 tt_status tt_trace_program(tt_trace *trace, tt_step *end, uint8_t *live, const uint8_t *is_input,
-                           tt_program **out, bool *fresh) {
+                           bool later, tt_program **out, bool *fresh) {
   widen(end, live);
   tt_program program = {0};
   tt_status status = build(end, live, is_input, &program);
   tt_variant *variant = status ? NULL : tt_arena_alloc(&trace->arena, sizeof *variant);
   uint8_t *kept = variant ? tt_arena_copy(&trace->arena, live, (size_t)end->slot_count) : NULL;
   if (!status && !kept) status = tt_out_of_memory();
-  if (!status) status = tt_program_intern(&program, &variant->program);
+  if (!status)
+    status = (later ? tt_program_intern_later : tt_program_intern)(&program, &variant->program);
   *fresh = !program.text.data; /* it went into the table */
   tt_program_deinit(&program);
   if (status) return status;

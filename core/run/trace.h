@@ -47,9 +47,10 @@ tt_status tt_trace_step(tt_trace *trace, tt_step *at, tt_call *call, const int *
  * is taken, or any such program when the path has been compiled often enough or with `any`; `live`
  * then becomes that program's. */
 tt_program *tt_trace_find(const tt_step *end, uint8_t *live, bool any);
-/* Asks for a program for the path; `is_input` tells which slots are inputs. `live` may be widened.
+/* Asks for a program for the path; `is_input` tells which slots are inputs; `later` as in
+ * tt_program_intern_later. `live` may be widened.
  * *fresh: its text is new to the process. */
 tt_status tt_trace_program(tt_trace *trace, tt_step *end, uint8_t *live, const uint8_t *is_input,
-                           tt_program **out, bool *fresh);
+                           bool later, tt_program **out, bool *fresh);
 
 #endif

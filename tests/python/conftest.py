@@ -31,3 +31,10 @@ def known_state():
     mode, fallback = torch.tpu.eager_mode, torch.tpu.host_fallback
     yield
     torch.tpu.eager_mode, torch.tpu.host_fallback = mode, fallback
+
+
+@pytest.fixture
+def no_host():
+    """Refuses to run any operator on the host."""
+    if DEVICE == "tpu":
+        torch.tpu.host_fallback = "error"

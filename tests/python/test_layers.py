@@ -1,0 +1,110 @@
+"""Fused layers and their rarer parts, against the CPU, none of them on the host."""
+
+import pytest
+import torch
+from support import DEVICE, check, modes, move, only_tpu, same
+from torch import nn
+
+pytestmark = [only_tpu, pytest.mark.usefixtures("no_host")]
+aten = torch.ops.aten
+PADDING = torch.tensor([[False, False, False, True, True], [False] * 5])
+CAUSAL = torch.triu(torch.ones(5, 5, dtype=torch.bool), 1)
+MASKS = [
+    {},
+    {"src_key_padding_mask": PADDING},
+    {"src_mask": CAUSAL},
+    {"src_mask": CAUSAL, "src_key_padding_mask": PADDING},
+]
+
+
+@pytest.fixture(params=[mode for mode in modes() if mode != "debug"])
+def mode(request):
+    with torch.tpu.set_eager_mode(request.param):
+        yield
+
+
+def alike(module, *args, **kwargs):
+    """Runs a module for inference on the CPU, then moved to the device."""
+    module.eval()
+    with torch.no_grad():
+        expected = module(*args, **kwargs)
+        moved_args, moved = move((args, kwargs))
+        same(module.to(DEVICE)(*moved_args, **moved), expected)
+
+
+@pytest.mark.parametrize("masks", MASKS)
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_encoder_layers(mode, norm_first, masks):
+    for activation in ("relu", "gelu"):
+        layer = nn.TransformerEncoderLayer(
+            8, 2, 16, batch_first=True, norm_first=norm_first, activation=activation
+        )
+        alike(layer, torch.randn(2, 5, 8), **masks)
+
+
+def test_attention(mode):
+    x = torch.randn(2, 5, 8)
+    for more in (
+        {},
+        {"key_padding_mask": PADDING},
+        {"attn_mask": CAUSAL},
+        {"need_weights": False},
+        {"average_attn_weights": False},
+    ):
+        alike(nn.MultiheadAttention(8, 2, batch_first=True), x, x, x, **more)
+
+
+@pytest.mark.filterwarnings("ignore:.*nested tensors.*")
+def test_padded_encoders_keep_the_mask():
+    """The CPU gives zeros where the mask hides, as its nested tensors have no elements there."""
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    encoder, x = nn.TransformerEncoder(layer, 2).eval(), torch.randn(2, 5, 8)
+    with torch.no_grad():
+        expected = encoder(x, src_key_padding_mask=PADDING)
+        actual = encoder.to(DEVICE)(x.to(DEVICE), src_key_padding_mask=PADDING.to(DEVICE))
+    same(actual.cpu()[~PADDING], expected[~PADDING])
+
+
+def test_convolutions_by_other_names():
+    x, weight, bias = torch.randn(2, 3, 8, 8), torch.randn(4, 3, 3, 3), torch.randn(4)
+    grad, turned = torch.randn(2, 4, 6, 6), torch.randn(3, 4, 3, 3)
+    check(aten._slow_conv2d_forward, x, weight, [3, 3], bias, [2, 2], [1, 1])
+    check(aten._slow_conv2d_backward, grad, x, weight, [3, 3], [1, 1], [0, 0], [True] * 3)
+    check(aten.slow_conv_dilated2d, x, weight, [3, 3], bias, [1, 1], [1, 1], [2, 2])
+    pairs = [[2, 2], [1, 1], [1, 1], [1, 1]]
+    check(aten.slow_conv_transpose2d, x, turned, [3, 3], bias, *pairs)
+
+
+def test_fused_steps(mode):
+    x = torch.randn(3, 4)
+    check(lambda a: aten._add_relu(a, a, alpha=2), x)
+    check(aten._aminmax, x)
+    check(lambda a: aten._aminmax(a, 1, True), x)
+    grad, dgrad, dx = torch.randn(3, 2), torch.randn(3, 2), torch.randn(3, 4)
+    check(aten.glu_backward_jvp, aten.glu_backward(grad, x, 1), grad, x, dgrad, dx, 1)
+    wide = torch.randn(3, 32).bfloat16()
+    numbers, scales = torch.randint(-9, 9, (5, 32)).to(torch.int8), torch.rand(5).bfloat16()
+    check(aten._weight_int8pack_mm, wide, numbers, scales)
+
+
+def test_statistics_are_joined(mode):
+    x, norm = torch.randn(6, 3, 4), nn.BatchNorm1d(3)
+    norm(x)
+    want_mean, want_scale = x.mean((0, 2)), (x.var((0, 2), correction=0) + 1e-5).rsqrt()
+    for parts, counts in (([2, 4], [8.0, 16.0]), ([3, 3], None)):
+        found = [aten.batch_norm_stats(part.to(DEVICE), 1e-5) for part in x.split(parts)]
+        means, scales = (torch.stack(one) for one in zip(*found, strict=True))
+        running = torch.zeros(3, device=DEVICE), torch.ones(3, device=DEVICE)
+        args = (x.to(DEVICE), means, scales, *running, 0.1, 1e-5)
+        if counts is None:
+            got = aten.batch_norm_gather_stats(*args, 12)
+        else:
+            counts = torch.tensor(counts, device=DEVICE)
+            got = aten.batch_norm_gather_stats_with_counts(*args, counts)
+        same(got, (want_mean, want_scale))
+        same(running, (norm.running_mean, norm.running_var))
+
+
+def test_running_statistics():
+    x = torch.randn(4, 3, 2)
+    check(aten.batch_norm_update_stats, x, torch.zeros(3), torch.ones(3), 0.1)

@@ -1,0 +1,88 @@
+"""Distances, histograms, segments, hashes: decompositions of our own, against the CPU."""
+
+import pytest
+import torch
+from support import DEVICE, check, check_gradients, modes, only_tpu, raises_alike
+
+pytestmark = [only_tpu, pytest.mark.usefixtures("no_host")]
+
+
+@pytest.fixture(params=[mode for mode in modes() if mode != "debug"])
+def mode(request):
+    with torch.tpu.set_eager_mode(request.param):
+        yield
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0, 1.5, 2.0, torch.inf])
+def test_distances_of_all_pairs(mode, p):
+    for shape in ((5, 3), (1, 3), (0, 3), (4, 0)):
+        check(torch.pdist, torch.randn(shape), p)
+    check_gradients(lambda x: torch.pdist(x, p), torch.randn(5, 3).requires_grad_())
+
+
+@pytest.mark.parametrize("density", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_histograms_of_several_dims(mode, weighted, density):
+    x, weight = torch.randn(40, 2), torch.rand(40) if weighted else None
+    more = {"weight": weight, "density": density}
+    check(torch.histogramdd, x, [3, 4], **more)
+    check(torch.histogramdd, x, [3, 4], range=[-1.0, 1.0, -0.5, 0.5], **more)
+    edges = [torch.tensor([-1.0, 0.0, 0.3, 2.0]), torch.tensor([-1.0, 1.0])]
+    check(torch.histogramdd, x, edges, **more)
+
+
+def test_histograms_of_points_on_the_edges():
+    x = torch.tensor([[0.0, 1.0], [0.5, 0.5], [1.0, 0.0], [0.25, 0.75], [1.0, 1.0]])
+    check(torch.histogramdd, x, [4, 2])
+    check(torch.histogramdd, torch.ones(3, 2), [2, 3])
+    check(torch.histogramdd, x[:0], [2, 3])
+
+
+LENGTHS = [(torch.tensor([2, 0, 4, 1]), 0), (torch.tensor([[2, 0, 3], [1, 3, 1]]), 1)]
+
+
+@pytest.mark.parametrize("how", ["sum", "mean", "prod", "max", "min"])
+@pytest.mark.parametrize("initial", [None, 2.0])
+@pytest.mark.parametrize(("lengths", "axis"), LENGTHS)
+def test_segments(mode, how, initial, lengths, axis):
+    data = torch.randn(7, 2) if axis == 0 else torch.randn(2, 5, 2)
+    offsets = torch.nn.functional.pad(lengths.cumsum(-1), (1, 0))
+
+    def reduce(x, **where):
+        return torch.segment_reduce(x, how, axis=axis, initial=initial, **where)
+
+    check(lambda x, n: reduce(x, lengths=n), data, lengths)
+    check(lambda x, n: reduce(x, offsets=n), data, offsets)
+
+    def finite(x, n):
+        y = reduce(x, lengths=n)
+        return torch.where(y.isfinite(), y, 0)
+
+    check_gradients(finite, data.requires_grad_(), lengths)
+
+
+def test_segments_of_products_with_zeros_and_of_wrong_lengths():
+    data = torch.tensor([0.0, 2.0, 3.0, 0.0, 0.0, 1.0]).requires_grad_()
+    check_gradients(
+        lambda x, n: torch.segment_reduce(x, "prod", lengths=n), data, torch.tensor([3, 2, 1])
+    )
+    raises_alike(
+        lambda x, n: torch.segment_reduce(x, "sum", lengths=n), data.detach(), torch.tensor([3, 2])
+    )
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.bfloat16, torch.bool, torch.int16, torch.uint8]
+)
+def test_hashes(mode, dtype):
+    x = torch.randint(-5, 6, (3, 4)).to(dtype)
+    check(torch.hash_tensor, x)
+    check(torch.hash_tensor, x, 1, keepdim=True)
+    raises_alike(torch.hash_tensor, x[:0], 0)
+    raises_alike(torch.hash_tensor, x[:0])
+
+
+def test_zeros_without_elements():
+    zeros = torch.ops.aten._efficientzerotensor([3], dtype=torch.float32, device=DEVICE)
+    assert zeros._is_zerotensor() and (zeros * 2)._is_zerotensor()
+    assert (zeros + 1).tolist() == [1, 1, 1] and zeros.clone().tolist() == [0, 0, 0]

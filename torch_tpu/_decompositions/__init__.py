@@ -1,0 +1,34 @@
+"""Decompositions of operators that have neither a table row nor a decomposition in PyTorch.
+
+Each takes its operator's own arguments and builds the results from operators that have rows. Where
+the sizes of the results depend on data, a count is read back, which waits for the device and is
+counted as a synchronisation; the data themselves stay on the device.
+"""
+
+import importlib
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+FAMILIES = ("sizes", "runs", "linalg", "reductions", "nn")
+_functions: dict[str, Callable[..., Any]] = {}
+
+
+def decomposes(*names: str) -> Callable[[Function], Function]:
+    """Registers a function as the decomposition of these overloads, such as "add.Tensor"."""
+
+    def register(function: Function) -> Function:
+        for name in names:
+            _functions[f"aten::{name}"] = function
+        return function
+
+    return register
+
+
+def table() -> dict[str, Callable[..., Any]]:
+    """Returns the decompositions by qualified overload name, such as "aten::nonzero"."""
+    if not _functions:
+        for family in FAMILIES:
+            importlib.import_module(f"{__name__}.{family}")
+    return _functions

@@ -1,0 +1,104 @@
+"""Linear algebra from the factorisations that have rows."""
+
+import torch
+from torch import Tensor
+
+from torch_tpu._decompositions import decomposes
+
+aten = torch.ops.aten
+
+
+def _factor(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns the LU factors, the pivots, and the sign of the permutation.
+
+    Gradients expect the factors of the transpose where the matrix is contiguous and real.
+    """
+    transposed = matrix.is_contiguous() and not matrix.is_complex()
+    factors, pivots, _ = aten.linalg_lu_factor_ex(matrix.mT if transposed else matrix)
+    own_place = torch.arange(1, pivots.shape[-1] + 1, device=pivots.device)
+    swaps = (pivots != own_place).sum(-1)
+    return factors, pivots, (1 - 2 * (swaps % 2)).to(matrix.dtype)
+
+
+@decomposes("_linalg_det")
+def det(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Determinant, through LU factors."""
+    factors, pivots, sign = _factor(matrix)
+    return sign * factors.diagonal(0, -2, -1).prod(-1), factors, pivots
+
+
+@decomposes("_linalg_slogdet")
+def slogdet(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Sign and logarithm of the determinant, through LU factors."""
+    factors, pivots, sign = _factor(matrix)
+    diagonal = factors.diagonal(0, -2, -1)
+    return sign * diagonal.sgn().prod(-1), diagonal.abs().log().sum(-1), factors, pivots
+
+
+@decomposes("ormqr")
+def ormqr(
+    reflectors: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False
+) -> Tensor:
+    """Product with the square matrix that Householder reflectors stand for."""
+    rows, columns = reflectors.shape[-2:]
+    square = torch.nn.functional.pad(reflectors, (0, rows - columns))
+    product = aten.linalg_householder_product(square, tau)
+    if transpose:
+        product = product.mH
+    return product @ other if left else other @ product
+
+
+# -- Least squares --
+
+
+def _by_qr(a: Tensor, b: Tensor) -> Tensor:
+    """Solves a system of full rank."""
+    if a.shape[-2] >= a.shape[-1]:
+        q, r = torch.linalg.qr(a)
+        return torch.linalg.solve_triangular(r, q.mH @ b, upper=True)
+    q, r = torch.linalg.qr(a.mH)
+    return q @ torch.linalg.solve_triangular(r.mH, b, upper=False)
+
+
+def _by_svd(a: Tensor, b: Tensor, rcond: float | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns the solution of least norm, the rank, and the singular values."""
+    u, s, vh = torch.linalg.svd(a, full_matrices=False)
+    if rcond is None or rcond < 0:
+        rcond = torch.finfo(s.dtype).eps * (max(a.shape[-2:]) if rcond is None else 1)
+    kept = s > rcond * s[..., :1]
+    inverse = torch.where(kept, 1 / torch.where(kept, s, 1), 0)
+    solution = vh.mH @ (inverse.unsqueeze(-1) * (u.mH @ b))
+    return solution, kept.sum(-1), s
+
+
+@decomposes("linalg_lstsq")
+def lstsq(
+    self: Tensor, b: Tensor, rcond: float | None = None, *, driver: str | None = None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Least-squares solution: by QR for the driver "gels", else by singular values."""
+    torch._check(
+        driver in (None, "gels", "gelsy", "gelsd", "gelss"),
+        lambda: f"torch.linalg.lstsq: there is no driver {driver!r}",
+    )
+    m, n = self.shape[-2:]
+    vector = b.dim() == 1 or (b.dim() == self.dim() - 1 and b.shape == self.shape[:-1])
+    right = b.unsqueeze(-1) if vector else b
+    batch = torch.broadcast_shapes(self.shape[:-2], right.shape[:-2])
+    a, right = self.expand(*batch, m, n), right.expand(*batch, m, right.shape[-1])
+    values, rank = self.new_empty(0).real, self.new_empty(0, dtype=torch.int64)
+    if self.numel() == 0 or right.numel() == 0:
+        solution = right.new_zeros(*batch, n, right.shape[-1])
+        rank, values = rank.new_zeros(batch), values.new_zeros(*batch, min(m, n))
+    elif driver == "gels":
+        solution = _by_qr(a, right)
+    else:
+        solution, rank, values = _by_svd(a, right, rcond)
+    residuals = self.new_empty(0).real
+    measured = driver == "gels" or (driver in ("gelsd", "gelss") and bool((rank == n).all()))
+    if m > n and measured:
+        residuals = (a @ solution - right).abs().square().sum(-2)
+    if driver not in ("gelsd", "gelss"):
+        values = values.new_empty(0)
+    if driver == "gels":
+        rank = rank.new_empty(0)
+    return solution.squeeze(-1) if vector else solution, residuals, rank, values
