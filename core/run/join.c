@@ -11,7 +11,7 @@ enum { TRIES = 4, MISSES = 4, MAX_LENGTH = 2048 };
 #define PIECES                                                                                     \
   ((tt_cut_limits){.least = 2, .most = TT_JOIN_PIECES, .window = 8, .grams = 1, .bytes = INT64_MAX})
 #define MAX_BYTES (INT64_C(1) << 28)
-#define MAX_COMPILE_NS INT64_C(4000000000)
+#define MAX_COMPILE_NS INT64_C(20000000000)
 
 /* -- Deciding -- */
 
