@@ -11,6 +11,14 @@ extern "C" {
 
 namespace tt {
 
+// While it lives, the core's calls and types stay where they are (core/run/forget.h).
+struct Section {
+  Section() { tt_section_enter(); }
+  ~Section() { tt_section_leave(); }
+  Section(const Section&) = delete;
+  Section& operator=(const Section&) = delete;
+};
+
 // Throws the Python exception that fits the status's code and releases it; no-op on success.
 void check(tt_status status);
 
