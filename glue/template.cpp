@@ -246,7 +246,7 @@ void keep(std::string key, std::shared_ptr<const Template> made) {
 bool run_template(const c10::OperatorHandle& op, torch::jit::Stack* stack,
                   const std::function<bool()>& decompose) {
   const Plan& plan = plan_of(op);
-  Section section;
+  Hold hold;
   // The arguments outlive their place on the stack.
   std::vector<IValue> args(stack->end() - static_cast<std::ptrdiff_t>(plan.args.size()),
                            stack->end());

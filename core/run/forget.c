@@ -166,7 +166,7 @@ static void forget(void) {
   }
 }
 
-void tt_section_enter(void) {
+void tt_hold_enter(void) {
   int depth = atomic_load_explicit(&own.depth, memory_order_relaxed);
   if (depth == 0) {
     if (!own.listed) list();
@@ -175,7 +175,7 @@ void tt_section_enter(void) {
   atomic_store_explicit(&own.depth, depth + 1, memory_order_relaxed);
 }
 
-void tt_section_leave(void) {
+void tt_hold_leave(void) {
   int depth = atomic_load_explicit(&own.depth, memory_order_relaxed);
   atomic_store_explicit(&own.depth, depth - 1, memory_order_release);
 }

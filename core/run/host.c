@@ -31,9 +31,9 @@ static tt_status write(tt_storage *storage, const tt_type *type, const void *dat
 
 tt_status tt_storage_write(tt_storage *storage, const tt_type *type, const void *data,
                            uint32_t site) {
-  tt_section_enter();
+  tt_hold_enter();
   tt_status status = write(storage, type, data, site);
-  tt_section_leave();
+  tt_hold_leave();
   return status;
 }
 
@@ -79,9 +79,9 @@ static tt_status read(tt_storage *storage, void *data, int64_t size) {
 }
 
 tt_status tt_storage_read(tt_storage *storage, void *data, int64_t size) {
-  tt_section_enter();
+  tt_hold_enter();
   tt_status status = read(storage, data, size);
-  tt_section_leave();
+  tt_hold_leave();
   return status;
 }
 

@@ -95,8 +95,8 @@ static tt_status resize(tt_storage *storage, int64_t bytes) {
 tt_status tt_storage_resize(tt_storage *storage, int64_t bytes) {
   if (bytes < 0)
     return tt_error(TT_INVALID_ARGUMENT, "a storage cannot have %lld bytes", (long long)bytes);
-  tt_section_enter();
+  tt_hold_enter();
   tt_status status = resize(storage, bytes);
-  tt_section_leave();
+  tt_hold_leave();
   return status;
 }

@@ -128,7 +128,7 @@ tt_status tt_template_begin(tt_storage *const *args, int count) {
   }
   for (int i = 0; i < count; i++) add_slot(n, args[i]);
   n->t->arg_count = count;
-  tt_section_enter(); /* until the notes end */
+  tt_hold_enter(); /* until the notes end */
   n->t->epoch = tt_call_epoch();
   current = n;
   return TT_SUCCESS;
@@ -148,7 +148,7 @@ tt_status tt_template_end(tt_storage *const *results, int count, int *slots, tt_
   else *out = n->t;
   tt_free(n->known);
   tt_free(n);
-  tt_section_leave();
+  tt_hold_leave();
   return status;
 }
 

@@ -42,18 +42,18 @@ static int end(void **state) {
 static tt_storage *new_input(tt_stream *on, int64_t length) {
   float data = 0;
   tt_type type = type_of(TT_F32, 2, DIMS(length, 0));
-  tt_section_enter();
+  tt_hold_enter();
   tt_storage *made = storage_of(on, type, &data);
-  tt_section_leave();
+  tt_hold_leave();
   return made;
 }
 
 /* As the glue does it. */
 static tt_storage *add(tt_stream *on, tt_storage *a, tt_storage *b) {
   tt_storage *sum = NULL;
-  tt_section_enter();
+  tt_hold_enter();
   ok(record_add(on, a, b, &sum));
-  tt_section_leave();
+  tt_hold_leave();
   return sum;
 }
 
@@ -151,9 +151,9 @@ static void test_what_is_loaded_stays(void **state) {
   tt_forbid_programs(1);
   for (int64_t i = 0; i < 2 * LIMIT; i++) {
     tt_storage *b = new_input(stream, 510000 + i), *sum = NULL;
-    tt_section_enter();
+    tt_hold_enter();
     fails(record_add(stream, b, b, &sum), TT_FAILED_PRECONDITION, "forbids");
-    tt_section_leave();
+    tt_hold_leave();
     tt_storage_destroy(b);
   }
   tt_storage_destroy(add(stream, a, a));
