@@ -16,6 +16,7 @@ static c10::DataPtr wrap(tt_storage* storage, c10::DeviceIndex device) {
 static tt_storage* new_storage(const tt_type& type, c10::DeviceIndex device) {
   const tt_type* interned = nullptr;
   tt_storage* storage = nullptr;
+  Hold hold;
   check(tt_type_intern(&type, &interned));
   check(tt_storage_create(stream_of(device), interned, &storage));
   tt_template_note_new(storage);

@@ -44,7 +44,7 @@ py::dict memory_stats(int64_t index) {
   py::dict stats;
   stats["allocated_bytes"] = memory.allocated;
   stats["peak_bytes"] = memory.peak;
-  stats["requested_bytes"] = memory.total_allocated;
+  stats["total_bytes"] = memory.total_allocated;
   stats["allocations"] = memory.allocations;
   stats["frees"] = memory.frees;
   stats["limit_bytes"] = memory.limit;

@@ -11,6 +11,14 @@ extern "C" {
 
 namespace tt {
 
+// While it lives, the core's calls and types stay where they are (core/run/forget.h).
+struct Hold {
+  Hold() { tt_hold_enter(); }
+  ~Hold() { tt_hold_leave(); }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+};
+
 // Throws the Python exception that fits the status's code and releases it; no-op on success.
 void check(tt_status status);
 

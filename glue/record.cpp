@@ -137,6 +137,7 @@ void run_functional(const Plan& plan, torch::jit::Stack* stack) {
 }  // namespace
 
 void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  Hold hold;
   if (plan.indices >= 0 && masks_among_indices(plan, stack)) return run_elsewhere(op, stack);
   bool deterministic = at::globalContext().deterministicAlgorithms();
   if (deterministic != tt_runtime_deterministic()) tt_runtime_set_deterministic(deterministic);

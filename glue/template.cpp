@@ -26,15 +26,19 @@ struct Result {
 };
 
 struct Template {
-  tt_template* calls = nullptr;  // kept for ever
-  std::vector<Result> results;   // lists are flattened
-  std::vector<int> lists;        // for each return, how many of them make a list, or -1
+  tt_template* calls = nullptr;
+  std::vector<Result> results;  // lists are flattened
+  std::vector<int> lists;       // for each return, how many of them make a list, or -1
+  Template() = default;
+  Template(const Template&) = delete;
+  Template& operator=(const Template&) = delete;
+  ~Template() { tt_template_destroy(calls); }
 };
 
 // Made once for each operator and key; nullptr for a key whose notes are of no use.
 struct Templates {
   std::mutex lock;
-  std::unordered_map<std::string, std::unique_ptr<Template>> by_key;
+  std::unordered_map<std::string, std::shared_ptr<const Template>> by_key;
   std::unordered_map<std::string, std::unique_ptr<Plan>> plans;
 };
 
@@ -200,19 +204,41 @@ struct Notes {
   }
 };
 
-std::unique_ptr<Template> make(const torch::jit::Stack& stack, const Walk& walk, Notes& notes) {
-  auto made = std::make_unique<Template>();
+std::shared_ptr<const Template> make(const torch::jit::Stack& stack, const Walk& walk,
+                                     Notes& notes) {
+  auto made = std::make_shared<Template>();
   std::vector<tt_storage*> storages;
   std::vector<int> slots;
   bool possible = describe(stack, walk, *made, storages);
   made->calls = notes.end(storages, slots);
-  if (!possible || !made->calls) {
-    tt_template_destroy(made->calls);
-    return nullptr;
-  }
+  if (!possible || !made->calls) return nullptr;
   for (Result& result : made->results)
     if (result.slot >= 0) result.slot = slots[static_cast<size_t>(result.slot)];
   return made;
+}
+
+bool usable(const std::shared_ptr<const Template>& one) {
+  return !one || tt_template_usable(one->calls);
+}
+
+// False for a key that is new. A template whose calls were forgotten is new, too.
+bool find(const std::string& key, std::shared_ptr<const Template>& found) {
+  std::lock_guard<std::mutex> guard(templates().lock);
+  auto place = templates().by_key.find(key);
+  if (place == templates().by_key.end() || !usable(place->second)) return false;
+  found = place->second;
+  return true;
+}
+
+// Where there are too many, what cannot be used any more goes, or else everything.
+void keep(std::string key, std::shared_ptr<const Template> made) {
+  std::lock_guard<std::mutex> guard(templates().lock);
+  auto& all = templates().by_key;
+  if (all.size() >= kMostTemplates)
+    for (auto place = all.begin(); place != all.end();)
+      place = usable(place->second) && place->second ? std::next(place) : all.erase(place);
+  if (all.size() >= kMostTemplates) all.clear();
+  all[std::move(key)] = std::move(made);
 }
 
 }  // namespace
@@ -220,6 +246,7 @@ std::unique_ptr<Template> make(const torch::jit::Stack& stack, const Walk& walk,
 bool run_template(const c10::OperatorHandle& op, torch::jit::Stack* stack,
                   const std::function<bool()>& decompose) {
   const Plan& plan = plan_of(op);
+  Hold hold;
   // The arguments outlive their place on the stack.
   std::vector<IValue> args(stack->end() - static_cast<std::ptrdiff_t>(plan.args.size()),
                            stack->end());
@@ -227,22 +254,15 @@ bool run_template(const c10::OperatorHandle& op, torch::jit::Stack* stack,
     return decompose();
   Walk walk(plan, args);
   std::string key = key_of(walk);
-  const Template* found = nullptr;
-  bool known;
-  {
-    std::lock_guard<std::mutex> guard(templates().lock);
-    auto place = templates().by_key.find(key);
-    known = place != templates().by_key.end() || templates().by_key.size() >= kMostTemplates;
-    if (place != templates().by_key.end()) found = place->second.get();
+  std::shared_ptr<const Template> found;
+  if (find(key, found)) {
+    if (!found) return decompose();
+    return use(*found, walk, stack), true;
   }
-  if (found) return use(*found, walk, stack), true;
-  if (known) return decompose();
   Notes notes(walk);
   if (!decompose()) return false;
   if (!notes.taking) return true; /* part of a decomposition that is being noted */
-  auto made = make(*stack, walk, notes);
-  std::lock_guard<std::mutex> guard(templates().lock);
-  templates().by_key.emplace(std::move(key), std::move(made));
+  keep(std::move(key), make(*stack, walk, notes));
   return true;
 }
 

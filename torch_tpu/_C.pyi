@@ -7,7 +7,7 @@ import torch
 class MemoryStats(TypedDict):
     allocated_bytes: int
     peak_bytes: int
-    requested_bytes: int
+    total_bytes: int
     allocations: int
     frees: int
     limit_bytes: int

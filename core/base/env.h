@@ -22,6 +22,8 @@
   X(CACHE_LIMIT_MB, "2048", "Megabytes that each of these folders may hold; 0 means no limit.")    \
   X(CACHE_WAIT, "60", "Seconds to wait for another process that compiles the same program.")       \
   X(PROGRAM_LIMIT, "4096", "Programs that stay loaded in memory; 0 means no limit.")               \
+  X(CALL_LIMIT, "32768",                                                                           \
+    "Operators on operands of their kind that are remembered; 0 means no limit.")                  \
   X(CPU_DEVICES, "1", "Number of virtual devices of the CPU plugin.")                              \
   X(VERIFY, "0", "1 verifies every program before it is compiled; always on in debug builds.")
 

@@ -2,6 +2,7 @@
 
 #include "run/call_internal.h"
 #include "run/explain.h"
+#include "run/forget.h"
 #include "run/program.h"
 #include "run/run.h"
 
@@ -10,6 +11,7 @@
 
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 static tt_intern table = TT_INTERN_INIT;
+static uint64_t epoch; /* under the lock: how often the table was emptied */
 
 tt_call *tt_call_find(const tt_key *key) {
   if (key->failed) return NULL;
@@ -177,15 +179,33 @@ tt_status tt_call_create(const tt_key *key, const tt_call_spec *spec, tt_call **
   if (status) return status;
   *out = other ? other : call;
   tt_count_add(TT_COUNT_CALLS_NEW, other ? 0 : 1);
+  if (!other) tt_forget_note(TT_GROWN_CALLS, 1);
   return TT_SUCCESS;
 }
 
-void tt_call_shutdown(void) {
+/* -- Forgetting them -- */
+
+void tt_call_lock(void) { pthread_rwlock_wrlock(&lock); }
+void tt_call_unlock(void) { pthread_rwlock_unlock(&lock); }
+
+void tt_call_forget(void) {
   tt_explain_reset();
-  pthread_rwlock_wrlock(&lock);
   for (size_t i = 0; i < table.capacity; i++)
     if (table.entries[i].key) destroy(table.entries[i].value);
   tt_intern_deinit(&table);
   table = (tt_intern)TT_INTERN_INIT;
+  epoch++;
+}
+
+uint64_t tt_call_epoch(void) {
+  pthread_rwlock_rdlock(&lock);
+  uint64_t now = epoch;
   pthread_rwlock_unlock(&lock);
+  return now;
+}
+
+void tt_call_shutdown(void) {
+  tt_call_lock();
+  tt_call_forget();
+  tt_call_unlock();
 }

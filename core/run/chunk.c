@@ -25,6 +25,14 @@ static void empty(tt_chunk *chunk) {
 
 void tt_chunk_deinit(tt_chunk *chunk) { tt_section_deinit(&chunk->section); }
 
+void tt_chunk_forget(tt_chunk *chunk) {
+  tt_trace *trace = chunk->section.trace;
+  tt_trace_deinit(trace);
+  tt_trace_init(trace);
+  chunk->section.at = &trace->root;
+  tt_join_init(&chunk->join);
+}
+
 static int add_slot(tt_chunk *chunk, tt_value *value, bool is_input) {
   tt_section *s = &chunk->section;
   int slot = s->slot_count++;

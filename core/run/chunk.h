@@ -19,6 +19,8 @@ typedef struct tt_chunk {
 
 void tt_chunk_init(tt_chunk *chunk, tt_trace *trace); /* the trace is borrowed */
 void tt_chunk_deinit(tt_chunk *chunk);
+/* Forgets all chunks that were seen, and what was learnt of joining; this one is empty. */
+void tt_chunk_forget(tt_chunk *chunk);
 static inline bool tt_chunk_empty(const tt_chunk *chunk) { return chunk->section.slot_count == 0; }
 
 /* Appends an operator: `inputs` and `outputs` (pending, borrowed) in the call's order. On failure

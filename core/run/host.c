@@ -1,11 +1,11 @@
 /* The host's access to storages. */
+#include "run/forget.h"
 #include "run/run.h"
 #include "run/stream_internal.h"
 
 #include <string.h>
 
-tt_status tt_storage_write(tt_storage *storage, const tt_type *type, const void *data,
-                           uint32_t site) {
+static tt_status write(tt_storage *storage, const tt_type *type, const void *data, uint32_t site) {
   tt_stream *stream = storage->stream;
   const tt_type *interned = NULL;
   tt_template_spoil();
@@ -23,10 +23,18 @@ tt_status tt_storage_write(tt_storage *storage, const tt_type *type, const void 
   pthread_mutex_lock(&stream->record_lock);
   tt_value *old = storage->value;
   storage->value = value;
-  storage->type = interned;
+  tt_storage_set_type(storage, interned);
   pthread_mutex_unlock(&stream->record_lock);
   tt_value_release(old);
   return TT_SUCCESS;
+}
+
+tt_status tt_storage_write(tt_storage *storage, const tt_type *type, const void *data,
+                           uint32_t site) {
+  tt_hold_enter();
+  tt_status status = write(storage, type, data, site);
+  tt_hold_leave();
+  return status;
 }
 
 /* What a reader of a failed value is told. If the stream still has to report that error, naming
@@ -43,7 +51,7 @@ static tt_status failure_of(tt_stream *stream, tt_status error, uint64_t ticket)
   return error;
 }
 
-tt_status tt_storage_read(tt_storage *storage, void *data, int64_t size) {
+static tt_status read(tt_storage *storage, void *data, int64_t size) {
   tt_stream *stream = storage->stream;
   tt_template_spoil();
   pthread_mutex_lock(&stream->record_lock);
@@ -68,6 +76,13 @@ tt_status tt_storage_read(tt_storage *storage, void *data, int64_t size) {
   else status = tt_buffer_to_host(tt_runtime_client(), value->buffer, type, data, size);
   tt_value_release(value);
   return status ? failure_of(stream, status, ticket) : TT_SUCCESS;
+}
+
+tt_status tt_storage_read(tt_storage *storage, void *data, int64_t size) {
+  tt_hold_enter();
+  tt_status status = read(storage, data, size);
+  tt_hold_leave();
+  return status;
 }
 
 int64_t tt_storage_bytes(const tt_storage *storage) {

@@ -187,8 +187,8 @@ tt_status tt_launch_run(tt_launch *launch, tt_stream *stream, tt_event **done) {
   if (!status)
     status = launch->refused ? tt_status_clone(launch->refused) : run_program(launch, stream, done);
   if (status && launch->origin.end && tt_replay(launch, stream, &status)) return status;
-  if (!reported) status = tt_launch_error(status, stream, &launch->origin, launch);
   if (!status) return TT_SUCCESS;
+  if (!reported) status = tt_launch_error(status, stream, &launch->origin, launch);
   for (int i = 0; i < launch->output_count; i++)
     if (tt_value_get_state(launch->outputs[i]) == TT_VALUE_PENDING)
       tt_value_fail(launch->outputs[i], tt_status_clone(status));

@@ -2,6 +2,7 @@
 
 #include "cache/pool.h"
 #include "run/explain.h"
+#include "run/forget.h"
 #include "run/run.h"
 
 #include <pthread.h>
@@ -187,6 +188,7 @@ static tt_status add(tt_program *program, tt_program **out) {
   *added = *program;
   *program = (tt_program){0};
   mark_used(added);
+  tt_forget_note(TT_GROWN_BYTES, (int64_t)added->text.size);
   *out = added;
   return TT_SUCCESS;
 }
@@ -285,17 +287,53 @@ void tt_program_end(void) {
   tt_pool_destroy(last);
 }
 
+static void destroy(tt_program *program) {
+  tt_executable_destroy(program->executable);
+  tt_status_release(program->error);
+  tt_program_deinit(program);
+  tt_free(program);
+}
+
+static bool is_in_use(tt_program *program) {
+  int state = atomic_load(&program->state);
+  return state == TT_PROGRAM_COMPILING || state == TT_PROGRAM_READY || atomic_load(&program->users);
+}
+
+void tt_program_forget(void) {
+  tt_intern kept = TT_INTERN_INIT;
+  tt_status status = TT_SUCCESS;
+  pthread_mutex_lock(&lock);
+  tt_intern old = table;
+  for (size_t i = 0; i < table.capacity && !status; i++) {
+    tt_program *program = table.entries[i].key ? table.entries[i].value : NULL;
+    if (program && is_in_use(program))
+      status = tt_intern_add(&kept, program->text.data, program->text.size, program);
+  }
+  if (!status) table = kept;
+  else old = kept; /* no memory for the smaller table: the larger one stays */
+  for (size_t i = 0; i < old.capacity && !status; i++) {
+    const tt_intern_entry *e = &old.entries[i]; /* a user may have gone meanwhile */
+    if (e->key && !tt_intern_find(&kept, e->key, e->size)) destroy(e->value);
+  }
+  tt_intern_deinit(&old);
+  pthread_mutex_unlock(&lock);
+  tt_status_release(status);
+}
+
+int64_t tt_program_table_size(void) {
+  pthread_mutex_lock(&lock);
+  int64_t count = (int64_t)table.count;
+  pthread_mutex_unlock(&lock);
+  return count;
+}
+
 void tt_program_shutdown(void) {
   tt_pool_destroy(pool);
   pool = NULL;
   tt_compile_shutdown();
   for (size_t i = 0; i < table.capacity; i++) {
     tt_program *program = table.entries[i].key ? table.entries[i].value : NULL;
-    if (!program) continue;
-    tt_executable_destroy(program->executable);
-    tt_status_release(program->error);
-    tt_program_deinit(program);
-    tt_free(program);
+    if (program) destroy(program);
   }
   tt_intern_deinit(&table);
   loaded_count = loaded_bytes = 0;

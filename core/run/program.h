@@ -51,6 +51,7 @@ bool tt_program_poll(tt_program *program);
 /* What the plugin knows of its needs; false where it says nothing, or the program is not loaded.
  * Thread-safe. */
 bool tt_program_needs(tt_program *program, tt_program_memory *out);
+int64_t tt_program_table_size(void);
 /* Before the process exits: what waits for a compiler is cancelled, what is being compiled is
  * waited for, and from then on nothing is compiled or launched. Thread-safe. */
 void tt_program_end(void);

@@ -46,7 +46,7 @@ static tt_status find_inputs(recording *r) {
 static void set_value(tt_storage *storage, const tt_type *type, tt_value *value) {
   tt_value *old = storage->value;
   storage->value = tt_value_retain(value);
-  storage->type = type;
+  if (storage->type != type) tt_storage_set_type(storage, type);
   tt_value_release(old);
 }
 

@@ -6,6 +6,7 @@
 #include "pjrt/pjrt.h"
 #include "run/call.h"
 #include "run/compile.h"
+#include "run/forget.h"
 #include "run/storage.h"
 #include "run/stream.h"
 #include "run/template.h"
@@ -52,6 +53,7 @@ uint32_t tt_site_count(void);            /* sites are below this number */
   X(OPS_DECOMPOSED, "operators run by a decomposition")                                            \
   X(OPS_HOST, "operators run on the host")                                                         \
   X(CALLS_NEW, "calls specialised")                                                                \
+  X(FORGOTTEN, "times that the tables of calls were full and emptied")                             \
   X(PROGRAMS, "programs new to the process")                                                       \
   X(PROGRAM_HITS, "programs found in memory")                                                      \
   X(COMPILES, "programs compiled, because no cache had them")                                      \

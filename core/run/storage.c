@@ -1,15 +1,15 @@
 #include "run/storage.h"
 
+#include "run/forget.h"
 #include "run/run.h"
 #include "run/template.h"
 #include "run/value.h"
 
-#include <pthread.h>
-
 tt_status tt_storage_create(tt_stream *stream, const tt_type *type, tt_storage **out) {
   tt_storage *storage = tt_malloc(sizeof *storage);
   if (!storage) return tt_out_of_memory();
-  *storage = (tt_storage){.stream = stream, .type = type};
+  *storage = (tt_storage){.stream = stream};
+  tt_storage_set_type(storage, type);
   *out = storage;
   return TT_SUCCESS;
 }
@@ -18,31 +18,8 @@ void tt_storage_destroy(tt_storage *storage) {
   if (!storage) return;
   tt_template_note_free(storage);
   tt_value_release(storage->value);
+  tt_storage_set_type(storage, NULL);
   tt_free(storage);
-}
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static tt_intern types = TT_INTERN_INIT;
-
-tt_status tt_type_intern(const tt_type *type, const tt_type **out) {
-  int64_t key[TT_MAX_RANK + 2] = {type->dtype, type->rank};
-  for (int i = 0; i < type->rank; i++) key[2 + i] = type->dims[i];
-  size_t size = sizeof *key * (size_t)(2 + type->rank);
-  tt_status status = TT_SUCCESS;
-  pthread_mutex_lock(&lock);
-  tt_type *found = tt_intern_find(&types, key, size);
-  if (!found) {
-    found = tt_malloc(sizeof *found);
-    if (!found) status = tt_out_of_memory();
-    else {
-      *found = tt_type_make(type->dtype, type->rank, type->dims);
-      status = tt_intern_add(&types, key, size, found);
-      if (status) tt_free(found);
-    }
-  }
-  pthread_mutex_unlock(&lock);
-  if (!status) *out = found;
-  return status;
 }
 
 /* -- Resizing: the common prefix of the bytes, then zeros -- */
@@ -88,9 +65,7 @@ static tt_status resize_call(const tt_storage *storage, const tt_type *type, tt_
   return status;
 }
 
-tt_status tt_storage_resize(tt_storage *storage, int64_t bytes) {
-  if (bytes < 0)
-    return tt_error(TT_INVALID_ARGUMENT, "a storage cannot have %lld bytes", (long long)bytes);
+static tt_status resize(tt_storage *storage, int64_t bytes) {
   tt_dtype dtype = storage->type->dtype;
   if (bytes % tt_dtype_bytes(dtype) != 0) dtype = TT_U8;
   int64_t count = bytes / tt_dtype_bytes(dtype);
@@ -100,7 +75,7 @@ tt_status tt_storage_resize(tt_storage *storage, int64_t bytes) {
   if (!storage->value || bytes == 0 || tt_storage_bytes(storage) == 0) {
     tt_value_release(storage->value);
     storage->value = NULL;
-    storage->type = interned;
+    tt_storage_set_type(storage, interned);
     tt_template_note_type(storage);
     return TT_SUCCESS;
   }
@@ -111,8 +86,17 @@ tt_status tt_storage_resize(tt_storage *storage, int64_t bytes) {
   TT_TRY(tt_stream_record(storage->stream, call, &storage, NULL, 0, &resized));
   tt_value *old = storage->value;
   storage->value = resized->value;
-  storage->type = resized->type;
+  tt_storage_set_type(storage, resized->type);
   resized->value = old;
   tt_storage_destroy(resized);
   return TT_SUCCESS;
+}
+
+tt_status tt_storage_resize(tt_storage *storage, int64_t bytes) {
+  if (bytes < 0)
+    return tt_error(TT_INVALID_ARGUMENT, "a storage cannot have %lld bytes", (long long)bytes);
+  tt_hold_enter();
+  tt_status status = resize(storage, bytes);
+  tt_hold_leave();
+  return status;
 }

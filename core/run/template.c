@@ -1,5 +1,7 @@
 #include "run/template.h"
 
+#include "run/forget.h"
+
 #include <string.h>
 
 enum { MAX_STEPS = 4096 };
@@ -18,6 +20,7 @@ struct tt_template {
   step *steps;
   size_t count, capacity;
   int arg_count, slot_count;
+  uint64_t epoch; /* of its calls */
 };
 
 /* What one thread writes down. */
@@ -125,6 +128,8 @@ tt_status tt_template_begin(tt_storage *const *args, int count) {
   }
   for (int i = 0; i < count; i++) add_slot(n, args[i]);
   n->t->arg_count = count;
+  tt_hold_enter(); /* until the notes end */
+  n->t->epoch = tt_call_epoch();
   current = n;
   return TT_SUCCESS;
 }
@@ -143,6 +148,7 @@ tt_status tt_template_end(tt_storage *const *results, int count, int *slots, tt_
   else *out = n->t;
   tt_free(n->known);
   tt_free(n);
+  tt_hold_leave();
   return status;
 }
 
@@ -154,6 +160,8 @@ void tt_template_destroy(tt_template *t) {
 }
 
 /* -- Using them -- */
+
+bool tt_template_usable(const tt_template *t) { return t->epoch == tt_call_epoch(); }
 
 int tt_template_slots(const tt_template *t) { return t->slot_count; }
 

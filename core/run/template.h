@@ -20,6 +20,9 @@ tt_status tt_template_begin(tt_storage *const *args, int count);
 tt_status tt_template_end(tt_storage *const *results, int count, int *slots, tt_template **out);
 void tt_template_destroy(tt_template *t); /* NULL is allowed */
 
+/* Whether its calls still exist: what follows is only for those that are usable, within the same
+ * section (forget.h). */
+bool tt_template_usable(const tt_template *t);
 /* Storages that the template knows: its arguments first. */
 int tt_template_slots(const tt_template *t);
 /* Records the calls again, for other storages of the same types and states. `storages`:

@@ -1,13 +1,14 @@
 #include "run/trace.h"
 
 #include "run/call_internal.h"
+#include "run/forget.h"
 #include "run/run.h"
 
 #include <string.h>
 
 /* A program with more results than needed will do if these are few, and in any case when there are
  * MAX_VARIANTS. */
-enum { MAX_VARIANTS = 4, FEW_BYTES = 1 << 16 };
+enum { MAX_VARIANTS = 4, FEW_BYTES = 1 << 16, SLOTS_A_STEP = 64 };
 
 void tt_trace_init(tt_trace *trace) { *trace = (tt_trace){0}; }
 
@@ -42,6 +43,7 @@ tt_status tt_trace_step(tt_trace *trace, tt_step *at, tt_call *call, const int *
   step->word_at = at->call ? at->word_at + at->call->word_count : 0;
   at->children = step;
   trace->step_count++;
+  tt_forget_note(TT_GROWN_STEPS, 1);
   *out = step;
   return TT_SUCCESS;
 }
@@ -239,6 +241,7 @@ tt_status tt_trace_program(tt_trace *trace, tt_step *end, uint8_t *live, const u
   *fresh = !program.text.data; /* it went into the table */
   tt_program_deinit(&program);
   if (status) return status;
+  tt_forget_note(TT_GROWN_STEPS, 1 + end->slot_count / SLOTS_A_STEP);
   variant->live = kept;
   variant->next = end->variants;
   end->variants = variant;

@@ -3,13 +3,10 @@
 #include "run/run.h"
 
 tt_status tt_value_create(tt_stream *stream, const tt_type *type, uint32_t site, tt_value **out) {
-  tt_value *value = tt_calloc(1, sizeof *value);
+  tt_value *value = tt_malloc(sizeof *value); /* calloc takes nothing from the thread's own cache */
   if (!value) return tt_out_of_memory();
-  atomic_init(&value->refs, 1);
-  atomic_init(&value->state, TT_VALUE_PENDING);
-  value->stream = stream;
-  value->type = type;
-  value->site = site;
+  *value = (tt_value){
+      .refs = 1, .state = TT_VALUE_PENDING, .stream = stream, .type = type, .site = site};
   *out = value;
   return TT_SUCCESS;
 }

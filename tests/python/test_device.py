@@ -118,6 +118,21 @@ def test_memory_is_counted():
     torch.tpu.empty_cache()
 
 
+@only_tpu
+def test_requested_bytes():
+    def requested():
+        torch.tpu.synchronize()
+        stats = torch.tpu.memory_stats()
+        return [stats[f"requested_bytes.all.{what}"] for what in ("current", "allocated")]
+
+    current, ever = requested()
+    for _ in range(3):
+        x = torch.full((1000,), 2.0, device="tpu")
+    assert requested() == [current + 4000, ever + 12000]
+    del x
+    assert requested() == [current, ever + 12000]
+
+
 def test_memory_does_not_grow():
     model = torch.nn.Linear(32, 32).to("tpu")
 

@@ -15,6 +15,7 @@ def memory_stats(device: Device = None) -> "OrderedDict[str, int]":
     stats = _C.memory_stats(_get_device_index(device, optional=True))
     current, peak = stats["allocated_bytes"], stats["peak_bytes"]
     result = {
+        "allocated_bytes.all.allocated": stats["total_bytes"],
         "allocated_bytes.all.current": current,
         "allocated_bytes.all.peak": peak,
         "allocation.all.allocated": stats["allocations"],
@@ -22,7 +23,10 @@ def memory_stats(device: Device = None) -> "OrderedDict[str, int]":
         "allocation.all.freed": stats["frees"],
         "limit_bytes": stats["limit_bytes"],
         "num_alloc_retries": 0,
-        "requested_bytes.all.current": stats["requested_bytes"],
+        # Values are not rounded up, so what is allocated is what was asked for.
+        "requested_bytes.all.allocated": stats["total_bytes"],
+        "requested_bytes.all.current": current,
+        "requested_bytes.all.peak": peak,
         "reserved_bytes.all.current": current,
         "reserved_bytes.all.peak": peak,
     }
@@ -96,7 +100,7 @@ def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
     ]
     if not abbreviated:
         rows += [
-            ("asked for", _bytes(stats["requested_bytes.all.current"])),
+            ("ever asked for", _bytes(stats["requested_bytes.all.allocated"])),
             ("free", _bytes(free)),
             ("total", _bytes(total)),
             ("buffers alive", str(stats["allocation.all.current"])),

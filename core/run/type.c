@@ -1,0 +1,101 @@
+/* Interned types. The first ones stay for ever; of later ones storages are counted, so that those
+ * that no storage has can be forgotten. */
+#include "run/forget.h"
+#include "run/run.h"
+#include "run/storage.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+typedef struct interned {
+  bool counted, dropped;
+  _Atomic int64_t storages; /* only if counted */
+  tt_type type;
+} interned;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static tt_intern types = TT_INTERN_INIT;
+
+enum { KEY = TT_MAX_RANK + 2 };
+
+static size_t write_key(const tt_type *type, int64_t key[KEY]) {
+  key[0] = type->dtype;
+  key[1] = type->rank;
+  for (int i = 0; i < type->rank; i++) key[2 + i] = type->dims[i];
+  return sizeof *key * (size_t)(2 + type->rank);
+}
+
+static tt_status add(const tt_type *type, const int64_t *key, size_t size, interned **out) {
+  interned *added = tt_calloc(1, sizeof *added);
+  if (!added) return tt_out_of_memory();
+  added->type = tt_type_make(type->dtype, type->rank, type->dims);
+  added->counted = (int64_t)types.count >= tt_forget_spared_types();
+  tt_status status = tt_intern_add(&types, key, size, added);
+  if (status) return tt_free(added), status;
+  if (added->counted) tt_forget_note(TT_GROWN_TYPES, 1);
+  *out = added;
+  return TT_SUCCESS;
+}
+
+tt_status tt_type_intern(const tt_type *type, const tt_type **out) {
+  int64_t key[KEY];
+  size_t size = write_key(type, key);
+  pthread_mutex_lock(&lock);
+  interned *found = tt_intern_find(&types, key, size);
+  tt_status status = found ? TT_SUCCESS : add(type, key, size, &found);
+  pthread_mutex_unlock(&lock);
+  if (!status) *out = &found->type;
+  return status;
+}
+
+int64_t tt_type_table_size(void) {
+  pthread_mutex_lock(&lock);
+  int64_t count = (int64_t)types.count;
+  pthread_mutex_unlock(&lock);
+  return count;
+}
+
+static void count(const tt_type *type, int64_t change) {
+  interned *of = (interned *)((char *)(uintptr_t)type - offsetof(interned, type));
+  if (of->counted) atomic_fetch_add_explicit(&of->storages, change, memory_order_acq_rel);
+}
+
+void tt_storage_set_type(tt_storage *storage, const tt_type *type) {
+  const tt_type *old = storage->type;
+  if (old == type) return;
+  if (type) count(type, 1);
+  storage->type = type;
+  if (old) count(old, -1);
+}
+
+/* -- Forgetting -- */
+
+void tt_type_lock(void) { pthread_mutex_lock(&lock); }
+void tt_type_unlock(void) { pthread_mutex_unlock(&lock); }
+
+static bool is_needed(const interned *type) {
+  return !type->counted || atomic_load_explicit(&type->storages, memory_order_acquire) > 0;
+}
+
+void tt_type_forget(void) {
+  tt_intern kept = TT_INTERN_INIT;
+  tt_status status = TT_SUCCESS;
+  for (size_t i = 0; i < types.capacity && !status; i++) {
+    const tt_intern_entry *e = &types.entries[i];
+    interned *type = e->key ? e->value : NULL;
+    if (!type) continue;
+    type->dropped = !is_needed(type); /* asked once: a storage may end meanwhile */
+    if (!type->dropped) status = tt_intern_add(&kept, e->key, e->size, type);
+  }
+  if (status) { /* no memory for the smaller table: the larger one stays */
+    tt_status_release(status);
+    tt_intern_deinit(&kept);
+    return;
+  }
+  for (size_t i = 0; i < types.capacity; i++) {
+    interned *type = types.entries[i].key ? types.entries[i].value : NULL;
+    if (type && type->dropped) tt_free(type);
+  }
+  tt_intern_deinit(&types);
+  types = kept;
+}
