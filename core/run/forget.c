@@ -41,20 +41,20 @@ void tt_forget_note(tt_growth what, int64_t amount) {
 
 /* -- Sections -- */
 
-typedef struct section {
-  struct section *next, **link; /* under the lock */
+typedef struct hold {
+  struct hold *next, **link; /* under the lock */
   bool listed;                  /* the thread's own */
   atomic_int depth;
-} section;
+} hold;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static section *sections; /* of the threads that were in one */
+static hold *holds; /* of the threads that were in one */
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static _Thread_local section own;
+static _Thread_local hold own;
 
 static void unlist(void *user) {
-  section *gone = user;
+  hold *gone = user;
   pthread_mutex_lock(&lock);
   *gone->link = gone->next;
   if (gone->next) gone->next->link = gone->link;
@@ -67,10 +67,10 @@ static void make_key(void) { (void)pthread_key_create(&key, unlist); }
 static void list(void) {
   (void)pthread_once(&once, make_key);
   pthread_mutex_lock(&lock);
-  own.next = sections;
-  own.link = &sections;
-  if (sections) sections->link = &own.next;
-  sections = &own;
+  own.next = holds;
+  own.link = &holds;
+  if (holds) holds->link = &own.next;
+  holds = &own;
   pthread_mutex_unlock(&lock);
   (void)pthread_setspecific(key, &own);
   own.listed = true;
@@ -79,7 +79,7 @@ static void list(void) {
 static bool others_inside(void) {
   bool inside = false;
   pthread_mutex_lock(&lock);
-  for (section *s = sections; s; s = s->next)
+  for (hold *s = holds; s; s = s->next)
     inside |= s != &own && atomic_load_explicit(&s->depth, memory_order_acquire) > 0;
   pthread_mutex_unlock(&lock);
   return inside;

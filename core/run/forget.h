@@ -3,17 +3,16 @@
  * are too many (TORCH_TPU_CALL_LIMIT) all are dropped at once, where a chunk ends, and made again
  * as they are needed. Loaded programs stay, so what is in use is not compiled again.
  *
- * Pointers to calls, to templates' calls, and to types that no storage has are good within a hold,
- * also called a section here: while any thread but the one that forgets is in one, nothing is
- * forgotten. It is
- * two stores to memory of the thread's own. That suffices because such pointers come from tables
- * with locks, which the forgetting thread holds while it looks who is in a section. */
+ * Pointers to calls, to templates' calls, and to types that no storage has are good within a hold:
+ * while any thread but the one that forgets is in one, nothing is forgotten. A hold is two stores to
+ * memory of the thread's own. That suffices because such pointers come from tables with locks, which
+ * the forgetting thread holds while it looks who is in a hold. */
 #ifndef TT_FORGET_H
 #define TT_FORGET_H
 
 #include <stdint.h>
 
-/* Sections nest. The outermost one's beginning is where tables may be emptied, so the thread has no
+/* Holds nest. The outermost one's beginning is where tables may be emptied, so the thread has no
  * such pointers there. It may wait for launches. */
 void tt_hold_enter(void);
 void tt_hold_leave(void);
