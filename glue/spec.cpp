@@ -185,8 +185,23 @@ void check_overlap(const Walk& walk) {
   }
 }
 
-// Where Meta kernels are known to accept what the CPU refuses: reductions of nothing, and complex
-// numbers written to real tensors.
+// Whether an out= tensor is one that the CPU may refuse, though its shape and device are right.
+bool unusual_target(const Walk& walk) {
+  if (walk.plan.row->cls == TT_POINTWISE) return false;  // see check_overlap
+  bool target = false, unusual = false;
+  for (size_t i = 0; i < walk.plan.args.size(); i++) {
+    if (!walk.plan.args[i].out || !walk.args[i].isTensor()) continue;
+    const at::Tensor& out = walk.args[i].toTensor();
+    target = true;
+    unusual |= out.scalar_type() != walk.tensors[0]->scalar_type();
+    unusual |= at::has_internal_overlap(out) != at::MemOverlap::No;
+  }
+  for (int other : walk.same_as) unusual |= other >= 0;
+  return target && unusual;
+}
+
+// Where Meta kernels are known to accept what the CPU refuses: reductions of nothing, complex
+// numbers written to real tensors, and targets of another dtype or that overlap.
 bool may_be_refused(const Walk& walk) {
   bool empty = false, complex = false, real_target = false;
   for (const at::Tensor* tensor : walk.tensors) empty |= tensor->numel() == 0;
@@ -197,7 +212,8 @@ bool may_be_refused(const Walk& walk) {
     if (walk.plan.args[i].write) real_target |= !value.toTensor().is_complex();
     else complex |= value.toTensor().is_complex();
   }
-  return (walk.plan.row->cls == TT_REDUCE && empty) || (complex && real_target);
+  return (walk.plan.row->cls == TT_REDUCE && empty) || (complex && real_target) ||
+         unusual_target(walk);
 }
 
 // Gives the out= arguments the sizes of `outs`; whether that changed any.
