@@ -4,39 +4,63 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <pybind11/pybind11.h>
 
+#include <unordered_map>
+
 namespace tt {
 namespace {
 
-// The tensor's twin without data on `device`: meta, or zeros on the host.
-at::Tensor twin(const at::Tensor& tensor, c10::DeviceType device) {
-  if (!tensor.defined() || !tensor.device().is_privateuseone()) return tensor;
-  auto empty = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(device));
-  return device == c10::DeviceType::Meta ? empty : empty.zero_();
-}
+constexpr size_t kMostBytes = size_t{1} << 28;
 
-c10::IValue twin_value(const c10::IValue& value, ArgKind kind, c10::DeviceType device) {
-  if (value.isTensor()) return twin(value.toTensor(), device);
+// Twins of tensors, without data on the meta device, of zeros on the host. On the host, those that
+// share memory do so as well.
+class Twins {
+ public:
+  explicit Twins(c10::DeviceType device) : device_(device) {}
+
+  at::Tensor of(const at::Tensor& tensor) {
+    if (!tensor.defined() || !tensor.device().is_privateuseone()) return tensor;
+    auto options = tensor.options().device(device_);
+    if (device_ == c10::DeviceType::Meta)
+      return at::empty_strided(tensor.sizes(), tensor.strides(), options);
+    auto& storage = storages_[tensor.storage().unsafeGetStorageImpl()];
+    if (!storage) {
+      auto bytes = static_cast<int64_t>(tensor.storage().nbytes());
+      storage = at::zeros({bytes}, options.dtype(at::kByte)).storage();
+    }
+    auto same = at::empty({0}, options);
+    return same.set_(*storage, tensor.storage_offset(), tensor.sizes(), tensor.strides());
+  }
+
+ private:
+  c10::DeviceType device_;
+  std::unordered_map<c10::StorageImpl*, std::optional<c10::Storage>> storages_;
+};
+
+c10::IValue twin_value(const c10::IValue& value, ArgKind kind, c10::DeviceType device,
+                       Twins& twins) {
+  if (value.isTensor()) return twins.of(value.toTensor());
   if (value.isDevice()) return c10::Device(device);
   if (kind == ArgKind::Generator) return {};
   if (kind != ArgKind::TensorList || value.isNone()) return value;
   if (value.isTensorList()) {
     c10::List<at::Tensor> list;
     for (const c10::IValue& element : value.toListRef())
-      list.push_back(twin(element.toTensor(), device));
+      list.push_back(twins.of(element.toTensor()));
     return list;
   }
   c10::List<std::optional<at::Tensor>> list;
   for (const c10::IValue& element : value.toListRef())
     list.push_back(element.isNone() ? std::nullopt
-                                    : std::optional<at::Tensor>(twin(element.toTensor(), device)));
+                                    : std::optional<at::Tensor>(twins.of(element.toTensor())));
   return list;
 }
 
 torch::jit::Stack twin_stack(const Plan& plan, c10::ArrayRef<c10::IValue> args,
                              c10::DeviceType device) {
   torch::jit::Stack stack;
+  Twins twins(device);
   for (size_t i = 0; i < args.size(); i++)
-    stack.push_back(twin_value(args[i], plan.args[i].kind, device));
+    stack.push_back(twin_value(args[i], plan.args[i].kind, device, twins));
   return stack;
 }
 
@@ -80,17 +104,39 @@ void forget_statistics(const Plan& plan, const c10::OperatorHandle& op,
 
 bool raise_as_cpu(const Plan& plan, const c10::OperatorHandle& op,
                   c10::ArrayRef<c10::IValue> args) {
-  constexpr size_t kMostBytes = size_t{1} << 28;
   size_t bytes = 0;
+  auto count = [&bytes](const at::Tensor& tensor) {
+    if (tensor.defined()) bytes += std::max(tensor.nbytes(), tensor.storage().nbytes());
+  };
   for (const c10::IValue& value : args) {
-    if (value.isTensor() && value.toTensor().defined()) bytes += value.toTensor().nbytes();
+    if (value.isTensor()) count(value.toTensor());
     if (value.isTensorList())
-      for (const c10::IValue& element : value.toListRef()) bytes += element.toTensor().nbytes();
+      for (const c10::IValue& element : value.toListRef()) count(element.toTensor());
   }
   if (bytes > kMostBytes) return false;
   auto stack = twin_stack(plan, args, c10::DeviceType::CPU);
   op.callBoxed(&stack);
   return true;
+}
+
+void check_casts(const Plan& plan, c10::ArrayRef<c10::IValue> args) {
+  if (!has_meta(*plan.functional, plan.row->cls)) return;
+  auto stack = twin_stack(plan, args, c10::DeviceType::Meta);
+  std::vector<at::Tensor> written, results;
+  for (size_t i = 0; i < args.size(); i++)
+    if (plan.args[i].write) append_tensors(stack[i], &written);
+  at::AutoDispatchBelowAutograd below;
+  try {
+    plan.functional->callBoxed(&stack);
+  } catch (const std::exception&) {
+    return;  // the operator's own Meta kernel, and the CPU, have had their say
+  }
+  for (const c10::IValue& value : stack) append_tensors(value, &results);
+  for (size_t k = 0; k < written.size() && written.size() == results.size(); k++) {
+    auto from = results[k].scalar_type(), to = written[k].scalar_type();
+    TORCH_CHECK(c10::canCast(from, to), plan.name, ": result type ", from,
+                " can't be cast to the desired output type ", to);
+  }
 }
 
 Meta run_meta(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args,

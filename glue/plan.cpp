@@ -138,8 +138,7 @@ std::vector<PlannedOverload> make_plans() {
       auto row = by_signature.find({twin, signature(op->schema())});
       if (row == by_signature.end()) continue;
       plans.push_back({name, make_plan(op->schema(), row->second)});
-      if (op->schema().arguments().back().is_out())
-        plans.back().plan->functional = find_row(row->second);
+      plans.back().plan->functional = find_row(row->second);
       break;
     }
   }

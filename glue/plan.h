@@ -41,7 +41,7 @@ struct Plan {
   std::vector<ArgPlan> args;
   std::vector<ReturnPlan> returns;
   int row_args;                                   // arguments that the row sees: all but out=
-  std::optional<c10::OperatorHandle> functional;  // of an out= overload: the row's own
+  std::optional<c10::OperatorHandle> functional;  // the row's own overload, if it is another
   bool mutates;
   bool writes_lists;  // an operator on lists, element by element, that writes to one of them
   int indices;  // the argument that lists index tensors, which may be masks or live on the host; or
@@ -65,6 +65,10 @@ void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack
 // Runs the operator on host zeros of the same shapes, so that the type and text of an error are
 // the CPU's. False if the tensors are too large to try; true if the CPU has no objection.
 bool raise_as_cpu(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args);
+
+// Throws if what an in-place operator computes is of a kind that its target cannot hold; not all
+// Meta kernels see to that.
+void check_casts(const Plan& plan, c10::ArrayRef<c10::IValue> args);
 
 enum class Meta {
   Done,

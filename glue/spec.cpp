@@ -2,7 +2,6 @@
 // written down in the core's terms.
 #include "walk.h"
 
-#include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/TypeProperties.h>
 
@@ -169,37 +168,6 @@ void spec_targets(Spec& spec, const Walk& walk) {
   spec.results.insert(spec.results.end(), written.begin(), written.end());
 }
 
-// A write must not go through a view that sees an element twice, nor overlap what is read; the
-// operators that PyTorch iterates element by element check that.
-void check_overlap(const Walk& walk) {
-  std::string row = walk.plan.row->name;
-  if (walk.plan.row->cls != TT_POINTWISE && row != "copy") return;
-  std::vector<const at::Tensor*> written, read;
-  for (size_t i = 0; i < walk.plan.args.size(); i++) {
-    if (walk.plan.args[i].kind != ArgKind::Tensor || !as_tensor(walk.args[i]).defined()) continue;
-    (walk.plan.args[i].write ? written : read).push_back(&as_tensor(walk.args[i]));
-  }
-  for (const at::Tensor* out : written) {
-    at::assert_no_internal_overlap(*out);
-    for (const at::Tensor* in : read) at::assert_no_partial_overlap(*out, *in);
-  }
-}
-
-// Where Meta kernels are known to accept what the CPU refuses: reductions of nothing, and complex
-// numbers written to real tensors.
-bool may_be_refused(const Walk& walk) {
-  bool empty = false, complex = false, real_target = false;
-  for (const at::Tensor* tensor : walk.tensors) empty |= tensor->numel() == 0;
-  for (size_t i = 0; i < walk.plan.args.size(); i++) {
-    const IValue& value = walk.args[i];
-    complex |= value.isScalar() && value.toScalar().isComplex();
-    if (!value.isTensor() || !value.toTensor().defined()) continue;
-    if (walk.plan.args[i].write) real_target |= !value.toTensor().is_complex();
-    else complex |= value.toTensor().is_complex();
-  }
-  return (walk.plan.row->cls == TT_REDUCE && empty) || (complex && real_target);
-}
-
 // Gives the out= arguments the sizes of `outs`; whether that changed any.
 bool resize_targets(const Walk& walk, const std::vector<at::Tensor>& outs) {
   bool resized = false;
@@ -224,8 +192,9 @@ Found make_spec(Walk& walk, const c10::OperatorHandle& op, Spec& spec, tt_call_s
   if (walk.plan.mutates) check_overlap(walk);
   Meta meta = run_meta(walk.plan, op, walk.args, &fresh, &outs);
   if (meta == Meta::Refused) return Found::Elsewhere;
-  if (meta == Meta::Missing && walk.plan.functional) return Found::Functional;
-  if (may_be_refused(walk)) raise_as_cpu(walk.plan, op, walk.args);
+  bool has_out = walk.plan.row_args < static_cast<int>(walk.plan.args.size());
+  if (meta == Meta::Missing && has_out && walk.plan.functional) return Found::Functional;
+  check_values(walk, op);
   if (resize_targets(walk, outs)) return Found::Restart;
   for (size_t i = 0; i < walk.tensors.size(); i++)
     spec.tensors.push_back({walk.storages[i]->type, view_of(*walk.tensors[i]),

@@ -56,17 +56,22 @@ static tt_node *with_replacement(tt_lower *cx, tt_node *p, int64_t k) {
   return tt_hlo_minimum(h, chosen, tt_hlo_const_i(h, TT_I64, n - 1));
 }
 
+enum { MOST_CATEGORIES = 1 << 24 };
+
 /* probabilities, num_samples, replacement */
 void tt_lower_multinomial(tt_lower *cx) {
   tt_hlo *h = cx->h;
-  if (tt_out_empty(cx)) return;
   tt_node *p = tt_in(cx, 0), *zero;
   int64_t k = tt_int(cx, 1), n = p->type.dims[p->type.rank > 0 ? p->type.rank - 1 : 0];
-  if (!tt_bool(cx, 2) && k > n) {
+  bool enough = tt_bool(cx, 2) || k <= n;
+  if (!tt_is_float(p->type.dtype) || k <= 0 || n > MOST_CATEGORIES || !enough) {
     tt_hlo_fail(h, TT_INVALID_ARGUMENT,
-                "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
+                "multinomial: expected floating probabilities of at most %d categories, and a "
+                "positive number of samples, no more than categories unless with replacement",
+                MOST_CATEGORIES);
     return;
   }
+  if (tt_out_empty(cx)) return;
   p = tt_cast(cx, p, tt_draw_dtype(p->type.dtype));
   p = tt_hlo_reshape(h, p, 2, (int64_t[]){n > 0 ? tt_type_numel(&p->type) / n : 0, n});
   zero = tt_like(cx, p, 0.0);

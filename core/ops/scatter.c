@@ -128,11 +128,23 @@ static bool is_one(const tt_lower *cx, int i) {
   return !tt_has(cx, i) || (cx->args[i].kind == TT_ARG_INT && cx->args[i].i == 1);
 }
 
+static bool same_but(const tt_type *a, const tt_type *b, int dim) {
+  for (int i = 0; i < a->rank; i++)
+    if (i != dim && a->dims[i] != b->dims[i]) return false;
+  return true;
+}
+
 void tt_lower_index_add(tt_lower *cx) {
   target to;
+  const tt_type *self = &tt_in(cx, 0)->type, *other = &tt_in(cx, 3)->type;
   int rank = tt_in(cx, 0)->type.rank, dim = tt_dim(cx, 1, rank);
   bool outer = rank > 1 && (dim == 0 || dim == rank - 1); /* the CPU's other kernel */
   tt_code code = outer ? TT_INVALID_ARGUMENT : TT_OUT_OF_RANGE;
+  bool same_rank = (rank > 0 ? rank : 1) == (other->rank > 0 ? other->rank : 1);
+  if (!same_rank || (rank == other->rank && !same_but(self, other, dim))) {
+    tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT, "index_add: source has another shape than self");
+    return;
+  }
   tt_node *source = tt_in(cx, 3), *x = slice_operands(cx, false, code, &source, &to);
   if (!is_one(cx, 4)) source = tt_hlo_multiply(cx->h, source, tt_num(cx, 4, source->type.dtype));
   state(cx, write(cx, &to, x, source, TT_ADD));
@@ -152,12 +164,6 @@ void tt_lower_index_fill(tt_lower *cx) {
 }
 
 /* -- Elements along one dim -- */
-
-static bool same_but(const tt_type *a, const tt_type *b, int dim) {
-  for (int i = 0; i < a->rank; i++)
-    if (i != dim && a->dims[i] != b->dims[i]) return false;
-  return true;
-}
 
 /* Index [.., 1, ..] names one element of each line of x: a compare, no scatter. Else the elements
  * are numbered in the flattened x, and a bad index becomes -1. */
@@ -309,7 +315,12 @@ void tt_lower_put(tt_lower *cx) {
 
 void tt_lower_masked_scatter(tt_lower *cx) {
   tt_hlo *h = cx->h;
-  tt_node *x = tt_in(cx, 0), *mask = tt_cast(cx, tt_in(cx, 1), TT_BOOL);
+  tt_node *x = tt_in(cx, 0), *mask = tt_in(cx, 1);
+  if (mask->type.dtype != TT_BOOL) {
+    tt_hlo_fail(h, TT_INVALID_ARGUMENT, "masked_scatter: the mask must be bool, got %s",
+                tt_dtype_name(mask->type.dtype));
+    return;
+  }
   tt_broadcast_pair(cx, &x, &mask, TT_BOOL);
   tt_type type = mask->type;
   type.dtype = tt_in(cx, 0)->type.dtype;

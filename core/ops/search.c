@@ -61,6 +61,11 @@ static void state_search(tt_lower *cx, tt_node *sequence, tt_node *values, bool 
 
 /* self, boundaries, out_int32, right */
 void tt_lower_bucketize(tt_lower *cx) {
+  if (tt_in(cx, 1)->type.rank != 1) {
+    tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT, "bucketize: boundaries must have 1 dim, got %d",
+                tt_in(cx, 1)->type.rank);
+    return;
+  }
   state_search(cx, tt_in(cx, 1), tt_in(cx, 0), tt_bool(cx, 3));
 }
 

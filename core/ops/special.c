@@ -150,6 +150,12 @@ void tt_lower_xlogy(tt_lower *cx) {
 void tt_lower_complex(tt_lower *cx) {
   tt_hlo *h = cx->h;
   tt_node *a, *b;
+  if (tt_in(cx, 0)->type.dtype != tt_in(cx, 1)->type.dtype) {
+    tt_hlo_fail(h, TT_INVALID_ARGUMENT, "%s: expected two tensors of one dtype, got %s and %s",
+                cx->row->name, tt_dtype_name(tt_in(cx, 0)->type.dtype),
+                tt_dtype_name(tt_in(cx, 1)->type.dtype));
+    return;
+  }
   tt_operands(cx, &a, &b, tt_in(cx, 0)->type.dtype);
   if (cx->row->param) {
     tt_node *angle = b;

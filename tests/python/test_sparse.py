@@ -165,6 +165,13 @@ def test_embedding_with_sparse_gradients(layer, optimizer):
     compare(work)
 
 
+def test_bags_with_sparse_gradients_stay_on_the_device():
+    torch.tpu.host_fallback = "error"
+    module = nn.EmbeddingBag(10, 3, sparse=True, mode="mean").to(DEVICE)
+    module(torch.tensor([[1, 2], [1, 9]], device=DEVICE)).square().sum().backward()
+    assert module.weight.grad.layout == torch.sparse_coo
+
+
 def test_rows_of_a_compressed_matrix():
     rows = torch.tensor([0, 0, 2, 2, 2, 5])
     crow = torch._convert_indices_from_coo_to_csr(rows, 7)

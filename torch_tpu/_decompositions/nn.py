@@ -1,5 +1,7 @@
 """Layers: attention fused for inference, synchronised batch normalization, unfused convolutions."""
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -273,3 +275,35 @@ def glu_gradient_tangent(
 def int8_product(self: Tensor, mat2: Tensor, scales: Tensor) -> Tensor:
     """Product with a transposed matrix of bytes and a scale for each of its rows."""
     return (self.float() @ mat2.float().mT * scales.float()).to(self.dtype)
+
+
+@decomposes("_embedding_bag_backward")
+def embedding_bag_backward(
+    grad: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    offset2bag: Tensor,
+    bag_size: Tensor,
+    maximum_indices: Tensor,
+    num_weights: int,
+    scale_grad_by_freq: bool,
+    mode: int,
+    sparse: bool,
+    per_sample_weights: Tensor | None,
+    padding_idx: int = -1,
+) -> Any:
+    """The sparse gradient of a table, which its row cannot express."""
+    if not sparse:
+        return NotImplemented
+    return aten._embedding_bag_sparse_backward(
+        grad,
+        indices,
+        offsets,
+        offset2bag,
+        bag_size,
+        num_weights,
+        scale_grad_by_freq,
+        mode,
+        per_sample_weights,
+        padding_idx,
+    )
