@@ -3,7 +3,9 @@
 #include "template.h"
 
 #include <ATen/native/CPUFallback.h>
+#include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
+#include <torch/csrc/utils/tensor_memoryformats.h>
 
 #include <algorithm>
 #include <map>
@@ -44,6 +46,21 @@ PyObject* decomposition(const c10::OperatorHandle& op) {
   return kept;
 }
 
+// As Python functions take it: a schema's dtypes, layouts, and memory formats are integers here.
+pybind11::object python_argument(const c10::Argument& arg, const c10::IValue& value) {
+  c10::TypePtr type = arg.real_type();
+  if (auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
+  PyObject* found = nullptr;
+  if (value.isInt() && type->kind() == c10::TypeKind::ScalarTypeType)
+    found = reinterpret_cast<PyObject*>(torch::getTHPDtype(value.toScalarType()));
+  if (value.isInt() && type->kind() == c10::TypeKind::LayoutType)
+    found = reinterpret_cast<PyObject*>(torch::getTHPLayout(value.toLayout()));
+  if (value.isInt() && type->kind() == c10::TypeKind::MemoryFormatType)
+    found = torch::utils::getTHPMemoryFormat(value.toMemoryFormat());
+  if (found) return pybind11::reinterpret_borrow<pybind11::object>(found);
+  return torch::jit::toPyObject(value);
+}
+
 // Calls it with the arguments on the stack; false if it has no answer for them.
 bool run_decomposition(PyObject* function, const c10::OperatorHandle& op,
                        torch::jit::Stack* stack) {
@@ -54,8 +71,8 @@ bool run_decomposition(PyObject* function, const c10::OperatorHandle& op,
   pybind11::dict keywords;
   for (size_t i = 0; i < args.size(); i++) {
     const auto& arg = schema.arguments()[i];
-    if (arg.kwarg_only()) keywords[arg.name().c_str()] = torch::jit::toPyObject(args[i]);
-    else positional.append(torch::jit::toPyObject(args[i]));
+    if (arg.kwarg_only()) keywords[arg.name().c_str()] = python_argument(arg, args[i]);
+    else positional.append(python_argument(arg, args[i]));
   }
   auto value = pybind11::reinterpret_steal<pybind11::object>(
       PyObject_Call(function, pybind11::tuple(positional).ptr(), keywords.ptr()));

@@ -49,7 +49,8 @@ void spec_tensor(Spec& spec, const Walk& walk, const ArgPlan& arg, const at::Ten
                  tt_arg* out) {
   out->kind = TT_ARG_NONE;
   if (!tensor.defined()) return;
-  if (!arg.out) spec.promotion = at::native::update_result_type_state(tensor, spec.promotion);
+  bool target = arg.out || (arg.write && walk.plan.name == "aten::copy_");
+  if (!target) spec.promotion = at::native::update_result_type_state(tensor, spec.promotion);
   if (!tensor.device().is_privateuseone())
     return spec_scalar(spec, walk, arg, tensor.item(), require_dtype(tensor.scalar_type()), out);
   out->kind = TT_ARG_TENSOR;

@@ -8,6 +8,7 @@
 #include <ATen/ops/_conj_physical.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/is_set_to_native.h>
 #include <ATen/ops/set_native.h>
 #include <ATen/ops/tensor_split_native.h>
 #include <ATen/ops/unfold_native.h>
@@ -215,6 +216,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("empty.memory_format", TORCH_FN(empty_kernel));
   m.impl("empty_strided", TORCH_FN(empty_strided_kernel));
   m.impl("_efficientzerotensor", TORCH_FN(efficient_zero_tensor));
+  m.impl("is_set_to", TORCH_FN(at::native::is_set_to));
   m.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
   m.impl("view", TORCH_FN(at::native::view));
   m.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));

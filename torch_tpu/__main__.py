@@ -17,11 +17,26 @@ Markdown = Annotated[bool, typer.Option("--markdown", help="Print the page docs/
 
 OPS_PAGE = """# Operators
 
-Made from the op table by `make docs`. A row stands for an operator's functional overload; its
-in-place and `out=` forms come with it. Static arguments shape the program: a new value compiles
-anew, while every other number may change freely. What has no row is decomposed by PyTorch or,
-where no decomposition exists, runs on the host.
+Made by `make docs` from the op table and from what PyTorch's dispatcher knows. A row stands for an
+operator's functional overload; its in-place and `out=` forms come with it. Static arguments shape
+the program: a new value compiles anew, while every other number may change freely. What has no row
+is decomposed, by this package or by PyTorch; the few operators that run on the host are at the end.
 """
+HOST_PAGE = """
+## on the host
+
+Each run is a synchronisation and two copies, is counted in `torch.tpu.metrics()`, and is refused
+under `TORCH_TPU_HOST_FALLBACK=error`.
+
+| operator | why |
+|---|---|"""
+OTHERS_PAGE = """
+## not for this device
+
+What the CPU computes beyond these is about tensors and libraries that the device does not have.
+
+| operators | why |
+|---|---|"""
 
 
 def show(rows: list[dict[str, Any]], title: str, as_json: bool) -> None:
@@ -91,14 +106,36 @@ def ops(as_json: Json = False, markdown: Markdown = False) -> None:
 
 
 def ops_page(rows: list[dict[str, str]]) -> str:
-    """Returns the op table as a Markdown page, one section a class."""
+    """Returns the op table and what lies beside it as a Markdown page, one section a class."""
+    from torch_tpu import _decompositions, _host
+
     parts = [OPS_PAGE, f"{len(rows)} rows."]
     for family in dict.fromkeys(row["class"] for row in rows):
         parts.append(
             f"\n## {family}\n\n| operator | static arguments | what it does |\n|---|---|---|"
         )
         parts += [_ops_line(row) for row in rows if row["class"] == family]
+    own = _decompositions.table()
+    parts.append("\n## decomposed by this package\n\n| operator | what it does |\n|---|---|")
+    parts += [f"| `{_short(name)}` | {_summary(own[name])} |" for name in sorted(own)]
+    theirs = [name for name, path in _host.paths() if path == "decomposed"]
+    parts.append("\n## decomposed by PyTorch\n\nAnd what PyTorch composes for every device.\n")
+    parts.append(", ".join(f"`{_short(name)}`" for name in theirs) + ".")
+    parts.append(HOST_PAGE)
+    for name, reason in sorted(_host.named(_host.ON_HOST).items()):
+        parts.append(f"| `{_short(name)}` | {reason} |")
+    parts.append(OTHERS_PAGE)
+    for reason, names in _host.OTHER_TENSORS.items():
+        parts.append(f"| {', '.join(f'`{name}`' for name in names)} | {reason} |")
     return "\n".join(parts)
+
+
+def _short(name: str) -> str:
+    return name.partition("::")[2]
+
+
+def _summary(function: Any) -> str:
+    return str(function.__doc__).partition("\n")[0]
 
 
 def _ops_line(row: dict[str, str]) -> str:

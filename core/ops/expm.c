@@ -20,16 +20,21 @@ static tt_node *over_matrices(tt_hlo *h, tt_node *x, const tt_type *type) {
   return tt_hlo_broadcast(h, x, map, type->rank, type->dims);
 }
 
-/* How often each matrix is halved until its greatest row sum is at most a half. */
-static tt_node *halvings(tt_lower *cx, tt_node *a) {
+/* The greatest sum of sizes along rows (back 1) or columns (back 2). */
+static tt_node *norm_along(tt_lower *cx, tt_node *a, int back) {
+  int dim = a->type.rank - back, rest = a->type.rank - 2;
+  tt_node *sums = tt_hlo_reduce(cx->h, TT_SUM, tt_hlo_abs(cx->h, a), &dim, 1);
+  return tt_hlo_reduce(cx->h, TT_MAX, sums, &rest, 1);
+}
+
+/* How often each matrix is halved until a norm of it is at most `most`. */
+static tt_node *halvings(tt_lower *cx, tt_node *a, double most) {
   tt_hlo *h = cx->h;
-  int last = a->type.rank - 1;
-  tt_node *sums = tt_hlo_reduce(h, TT_SUM, tt_hlo_abs(h, a), &last, 1);
-  int rows = sums->type.rank - 1;
-  tt_node *norm = tt_hlo_reduce(h, TT_MAX, sums, &rows, 1), *zero = tt_like(cx, norm, 0);
-  tt_node *doublings = tt_hlo_multiply(h, tt_hlo_log(h, norm), tt_like(cx, norm, 1 / log(2)));
-  tt_node *count = tt_hlo_ceil(h, tt_hlo_add(h, doublings, tt_like(cx, norm, 1)));
-  tt_node *some = tt_hlo_compare(h, TT_GT, count, zero); /* not so for NaN */
+  tt_node *norm = tt_hlo_minimum(h, norm_along(cx, a, 1), norm_along(cx, a, 2));
+  tt_node *ratio = tt_hlo_multiply(h, norm, tt_like(cx, norm, 1 / most));
+  tt_node *count = tt_hlo_multiply(h, tt_hlo_log(h, ratio), tt_like(cx, norm, 1 / log(2)));
+  count = tt_hlo_ceil(h, count);
+  tt_node *some = tt_hlo_compare(h, TT_GT, count, tt_like(cx, norm, 0)); /* not so for NaN */
   count = tt_hlo_minimum(h, count, tt_like(cx, norm, MOST_SQUARINGS));
   return tt_hlo_select(h, some, count, tt_hlo_zeros(h, &norm->type));
 }
@@ -79,16 +84,16 @@ void tt_lower_matrix_exp(tt_lower *cx) {
     return;
   }
   tt_precision before = tt_hlo_precision(h, TT_PRECISION_HIGHEST);
-  tt_node *count = halvings(cx, a);
+  bool fine = tt_dtype_real(a->type.dtype) == TT_F64;
+  tt_node *count = halvings(cx, a, fine ? 1 : 2);
   for (int i = 0; i < count->type.rank; i++) dims[i] = i;
   tt_node *half = tt_hlo_const(h, count->type.dtype, 0.5);
   tt_node *scale =
       tt_hlo_power(h, tt_hlo_broadcast_to(h, half, count->type.rank, count->type.dims), count);
   a = tt_hlo_multiply(h, a, over_matrices(h, tt_cast(cx, scale, a->type.dtype), &a->type));
-  bool fine = tt_dtype_real(a->type.dtype) == TT_F64;
   tt_node *inits[4] = {tt_like(cx, count, 0), count,
                        tt_hlo_reduce(h, TT_MAX, count, dims, count->type.rank),
-                       polynomial(cx, a, fine ? 14 : 8)};
+                       polynomial(cx, a, fine ? 20 : 17)};
   tt_hlo_while(h, 4, inits, squaring_left, squaring, NULL, out);
   (void)tt_hlo_precision(h, before);
   tt_out_in(cx, 0, out[3], dtype);

@@ -51,13 +51,22 @@ def ormqr(
 # -- Least squares --
 
 
-def _by_qr(a: Tensor, b: Tensor) -> Tensor:
-    """Solves a system of full rank."""
+def _by_qr(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the solution of a system of full rank, and the triangular factor."""
     if a.shape[-2] >= a.shape[-1]:
         q, r = torch.linalg.qr(a)
-        return torch.linalg.solve_triangular(r, q.mH @ b, upper=True)
+        return torch.linalg.solve_triangular(r, q.mH @ b, upper=True), r
     q, r = torch.linalg.qr(a.mH)
-    return q @ torch.linalg.solve_triangular(r.mH, b, upper=False)
+    return q @ torch.linalg.solve_triangular(r.mH, b, upper=False), r
+
+
+def _far_from_singular(r: Tensor, rcond: float | None) -> bool:
+    """Reads back whether all matrices with these triangular factors are safely of full rank."""
+    sizes = r.diagonal(0, -2, -1).abs()
+    limit = torch.finfo(sizes.dtype).eps ** 0.5
+    if rcond is not None:
+        limit = max(limit, 16 * rcond)
+    return bool((sizes.amin(-1) > limit * sizes.amax(-1)).all())
 
 
 def _by_svd(a: Tensor, b: Tensor, rcond: float | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -75,7 +84,7 @@ def _by_svd(a: Tensor, b: Tensor, rcond: float | None) -> tuple[Tensor, Tensor, 
 def lstsq(
     self: Tensor, b: Tensor, rcond: float | None = None, *, driver: str | None = None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Least-squares solution: by QR for the driver "gels", else by singular values."""
+    """Least-squares solution: by QR if the driver allows and the rank is full, else by SVD."""
     torch._check(
         driver in (None, "gels", "gelsy", "gelsd", "gelss"),
         lambda: f"torch.linalg.lstsq: there is no driver {driver!r}",
@@ -89,8 +98,11 @@ def lstsq(
     if self.numel() == 0 or right.numel() == 0:
         solution = right.new_zeros(*batch, n, right.shape[-1])
         rank, values = rank.new_zeros(batch), values.new_zeros(*batch, min(m, n))
-    elif driver == "gels":
-        solution = _by_qr(a, right)
+    elif driver in (None, "gels", "gelsy"):
+        solution, r = _by_qr(a, right)
+        rank = rank.new_full(batch, min(m, n))
+        if driver != "gels" and not _far_from_singular(r, rcond):
+            solution, rank, _ = _by_svd(a, right, rcond)
     else:
         solution, rank, values = _by_svd(a, right, rcond)
     residuals = self.new_empty(0).real

@@ -1,0 +1,122 @@
+"""Checks, creation into given tensors, fake quantisation, implicit derivatives: against the CPU."""
+
+import mpmath
+import pytest
+import torch
+from support import DEVICE, check, modes, move, only_tpu
+
+pytestmark = [only_tpu, pytest.mark.usefixtures("no_host")]
+aten = torch.ops.aten
+
+
+@pytest.fixture(params=[mode for mode in modes() if mode != "debug"])
+def mode(request):
+    with torch.tpu.set_eager_mode(request.param):
+        yield
+
+
+def test_asserts_wait():
+    torch._assert_async(torch.tensor(1, device=DEVICE))
+    with pytest.raises(RuntimeError, match="why"):
+        torch._assert_async(torch.tensor(0, device=DEVICE), "why")
+
+
+@pytest.mark.filterwarnings("ignore:torch.range is deprecated")
+def test_creation():
+    assert torch.range(1, 4, 0.5, device=DEVICE).tolist() == [1, 1.5, 2, 2.5, 3, 3.5, 4]
+    assert torch.range(5, 1, -2, dtype=torch.int64, device=DEVICE).tolist() == [5, 3, 1]
+    out = torch.empty(0, dtype=torch.int64, device=DEVICE)
+    assert torch.randperm(7, out=out) is out
+    assert sorted(out.tolist()) == list(range(7))
+
+
+def test_being_set_to():
+    x = torch.ones(3, 2, device=DEVICE)
+    assert x.is_set_to(x[:]) and not x.is_set_to(x[1:]) and not x.is_set_to(x.clone())
+
+
+def test_dtypes_reach_decompositions_as_dtypes():
+    a, b = (torch.randn(16, 32).to(torch.float8_e4m3fn) for _ in range(2))
+    scales = torch.tensor(0.5), torch.tensor(2.0)
+    for dtype in (torch.float32, torch.bfloat16):
+        check(lambda x, y, *s, d=dtype: torch._scaled_mm(x, y.t(), *s, out_dtype=d), a, b, *scales)
+
+
+def test_fake_quantisation(mode):
+    x, scale = torch.randn(4, 5) * 3, torch.rand(4) + 0.1
+    zero, zeros = torch.tensor([2], dtype=torch.int32), torch.arange(-2, 2, dtype=torch.int32)
+    limits = -8, 7
+    check(aten.fake_quantize_per_tensor_affine_cachemask, x, 0.1, 3, *limits)
+    for enabled in (torch.tensor([0]), torch.tensor([1])):
+        function = aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams
+        check(function, x, scale[:1], zero, enabled, *limits)
+    for points in (zeros, zeros + 0.3):
+        check(aten.fake_quantize_per_channel_affine_cachemask, x, scale, points, 0, *limits)
+    grad = torch.randn(4, 5)
+    whole, rows = (scale[:1], zero.float()), (scale, zeros.float(), 0)
+    for name, more in (("per_tensor", whole), ("per_channel", rows)):
+        function = getattr(aten, f"_fake_quantize_learnable_{name}_affine")
+        check(function, x, *more, *limits, 0.5)
+        backward = getattr(aten, f"_fake_quantize_learnable_{name}_affine_backward")
+        check(backward, grad, x, *more, *limits, 0.5)
+
+
+# -- Derivatives of random variables by their parameters --
+
+
+def slope(distribution, density, a):
+    step = mpmath.mpf(10) ** -12
+    rise = distribution(a + step) - distribution(a - step)
+    return float(-rise / (2 * step) / density(a))
+
+
+def gamma_slope(a, x):
+    return slope(
+        lambda p: mpmath.gammainc(p, 0, x, regularized=True),
+        lambda p: x ** (p - 1) * mpmath.exp(-x) / mpmath.gamma(p),
+        a,
+    )
+
+
+def beta_slope(x, a, total):
+    b = total - a
+    return slope(
+        lambda p: mpmath.betainc(p, b, 0, x, regularized=True),
+        lambda p: x ** (p - 1) * (1 - x) ** b / mpmath.beta(p, b),
+        a,
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_derivatives_of_gamma_variables(dtype):
+    alpha = torch.tensor([0.01, 0.5, 1, 5, 100]).repeat_interleave(4).to(dtype)
+    x = torch._standard_gamma(alpha).clamp(min=1e-20)
+    x[::3] *= 1.5
+    got = torch._standard_gamma_grad(*move((alpha, x))).cpu()
+    with mpmath.workdps(40):
+        pairs = zip(alpha.tolist(), x.tolist(), strict=True)
+        want = [gamma_slope(mpmath.mpf(a), mpmath.mpf(v)) for a, v in pairs]
+    limit = 1e-5 if dtype == torch.float32 else 1e-9
+    torch.testing.assert_close(got, torch.tensor(want, dtype=dtype), rtol=limit, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_derivatives_of_beta_variables(dtype):
+    sizes = torch.tensor([0.1, 1, 5, 100], dtype=dtype)
+    a, b = (one.flatten() for one in torch.meshgrid(sizes, sizes, indexing="ij"))
+    x = torch.distributions.Beta(a, b).sample().clamp(1e-6, 1 - 1e-6)
+    got = torch._dirichlet_grad(*move((x, a, a + b))).cpu()
+    with mpmath.workdps(40):
+        triples = zip(x.tolist(), a.tolist(), (a + b).tolist(), strict=True)
+        want = [beta_slope(*(mpmath.mpf(one) for one in three)) for three in triples]
+    limit = 1e-3 if dtype == torch.float32 else 1e-8
+    torch.testing.assert_close(got, torch.tensor(want, dtype=dtype), rtol=limit, atol=0)
+
+
+def test_gradients_of_samples(mode):
+    rate = torch.full((2000,), 3.0, device=DEVICE, requires_grad=True)
+    torch.distributions.Gamma(rate, 1.0).rsample().mean().backward()
+    assert abs(rate.grad.sum().item() - 1) < 0.1
+    weights = torch.full((2000, 3), 2.0, device=DEVICE, requires_grad=True)
+    torch.distributions.Dirichlet(weights).rsample()[:, 0].mean().backward()
+    assert abs(weights.grad[:, 0].sum().item() - 1 / 9) < 0.03

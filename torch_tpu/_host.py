@@ -1,0 +1,134 @@
+"""Which operators stay on the host, and why; and how each other operator runs."""
+
+from collections.abc import Iterator
+
+import torch
+
+from torch_tpu import _decompose, _decompositions
+
+ON_HOST: dict[str, tuple[str, ...]] = {
+    "Eigenvalues of matrices without symmetry need a shifted QR iteration whose steps depend on "
+    "data; XLA has none.": ("linalg_eig", "linalg_eig.out", "_linalg_eigvals"),
+    "Bunch-Kaufman's factors choose a block of one or two rows at every step; XLA has none such.": (
+        "linalg_ldl_factor_ex.out",
+        "linalg_ldl_solve.out",
+    ),
+    "Block-wise scales of 8-bit floats have no decomposition yet.": (
+        "_scaled_mm_v2",
+        "_scaled_mm_v2.out",
+    ),
+    "The observer of quantisation-aware training chooses its parameters in C++ code for the CPU.": (
+        "_fused_moving_avg_obs_fq_helper",
+    ),
+}
+"""Overloads without a path on the device, by the reason; they are counted when they run."""
+
+OTHER_TENSORS: dict[str, tuple[str, ...]] = {
+    "Makes or takes sparse tensors, which the device does not have yet.": (
+        "_to_sparse",
+        "_to_sparse.sparse_dim",
+        "_to_sparse_bsc",
+        "_to_sparse_bsr",
+        "_to_sparse_csc",
+        "_to_sparse_csr",
+        "_convert_indices_from_coo_to_csr.out",
+        "_convert_indices_from_csr_to_coo.out",
+        "_spdiags",
+        "_validate_compressed_sparse_indices",
+    ),
+    "Makes or takes nested tensors, which the device does not have yet.": (
+        "_jagged_to_padded_dense_forward",
+        "_nested_compute_contiguous_strides_offsets",
+        "_nested_from_padded",
+        "_nested_tensor_from_mask",
+        "_nested_view_from_buffer",
+        "_padded_dense_to_jagged_forward",
+    ),
+    "Makes or takes quantised tensors, which PyTorch keeps for CPUs and CUDA.": (
+        "_empty_affine_quantized",
+        "_empty_per_channel_affine_quantized",
+        "_make_per_channel_quantized_tensor",
+        "_make_per_tensor_quantized_tensor",
+        "dequantize.self",
+        "quantize_per_channel",
+        "quantize_per_tensor",
+        "quantize_per_tensor.tensor_qparams",
+        "quantize_per_tensor.tensors",
+        "quantize_per_tensor_dynamic",
+        "quantized_gru.data",
+        "quantized_gru.data_legacy",
+        "quantized_gru.input",
+        "quantized_gru.input_legacy",
+        "quantized_lstm.data",
+        "quantized_lstm.data_legacy",
+        "quantized_lstm.input",
+        "quantized_lstm.input_legacy",
+    ),
+    "Packs or reads weights in a CPU library's own layout.": (
+        "_convert_weight_to_int4pack_for_cpu",
+        "_dyn_quant_matmul_4bit",
+        "_dyn_quant_pack_4bit_weight",
+        "_weight_int4pack_mm_for_cpu",
+        "mkldnn_rnn_layer",
+        "mkldnn_rnn_layer_backward",
+        "to_mkldnn",
+    ),
+    "Is reached from CPU kernels alone.": (
+        "_compute_linear_combination",
+        "_compute_linear_combination.out",
+        "_cummax_helper",
+        "_cummin_helper",
+        "_scaled_dot_product_flash_attention_for_cpu_backward",
+        "_slow_conv2d_backward.grad_input",
+        "from_file",
+    ),
+    "Serves PyTorch's own tests and tracing.": (
+        "_foobar",
+        "_functional_assert_async.msg",
+        "_fused_sdp_choice",
+        "_make_dep_token",
+        "_test_functorch_fallback",
+        "_test_optional_filled_intlist",
+        "_test_optional_floatlist",
+        "_test_optional_intlist",
+    ),
+}
+"""Overloads about tensors or libraries that this device does not have, by what these are."""
+
+
+def named(table: dict[str, tuple[str, ...]]) -> dict[str, str]:
+    """Returns the reason for each qualified overload name of a table."""
+    return {f"aten::{name}": reason for reason, names in table.items() for name in names}
+
+
+def _has(name: str, *keys: str) -> bool:
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    return any(has(name, key) for key in keys)
+
+
+def paths() -> Iterator[tuple[str, str]]:
+    """Yields each overload of ATen that the CPU computes, and how this device does.
+
+    "row": by the op table, or by a kernel of the glue; "composite": PyTorch composes it of others;
+    "own": by a decomposition of this package; "decomposed": by one of PyTorch's; "none": on the
+    host.
+    """
+    own = _decompositions.table()
+    for name in sorted(torch._C._dispatch_get_all_op_names()):
+        if not name.startswith("aten::"):
+            continue
+        if name in own:
+            yield name, "own"
+        elif _has(name, "PrivateUse1"):
+            yield name, "row"
+        elif _has(
+            name,
+            "CompositeImplicitAutograd",
+            "CompositeExplicitAutograd",
+            "CompositeExplicitAutogradNonFunctional",
+        ):
+            yield name, "composite"
+        elif _decompose.lookup(name) is not None:
+            yield name, "decomposed"
+        elif _has(name, "CPU"):
+            yield name, "none"
