@@ -43,7 +43,7 @@ void tt_forget_note(tt_growth what, int64_t amount) {
 
 typedef struct hold {
   struct hold *next, **link; /* under the lock */
-  bool listed;                  /* the thread's own */
+  bool listed;               /* the thread's own */
   atomic_int depth;
 } hold;
 

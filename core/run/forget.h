@@ -4,9 +4,9 @@
  * as they are needed. Loaded programs stay, so what is in use is not compiled again.
  *
  * Pointers to calls, to templates' calls, and to types that no storage has are good within a hold:
- * while any thread but the one that forgets is in one, nothing is forgotten. A hold is two stores to
- * memory of the thread's own. That suffices because such pointers come from tables with locks, which
- * the forgetting thread holds while it looks who is in a hold. */
+ * while any thread but the one that forgets is in one, nothing is forgotten. A hold is two stores
+ * to memory of the thread's own. That suffices because such pointers come from tables with locks,
+ * which the forgetting thread holds while it looks who is in a hold. */
 #ifndef TT_FORGET_H
 #define TT_FORGET_H
 
