@@ -3,7 +3,9 @@
 import contextlib
 import gc
 import inspect
+import random
 import time
+from functools import partial
 
 import pytest
 import torch
@@ -560,3 +562,55 @@ def test_no_recompile_lets_joined_chunks_run():
     joined_after(layers, 16)
     with torch.tpu.no_recompile():
         joined_after(layers, 16)
+
+
+def random_step(rng):
+    """An operator on some of the tensors; it brings them nearer to each other, so errors fade."""
+    a, b, c = (rng.randrange(5) for _ in range(3))
+    rows = slice(rng.randrange(32), rng.randrange(33, 64))
+    factor = rng.choice([0.5, 0.7, 0.9])
+
+    def apply(tensors):
+        match kind:
+            case "product":
+                tensors[a] = torch.tanh(tensors[b] @ tensors[c]) * 0.5
+            case "mean":
+                tensors[a] = tensors[b] * factor + tensors[c] * (1 - factor)
+            case "add in place":
+                tensors[a].mul_(factor).add_(tensors[b].clone(), alpha=1 - factor)
+            case "rows in place":
+                tensors[a][rows].mul_(factor)
+            case "view":
+                tensors[a] = tensors[b].t()
+            case "choose":
+                tensors[a] = torch.maximum(tensors[b], tensors[c])
+
+    kinds = ["product", "mean", "add in place", "rows in place", "view", "choose"]
+    kind = rng.choice(kinds)
+    return apply
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_loops_compute_the_same_joined_or_not(seed):
+    rng = random.Random(seed)
+    body = [random_step(rng) for _ in range(150)]
+    generator = torch.Generator().manual_seed(seed)
+    start = [torch.randn(64, 64, generator=generator) / 8 for _ in range(5)]
+    tensors, reference = [x.to("tpu") for x in start], [x.clone() for x in start]
+
+    def run(lengths):
+        for work in (tensors, reference):
+            for length in lengths:
+                for step in body[:length]:
+                    step(work)
+
+    before, deadline = counted("joined"), time.monotonic() + 15
+    while counted("joined") == before and time.monotonic() < deadline:
+        run([150] * 30)
+        torch.tpu.synchronize()
+    for _ in range(4):  # the loop goes otherwise now and then
+        run([rng.choice([150, 150, 150, rng.randrange(150)]) for _ in range(8)])
+        tensors[0][0, 0].item()
+    for i, (x, y) in enumerate(zip(tensors, reference, strict=True)):
+        close = partial(torch.testing.assert_close, msg=f"seed {seed}, tensor {i}")
+        close(x.cpu(), y, rtol=1e-3, atol=1e-4)
