@@ -55,6 +55,18 @@ def test_exponentials_of_large_and_different_matrices(mode):
     check_gradients(torch.matrix_exp, matrix(3, 3).requires_grad_())
 
 
+@pytest.mark.parametrize("scale", [0.2, 2, 10, 40])
+def test_exponentials_are_as_exact_as_on_the_cpu(scale):
+    a = torch.randn(8, 5, 5, generator=torch.Generator().manual_seed(0)) * scale / 5**0.5
+    exact = torch.matrix_exp(a.double())
+    most = exact.abs().amax((-1, -2), keepdim=True)
+    errors = [
+        ((torch.matrix_exp(a.to(device)).cpu() - exact).abs() / most).max()
+        for device in (DEVICE, "cpu")
+    ]
+    assert errors[0] < 2 * errors[1]
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex128])
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (2, 0, 3), (0, 2, 3), (0, 0)])
 def test_factors_of_nothing(shape, dtype):
