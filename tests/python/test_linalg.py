@@ -117,6 +117,8 @@ def test_gradients_of_least_squares():
 def test_running_sums_of_complex_exponentials():
     z = matrix(3, 6, dtype=torch.complex64)
     check(lambda x: torch.logcumsumexp(x * 5, 1).exp(), z, tolerance=LOOSE)
+    turns = torch.randn(5, 40, dtype=z.dtype, generator=torch.Generator().manual_seed(0))
+    check(lambda x: torch.logcumsumexp(x * 9, 1), turns, tolerance=LOOSE)
     check_gradients(lambda x: torch.view_as_real(torch.logcumsumexp(x, 1)), z.requires_grad_())
     inf, nan = torch.inf, torch.nan
     check(torch.logcumsumexp, torch.tensor([-inf, -inf, 1, inf, 2]), 0)
