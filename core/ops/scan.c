@@ -52,6 +52,41 @@ static tt_node *logaddexp(tt_lower *cx, tt_node *a, tt_node *b) {
   return tt_hlo_select(h, tt_is_nan(cx, tt_hlo_real(h, b)), b, y);
 }
 
+typedef struct scan_task {
+  tt_lower *cx;
+  tt_node *x;
+  int dim;
+} scan_task;
+
+static void elements_left(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
+  const scan_task *task = user;
+  int64_t size = task->x->type.dims[task->dim];
+  results[0] = tt_hlo_compare(h, TT_LT, args[0], tt_hlo_const_i(h, TT_I64, size));
+}
+
+/* args: the place, the sum before it, all sums. */
+static void next_element(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
+  const scan_task *task = user;
+  tt_node *starts[TT_MAX_RANK];
+  for (int i = 0; i < task->x->type.rank; i++)
+    starts[i] = i == task->dim ? args[0] : tt_hlo_const_i(h, TT_I64, 0);
+  tt_node *next = tt_hlo_dynamic_slice(h, task->x, starts, args[1]->type.dims);
+  results[0] = tt_hlo_add(h, args[0], tt_hlo_const_i(h, TT_I64, 1));
+  results[1] = logaddexp(task->cx, args[1], next);
+  results[2] = tt_hlo_dynamic_update_slice(h, args[2], results[1], starts);
+}
+
+/* One element after the other: the imaginary part, which is known but for whole turns, is that of
+ * the greatest so far, and so depends on the order. */
+static tt_node *complex_logcumsumexp(tt_lower *cx, tt_node *x, int dim) {
+  tt_hlo *h = cx->h;
+  scan_task task = {cx, x, dim};
+  tt_node *inits[3] = {tt_hlo_const_i(h, TT_I64, 1), tt_hlo_slice_dim(h, x, dim, 0, 1, 1), x};
+  tt_node *out[3];
+  tt_hlo_while(h, 3, inits, elements_left, next_element, &task, out);
+  return out[2];
+}
+
 /* Doubling steps: after k of them each element stands for the 2^k before it. */
 void tt_lower_logcumsumexp(tt_lower *cx) {
   tt_hlo *h = cx->h;
@@ -60,6 +95,10 @@ void tt_lower_logcumsumexp(tt_lower *cx) {
   x = tt_cast(cx, x, tt_compute_dtype(dtype));
   int dim = tt_dim(cx, 1, x->type.rank);
   int64_t size = x->type.rank > 0 ? x->type.dims[dim] : 1;
+  if (tt_is_complex(dtype) && size > 1) {
+    tt_out_in(cx, 0, complex_logcumsumexp(cx, x, dim), dtype);
+    return;
+  }
   for (int64_t step = 1; step < size; step *= 2) {
     tt_node *before = tt_hlo_slice_dim(h, x, dim, 0, size - step, 1);
     tt_node *after = tt_hlo_slice_dim(h, x, dim, step, size, 1);

@@ -55,6 +55,18 @@ def test_exponentials_of_large_and_different_matrices(mode):
     check_gradients(torch.matrix_exp, matrix(3, 3).requires_grad_())
 
 
+@pytest.mark.parametrize("scale", [0.2, 2, 10, 40])
+def test_exponentials_are_as_exact_as_on_the_cpu(scale):
+    a = torch.randn(8, 5, 5, generator=torch.Generator().manual_seed(0)) * scale / 5**0.5
+    exact = torch.matrix_exp(a.double())
+    most = exact.abs().amax((-1, -2), keepdim=True)
+    errors = [
+        ((torch.matrix_exp(a.to(device)).cpu() - exact).abs() / most).max()
+        for device in (DEVICE, "cpu")
+    ]
+    assert errors[0] < 2 * errors[1]
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex128])
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (2, 0, 3), (0, 2, 3), (0, 0)])
 def test_factors_of_nothing(shape, dtype):
@@ -105,6 +117,8 @@ def test_gradients_of_least_squares():
 def test_running_sums_of_complex_exponentials():
     z = matrix(3, 6, dtype=torch.complex64)
     check(lambda x: torch.logcumsumexp(x * 5, 1).exp(), z, tolerance=LOOSE)
+    turns = torch.randn(5, 40, dtype=z.dtype, generator=torch.Generator().manual_seed(0))
+    check(lambda x: torch.logcumsumexp(x * 9, 1), turns, tolerance=LOOSE)
     check_gradients(lambda x: torch.view_as_real(torch.logcumsumexp(x, 1)), z.requires_grad_())
     inf, nan = torch.inf, torch.nan
     check(torch.logcumsumexp, torch.tensor([-inf, -inf, 1, inf, 2]), 0)
