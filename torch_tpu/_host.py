@@ -17,9 +17,6 @@ ON_HOST: dict[str, tuple[str, ...]] = {
         "_scaled_mm_v2",
         "_scaled_mm_v2.out",
     ),
-    "The observer of quantisation-aware training chooses its parameters in C++ code for the CPU.": (
-        "_fused_moving_avg_obs_fq_helper",
-    ),
 }
 """Overloads without a path on the device, by the reason; they are counted when they run."""
 

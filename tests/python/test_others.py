@@ -61,6 +61,30 @@ def test_fake_quantisation(mode):
         check(backward, grad, x, *more, *limits, 0.5)
 
 
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("by_row", [False, True])
+def test_observers_of_ranges(mode, by_row, symmetric):
+    function, count = aten._fused_moving_avg_obs_fq_helper, 4 if by_row else 1
+    for scale, limits, (observing, rounding) in (
+        (1.0, (-128, 127), (1, 1)),
+        (1e-4, (0, 255), (1, 1)),
+        (0.0, (-8, 7), (1, 1)),
+        (100.0, (0, 255), (1, 0)),
+        (1.0, (-8, 7), (0, 1)),
+    ):
+        least, most = torch.full((count,), torch.inf), torch.full((count,), -torch.inf)
+        if not observing:
+            least, most = torch.full((count,), -1.0), torch.full((count,), 2.0)
+        state = [least, most, torch.ones(count), torch.zeros(count, dtype=torch.int32)]
+        switches = torch.tensor([observing]), torch.tensor([rounding])
+
+        def twice(x, on, off, *own, limits=limits):
+            more = (*own, 0.01, *limits, 0, by_row, symmetric)
+            return function(x, on, off, *more), function(x + x.abs(), on, off, *more)
+
+        check(twice, torch.randn(4, 6) * scale, *switches, *state)
+
+
 # -- Derivatives of random variables by their parameters --
 
 

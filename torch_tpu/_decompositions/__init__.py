@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-FAMILIES = ("sizes", "runs", "linalg", "reductions", "nn", "others")
+FAMILIES = ("sizes", "runs", "linalg", "reductions", "nn", "quantise", "others")
 _functions: dict[str, Callable[..., Any]] = {}
 
 
