@@ -17,22 +17,14 @@ ON_HOST: dict[str, tuple[str, ...]] = {
         "_scaled_mm_v2",
         "_scaled_mm_v2.out",
     ),
+    "Lists the coordinates of a sparse tensor's diagonals one by one.": ("_spdiags",),
+    "Checks a sparse tensor's indices, where a program asks for that.": (
+        "_validate_compressed_sparse_indices",
+    ),
 }
 """Overloads without a path on the device, by the reason; they are counted when they run."""
 
 OTHER_TENSORS: dict[str, tuple[str, ...]] = {
-    "Makes or takes sparse tensors, which the device does not have yet.": (
-        "_to_sparse",
-        "_to_sparse.sparse_dim",
-        "_to_sparse_bsc",
-        "_to_sparse_bsr",
-        "_to_sparse_csc",
-        "_to_sparse_csr",
-        "_convert_indices_from_coo_to_csr.out",
-        "_convert_indices_from_csr_to_coo.out",
-        "_spdiags",
-        "_validate_compressed_sparse_indices",
-    ),
     "Makes or takes nested tensors, which the device does not have yet.": (
         "_jagged_to_padded_dense_forward",
         "_nested_compute_contiguous_strides_offsets",
