@@ -56,6 +56,8 @@ class ResNet18(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+            elif isinstance(module, Block):  # each block begins as its shortcut
+                nn.init.zeros_(module.bn2.weight)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Returns the logits."""
@@ -75,7 +77,7 @@ TASK = Task(
     batch=partial(stripes, batch=8, size=32, kinds=KINDS),
     loss=loss,
     optimizer=partial(torch.optim.SGD, momentum=0.9, weight_decay=1e-4),
-    rate=0.01,
+    rate=0.003,
 )
 
 if __name__ == "__main__":

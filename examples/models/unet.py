@@ -3,6 +3,7 @@
 usage: python examples/models/unet.py [--device tpu|cuda|cpu] [--steps N] [--no-compare]
 """
 
+from functools import partial
 from itertools import pairwise
 
 import torch
@@ -66,7 +67,14 @@ def loss(model: nn.Module, pictures: torch.Tensor, mask: torch.Tensor) -> torch.
     return result
 
 
-TASK = Task(name="U-Net", model=UNet, batch=discs, loss=loss)
+TASK = Task(
+    name="U-Net",
+    model=UNet,
+    batch=discs,
+    loss=loss,
+    optimizer=partial(torch.optim.SGD, momentum=0.9),
+    rate=0.05,
+)
 
 if __name__ == "__main__":
     main(TASK)
