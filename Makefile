@@ -10,6 +10,7 @@ CONFIGURE := $(CMAKE) -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja \
 CTEST := $(BIN)/ctest --output-on-failure -j $(JOBS)
 PYTEST := TT_ABI_DUMP=build/release/tt_abi_dump $(PY) -m pytest
 ENV_STAMP := $(VENV)/.env-ready
+MODELS_STAMP := $(VENV)/.models-ready
 INSTALL_STAMP := $(VENV)/.torchtpu-installed
 
 .PHONY: build run test test-c test-sanitized test-tsan test-python test-all lint format bench \
@@ -27,6 +28,11 @@ $(INSTALL_STAMP): pyproject.toml | $(ENV_STAMP)
 	$(PY) -m pip install -q --no-build-isolation --no-deps -e . \
 		-C wheel.cmake=false -C editable.mode=inplace
 	@touch $@
+
+# Without them (no network) the tests that need them are skipped and say so.
+$(MODELS_STAMP): scripts/requirements-models.txt | $(ENV_STAMP)
+	@$(PY) -m pip install -q --retries 1 -r $< && touch $@ || \
+		echo "$< could not be installed: its tests will be skipped" >&2
 
 build/release: | $(ENV_STAMP)
 	$(CONFIGURE) -B $@ -DTT_BUILD_GLUE=ON -DTT_INPLACE=ON || { rm -rf $@; exit 1; }
@@ -56,7 +62,7 @@ test-tsan: build/tsan
 test-python: build
 	$(PYTEST) -m "not slow"
 
-test-all: test-c test-sanitized test-tsan build
+test-all: test-c test-sanitized test-tsan build $(MODELS_STAMP)
 	$(PYTEST)
 
 lint: build
