@@ -10,6 +10,7 @@
 #include <pybind11/pybind11.h>
 
 #include <array>
+#include <unordered_set>
 
 namespace tt {
 
@@ -34,7 +35,7 @@ struct SiteSlot {
 };
 thread_local std::array<CodeSlot, kSlots> codes;
 thread_local std::array<SiteSlot, kSlots> sites;
-size_t kept_codes = 0;  // guarded by the GIL
+std::unordered_set<PyCodeObject*> kept_codes;  // one reference each; guarded by the GIL
 
 size_t slot_of(const void* pointer) { return (reinterpret_cast<uintptr_t>(pointer) >> 4) % kSlots; }
 
@@ -52,13 +53,13 @@ bool is_library(PyCodeObject* code) {
   std::string file = file_of(code);
   bool library = file.find("/site-packages/torch/") != std::string::npos ||
                  file.find("/torch_tpu/") != std::string::npos || file.rfind('<', 0) == 0;
-  if (kept_codes < kMaxKept) {
-    Py_INCREF(code);
-    kept_codes++;
-    slot = {code, library};
-  }
+  if (kept_codes.size() < kMaxKept && kept_codes.insert(code).second) Py_INCREF(code);
+  if (kept_codes.count(code)) slot = {code, library};
   return library;
 }
+
+// Only of a code object that is kept may an instruction's address be remembered.
+bool is_kept(PyCodeObject* code) { return codes[slot_of(code)].code == code; }
 
 uint32_t add_site(PyCodeObject* code, const _Py_CODEUNIT* instruction) {
   pybind11::gil_scoped_acquire gil;
@@ -78,9 +79,10 @@ uint32_t call_site() {
   for (size_t depth = 0; frame && depth < kMaxDepth; depth++, frame = frame->previous) {
     if (is_library(frame->f_code)) continue;
     SiteSlot& slot = sites[slot_of(frame->prev_instr)];
-    if (slot.instruction != frame->prev_instr)
-      slot = {frame->prev_instr, add_site(frame->f_code, frame->prev_instr)};
-    return slot.site;
+    if (slot.instruction == frame->prev_instr) return slot.site;
+    uint32_t site = add_site(frame->f_code, frame->prev_instr);
+    if (is_kept(frame->f_code)) slot = {frame->prev_instr, site};
+    return site;
   }
   return 0;
 }

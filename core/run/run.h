@@ -42,7 +42,7 @@ bool tt_runtime_deterministic(void);
 void tt_runtime_set_deterministic(bool value);
 
 /* -- Call sites: small numbers for Python lines -- */
-/* Text is copied; 0 means unknown. At most 65,536 sites are kept. */
+/* The line's number, the same each time; text is copied. 0: unknown, or one too many (65,536). */
 uint32_t tt_site_add(const char *file, int line, const char *function);
 const char *tt_site_text(uint32_t site); /* "file.py:12 in f", or "" */
 uint32_t tt_site_count(void);            /* sites are below this number */

@@ -1,3 +1,4 @@
+#include "base/intern.h"
 #include "run/program.h"
 #include "run/run.h"
 
@@ -103,19 +104,31 @@ tt_status tt_runtime_set_mode(tt_mode value) {
 static pthread_mutex_t site_lock = PTHREAD_MUTEX_INITIALIZER;
 static char *sites[MAX_SITES];
 static atomic_uint site_count = 1; /* 0 is the unknown site */
+static tt_intern site_ids;         /* by text */
+
+/* The lock is held. 0 when there is no room. */
+static uint32_t new_site(const char *text) {
+  uint32_t id = atomic_load(&site_count);
+  size_t size = strlen(text);
+  char *copy = id < MAX_SITES ? tt_strndup(text, size) : NULL;
+  tt_status status =
+      copy ? tt_intern_add(&site_ids, text, size, (void *)(uintptr_t)id) : tt_out_of_memory();
+  if (status) {
+    tt_status_release(status);
+    tt_free(copy);
+    return 0;
+  }
+  sites[id] = copy;
+  atomic_store_explicit(&site_count, id + 1, memory_order_release);
+  return id;
+}
 
 uint32_t tt_site_add(const char *file, int line, const char *function) {
-  uint32_t id = 0;
   char text[512];
   snprintf(text, sizeof text, "%s:%d in %s", file, line, function);
   pthread_mutex_lock(&site_lock);
-  uint32_t next = atomic_load(&site_count);
-  char *copy = next < MAX_SITES ? tt_strndup(text, strlen(text)) : NULL;
-  if (copy) {
-    sites[next] = copy;
-    atomic_store_explicit(&site_count, next + 1, memory_order_release);
-    id = next;
-  }
+  uint32_t id = (uint32_t)(uintptr_t)tt_intern_find(&site_ids, text, strlen(text));
+  if (!id) id = new_site(text);
   pthread_mutex_unlock(&site_lock);
   return id;
 }

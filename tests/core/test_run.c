@@ -84,6 +84,8 @@ static void test_sites(void **state) {
   assert_string_equal(tt_site_text(site), "net.py:12 in forward");
   assert_string_equal(tt_site_text(0), "");
   assert_string_equal(tt_site_text(site + 1), "");
+  for (int i = 0; i < 70000; i++) assert_int_equal(tt_site_add("net.py", 12, "forward"), site);
+  assert_int_equal(tt_site_count(), site + 1);
   tt_alloc_fail_at(1, false);
   assert_int_equal(tt_site_add("net.py", 13, "forward"), 0);
 }

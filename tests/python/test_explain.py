@@ -365,3 +365,14 @@ def test_a_settled_loop_passes(n):
             for _ in range(5):
                 last = iterate().item()
     assert last < first
+
+
+def test_lines_are_known_however_much_code_there_is():
+    """Code that is compiled again and again, as by exec, takes no room for its lines."""
+    x = torch.ones(2, device="tpu")
+    for _ in range(70_000):
+        exec(compile("x.neg_()", "again.py", "exec"), {"x": x})
+    torch.tpu.reset_metrics()
+    assert x.tolist() == [1.0, 1.0]
+    waited = torch.tpu.metrics()["synchronisations"]
+    assert any("test_explain.py" in line for line in waited), waited
