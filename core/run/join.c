@@ -5,9 +5,9 @@
 
 #include <string.h>
 
-/* How often a group is kept together before its program is there, and how much oftener a joined
- * group may be missed than met. */
-enum { TRIES = 4, MISSES = 4, MAX_LENGTH = 2048 };
+/* How often a group is kept together before its program is there, and how often the device
+ * must be behind in a row when it comes; and how much oftener it may be missed than met, joined. */
+enum { TRIES = 4, LAGS = 4, MISSES = 4, MAX_LENGTH = 2048 };
 #define PIECES                                                                                     \
   ((tt_cut_limits){.least = 2, .most = TT_JOIN_PIECES, .window = 8, .grams = 1, .bytes = INT64_MAX})
 #define MAX_BYTES (INT64_C(1) << 28)
@@ -38,7 +38,9 @@ static bool begins(tt_joining *join, bool behind) {
   if (tt_runtime_deterministic() || group->apart) return false;
   join->trying = group->tries < TRIES && !tt_programs_forbidden();
   if (join->trying) return ++group->tries;
-  if (!group->program || !behind || !tt_program_poll(group->program)) return false;
+  if (!behind) group->lags = 0;
+  else if (group->lags < LAGS) group->lags++;
+  if (!group->program || group->lags < LAGS || !tt_program_poll(group->program)) return false;
   if (!group->fits) group->apart = !fits(group->program);
   return group->fits = !group->apart;
 }
@@ -222,7 +224,7 @@ tt_status tt_join_close(tt_joining *join, tt_section *section, tt_cut why, tt_la
   if (!tt_section_any_live(section)) return TT_SUCCESS;
   tt_program *program = tt_trace_find(section->at, section->live, false);
   if (program) group->program = program;
-  if (program && tt_program_poll(program)) {
+  if (program && tt_program_is_ready(program)) {
     tt_count_add(TT_COUNT_JOINED, join->count + 1);
     if (group->misses) group->misses--;
     return tt_section_launch(section, program, why, out);

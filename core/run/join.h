@@ -4,8 +4,8 @@
  * piece. Pieces are grouped as operators are into chunks: by content (cut.h), so a loop is grouped
  * the same way in each iteration. The first times that a group comes again, its pieces are kept
  * together and then launched one by one; if each of them has come before, the joined program is
- * asked for. From the time that it is ready, the group is launched with it whenever the device is
- * behind, so that launching later delays nothing.
+ * asked for. It is compiled when the device turns out to be behind again and again where the group
+ * comes, and from then on launched whenever that is so: then launching later delays nothing.
  *
  * Never joined: what took long to compile, or would be too large or take too much memory; and
  * nothing under deterministic algorithms, as the last bits of a sum could then depend on when the
@@ -23,7 +23,7 @@ enum { TT_JOIN_PIECES = 32, TT_JOIN_GROUPS = 256 };
 typedef struct tt_group {
   uint64_t key;
   tt_program *program; /* the last that was asked for or launched, or NULL */
-  uint8_t tries, misses;
+  uint8_t tries, lags, misses;
   bool fits, apart; /* the program was ready and is not too large; is the group never joined? */
 } tt_group;
 

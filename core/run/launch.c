@@ -168,7 +168,9 @@ static tt_status run_program(tt_launch *launch, tt_stream *stream, tt_event **do
   tt_status status =
       scratch_init(&s, launch->input_count + 1 + launch->output_count + program->check_count,
                    program->donor_count);
+  atomic_store_explicit(&stream->launcher_compiles, true, memory_order_relaxed);
   if (!status) status = tt_program_await(program);
+  atomic_store_explicit(&stream->launcher_compiles, false, memory_order_relaxed);
   bool loaded = !status;
   int64_t start = tt_log_on(TT_LOG_LAUNCH) ? tt_now_ns() : 0;
   if (!status) status = execute(launch, stream, &s, done);

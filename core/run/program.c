@@ -212,9 +212,12 @@ static tt_status intern(tt_program *program, bool later, tt_program **out) {
   if (!status) tt_count_add(found ? TT_COUNT_PROGRAM_HITS : TT_COUNT_PROGRAMS, 1);
   if (!status && found && !later) hurry(found);
   program->later = later;
-  if (!status && !found) status = add(program, &found);
+  if (!status && !found) {
+    status = add(program, &found);
+    if (!status) atomic_store(&found->state, TT_PROGRAM_UNLOADED);
+  }
   if (!status && missing && ready) put(found, ready);
-  else if (!status && missing) start(found);
+  else if (!status && missing && !later) start(found);
   else tt_executable_destroy(ready);
   pthread_mutex_unlock(&lock);
   if (!status) *out = found;
@@ -265,7 +268,7 @@ bool tt_program_poll(tt_program *program) {
     if (atomic_load(&program->state) == TT_PROGRAM_UNLOADED) start(program);
     pthread_mutex_unlock(&lock);
   }
-  return atomic_load(&program->state) == TT_PROGRAM_READY;
+  return tt_program_is_ready(program);
 }
 
 bool tt_program_needs(tt_program *program, tt_program_memory *out) {

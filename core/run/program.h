@@ -38,16 +38,19 @@ typedef struct tt_program {
 /* Takes the fields of `program` (text, name, donors, checks); *out is an equal program that exists
  * already, or a new one whose compilation has been started. Thread-safe. */
 tt_status tt_program_intern(tt_program *program, tt_program **out);
-/* The same for one that is not needed soon: its compilation delays no other, until it is asked for
- * by tt_program_intern or tt_program_await. */
+/* The same for one that may never be needed: it is compiled once tt_program_poll asks for it, and
+ * then delays no other; or at once by tt_program_intern or tt_program_await. */
 tt_status tt_program_intern_later(tt_program *program, tt_program **out);
 void tt_program_deinit(tt_program *program);
 /* Waits for the compiler; what failed for want of memory or of a device is tried once more. After
  * success the executable stays until tt_program_release. The error is a clone. Thread-safe. */
 tt_status tt_program_await(tt_program *program);
 void tt_program_release(tt_program *program);
-/* Is it ready? One that was unloaded is loaded again meanwhile. Thread-safe. */
+/* Is it ready? One that is not loaded is loaded or compiled meanwhile. Thread-safe. */
 bool tt_program_poll(tt_program *program);
+static inline bool tt_program_is_ready(const tt_program *program) {
+  return atomic_load(&program->state) == TT_PROGRAM_READY;
+}
 /* What the plugin knows of its needs; false where it says nothing, or the program is not loaded.
  * Thread-safe. */
 bool tt_program_needs(tt_program *program, tt_program_memory *out);

@@ -81,10 +81,12 @@ static tt_status record_launch(const recording *r, tt_status *failure) {
   return TT_SUCCESS;
 }
 
-/* Is more than the last launch under way? */
+/* Are more than the last few launches under way, and not for want of a program? */
 static bool is_behind(tt_stream *stream) {
   uint64_t head = atomic_load_explicit(&stream->head, memory_order_relaxed);
-  return head > 4 && !tt_stream_passed(stream, head - 4);
+  if (head <= 4 || atomic_load_explicit(&stream->launcher_compiles, memory_order_relaxed))
+    return false;
+  return !tt_stream_passed(stream, head - 4);
 }
 
 static tt_status record_fused(const recording *r) {

@@ -28,7 +28,7 @@ struct tt_stream {
   _Atomic uint64_t head, tail; /* launches recorded, launches ended */
   pthread_mutex_t sleep_lock;
   pthread_cond_t work, progress;
-  atomic_bool launcher_sleeps;
+  atomic_bool launcher_sleeps, launcher_compiles; /* the latter: it waits for a compiler */
   _Atomic uint64_t wake_at; /* the lowest tail that somebody sleeps for; UINT64_MAX: nobody */
   tt_status error;          /* first since the last synchronisation; guarded by sleep_lock */
   pthread_mutex_t flight_lock;

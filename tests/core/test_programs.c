@@ -208,6 +208,7 @@ static tt_status intern_text(const char *word, int number, bool later, tt_progra
                  number);
   tt_status status =
       later ? tt_program_intern_later(&program, out) : tt_program_intern(&program, out);
+  if (later && !status) (void)tt_program_poll(*out);
   tt_program_deinit(&program);
   return status;
 }
