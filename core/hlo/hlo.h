@@ -163,6 +163,8 @@ typedef enum tt_reducer { TT_SUM, TT_PROD, TT_MAX, TT_MIN, TT_AND, TT_OR } tt_re
 tt_node *tt_hlo_identity(tt_hlo *h, tt_reducer reducer, tt_dtype dtype);
 /* Reduces `dims` away; starts from the identity. */
 tt_node *tt_hlo_reduce(tt_hlo *h, tt_reducer reducer, tt_node *x, const int *dims, int count);
+/* Reduces every dim away: rank 0. */
+tt_node *tt_hlo_reduce_all(tt_hlo *h, tt_reducer reducer, tt_node *x);
 /* A region's body: `args` has 2n nodes (n accumulators, then n elements); writes n results. What it
  * builds goes into the region. It may use its arguments, what it builds itself, and constants from
  * outside (they are copied in); anything else from outside only in tt_hlo_while. */

@@ -192,6 +192,12 @@ tt_node *tt_hlo_reduce(tt_hlo *h, tt_reducer reducer, tt_node *x, const int *dim
   return result;
 }
 
+tt_node *tt_hlo_reduce_all(tt_hlo *h, tt_reducer reducer, tt_node *x) {
+  int dims[TT_MAX_RANK];
+  for (int i = 0; i < TT_MAX_RANK; i++) dims[i] = i;
+  return tt_hlo_reduce(h, reducer, x, dims, x->type.rank);
+}
+
 void tt_hlo_reduce_window_n(tt_hlo *h, int n, tt_node *const *xs, tt_node *const *inits,
                             const tt_window *window, tt_body body, void *user, tt_node **results) {
   if (!tt_hlo_usable(h, TT_OPCODE_reduce_window, xs, n) || n < 1) {

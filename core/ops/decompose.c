@@ -48,13 +48,6 @@ static void qr(tt_lower *cx, tt_node *a, int64_t columns, tt_node **q, tt_node *
   *q = reflectors(cx, with_columns(cx, packed, columns), tau);
 }
 
-static tt_node *product(tt_lower *cx, tt_node *a, tt_node *b) {
-  int rank = a->type.rank, batch[TT_MAX_RANK];
-  for (int i = 0; i < rank - 2; i++) batch[i] = i;
-  return tt_hlo_dot_general(cx->h, a, b, batch, batch, rank - 2, (const int[]){rank - 1},
-                            (const int[]){rank - 2}, 1, a->type.dtype);
-}
-
 static bool nothing_there(const tt_node *x) { return tt_type_numel(&x->type) == 0; }
 
 /* The factors of an empty matrix: what is not empty itself is an identity. */
@@ -124,7 +117,7 @@ static tt_node *by_column(tt_lower *cx, tt_node *v, const tt_type *matrix, bool 
 /* XLA stops at single precision; a first-order correction of the vectors squares the error. */
 static tt_node *refined(tt_lower *cx, tt_node *a, tt_node *v, tt_node **values) {
   tt_hlo *h = cx->h;
-  tt_node *b = product(cx, tt_adjoint(cx, v), product(cx, a, v)), *r;
+  tt_node *b = tt_matrix_product(h, tt_adjoint(cx, v), tt_matrix_product(h, a, v)), *r;
   tt_node *d = diagonal_of(cx, b), *size = tt_hlo_abs(h, b);
   tt_node *gap =
       tt_hlo_subtract(h, by_column(cx, d, &b->type, false), by_column(cx, d, &b->type, true));
@@ -132,9 +125,9 @@ static tt_node *refined(tt_lower *cx, tt_node *a, tt_node *v, tt_node **values) 
       tt_hlo_compare(h, TT_LT, tt_hlo_multiply(h, size, tt_like(cx, size, 16)), tt_hlo_abs(h, gap));
   tt_node *turn = tt_hlo_divide(h, b, tt_cast(cx, gap, b->type.dtype));
   turn = tt_hlo_select(h, clear, turn, tt_hlo_zeros(h, &b->type));
-  tt_node *better = tt_hlo_add(h, v, product(cx, v, turn));
+  tt_node *better = tt_hlo_add(h, v, tt_matrix_product(h, v, turn));
   qr(cx, better, columns_of(better), &v, &r);
-  *values = diagonal_of(cx, product(cx, tt_adjoint(cx, v), product(cx, a, v)));
+  *values = diagonal_of(cx, tt_matrix_product(h, tt_adjoint(cx, v), tt_matrix_product(h, a, v)));
   return v;
 }
 
@@ -210,7 +203,7 @@ static tt_node *tall_svd(tt_lower *cx, tt_node *a, int64_t columns, tt_node **u,
   tt_node *values =
       square_svd(cx, tt_hlo_slice_dim(cx->h, r, r->type.rank - 2, 0, n, 1), &inner, v);
   int last = q->type.rank - 1;
-  *u = product(cx, tt_hlo_slice_dim(cx->h, q, last, 0, n, 1), inner);
+  *u = tt_matrix_product(cx->h, tt_hlo_slice_dim(cx->h, q, last, 0, n, 1), inner);
   if (columns > n) {
     tt_node *parts[2] = {*u, tt_hlo_slice_dim(cx->h, q, last, n, columns, 1)};
     *u = tt_hlo_concatenate(cx->h, parts, 2, last);

@@ -6,13 +6,6 @@
 
 enum { MOST_SQUARINGS = 1100, BLOCK = 3 };
 
-static tt_node *product(tt_hlo *h, tt_node *a, tt_node *b) {
-  int rank = a->type.rank, batch[TT_MAX_RANK];
-  for (int i = 0; i < rank - 2; i++) batch[i] = i;
-  return tt_hlo_dot_general(h, a, b, batch, batch, rank - 2, (const int[]){rank - 1},
-                            (const int[]){rank - 2}, 1, a->type.dtype);
-}
-
 /* One number for each matrix, spread over it. */
 static tt_node *over_matrices(tt_hlo *h, tt_node *x, const tt_type *type) {
   int map[TT_MAX_RANK];
@@ -42,12 +35,13 @@ static tt_node *halvings(tt_lower *cx, tt_node *a, double most) {
 /* The sum of a^k / k! for k up to `degree`, three terms at a time. */
 static tt_node *polynomial(tt_lower *cx, tt_node *a, int degree) {
   tt_hlo *h = cx->h;
-  tt_node *square = product(h, a, a), *cube = product(h, square, a), *sum = NULL;
+  tt_node *square = tt_matrix_product(h, a, a), *cube = tt_matrix_product(h, square, a),
+          *sum = NULL;
   tt_node *powers[BLOCK] = {tt_identity_matrix(cx, &a->type), a, square};
   double factors[32] = {1};
   for (int k = 1; k <= degree; k++) factors[k] = factors[k - 1] / k;
   for (int first = degree - degree % BLOCK; first >= 0; first -= BLOCK) {
-    if (sum) sum = product(h, sum, cube);
+    if (sum) sum = tt_matrix_product(h, sum, cube);
     for (int k = 0; k < BLOCK && first + k <= degree; k++) {
       tt_node *term = tt_hlo_multiply(h, powers[k], tt_like(cx, a, factors[first + k]));
       sum = sum ? tt_hlo_add(h, sum, term) : term;
@@ -69,7 +63,7 @@ static void squaring(tt_hlo *h, tt_node *const *args, tt_node **results, void *u
   results[0] = tt_hlo_add(h, step, tt_hlo_const(h, step->type.dtype, 1));
   results[1] = args[1];
   results[2] = args[2];
-  results[3] = tt_hlo_select(h, due, product(h, x, x), x);
+  results[3] = tt_hlo_select(h, due, tt_matrix_product(h, x, x), x);
 }
 
 void tt_lower_matrix_exp(tt_lower *cx) {

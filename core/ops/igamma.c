@@ -4,12 +4,6 @@
 
 enum { MOST_STEPS = 2000 };
 
-static tt_node *any_of(tt_hlo *h, tt_node *x) {
-  int dims[TT_MAX_RANK];
-  for (int i = 0; i < x->type.rank; i++) dims[i] = i;
-  return x->type.rank ? tt_hlo_reduce(h, TT_OR, x, dims, x->type.rank) : x;
-}
-
 static tt_node *number(tt_hlo *h, const tt_node *like, double value) {
   return tt_hlo_const(h, like->type.dtype, value);
 }
@@ -22,7 +16,7 @@ static tt_node *settled_limit(tt_hlo *h, const tt_node *like) {
 static void series_more(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
   (void)user;
   tt_node *least = tt_hlo_multiply(h, args[4], settled_limit(h, args[4]));
-  tt_node *moving = any_of(h, tt_hlo_compare(h, TT_GT, args[3], least));
+  tt_node *moving = tt_hlo_reduce_all(h, TT_OR, tt_hlo_compare(h, TT_GT, args[3], least));
   tt_node *early = tt_hlo_compare(h, TT_LT, args[0], tt_hlo_const_i(h, TT_I32, MOST_STEPS));
   results[0] = tt_hlo_and(h, moving, early);
 }
@@ -50,7 +44,8 @@ static tt_node *series(tt_hlo *h, tt_node *a, tt_node *x) {
 static void fraction_more(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
   (void)user;
   tt_node *off = tt_hlo_abs(h, tt_hlo_subtract(h, args[6], number(h, args[6], 1)));
-  tt_node *moving = any_of(h, tt_hlo_compare(h, TT_GT, off, settled_limit(h, off)));
+  tt_node *moving =
+      tt_hlo_reduce_all(h, TT_OR, tt_hlo_compare(h, TT_GT, off, settled_limit(h, off)));
   tt_node *early = tt_hlo_compare(h, TT_LT, args[0], tt_hlo_const_i(h, TT_I32, MOST_STEPS));
   results[0] = tt_hlo_and(h, moving, early);
 }

@@ -7,12 +7,6 @@ enum { MOST_STEPS = 10000 };
 
 static tt_node *num(tt_hlo *h, double value) { return tt_hlo_const(h, TT_F64, value); }
 
-static tt_node *any_of(tt_hlo *h, tt_node *x) {
-  int dims[TT_MAX_RANK];
-  for (int i = 0; i < x->type.rank; i++) dims[i] = i;
-  return x->type.rank ? tt_hlo_reduce(h, TT_OR, x, dims, x->type.rank) : x;
-}
-
 static tt_node *early(tt_hlo *h, tt_node *step) {
   return tt_hlo_compare(h, TT_LT, step, num(h, MOST_STEPS));
 }
@@ -32,7 +26,7 @@ static void series_more(tt_hlo *h, tt_node *const *args, tt_node **results, void
   tt_node *term = tt_hlo_maximum(h, args[1], size),
           *all = tt_hlo_add(h, args[3], tt_hlo_abs(h, args[4]));
   tt_node *moving = tt_hlo_compare(h, TT_GT, term, tt_hlo_multiply(h, all, num(h, 1e-17)));
-  results[0] = tt_hlo_and(h, any_of(h, moving), early(h, args[0]));
+  results[0] = tt_hlo_and(h, tt_hlo_reduce_all(h, TT_OR, moving), early(h, args[0]));
 }
 
 static void series_step(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
@@ -79,7 +73,7 @@ static void fraction_more(tt_hlo *h, tt_node *const *args, tt_node **results, vo
   (void)user;
   tt_node *off = tt_hlo_abs(h, tt_hlo_subtract(h, args[7], num(h, 1)));
   off = tt_hlo_maximum(h, off, tt_hlo_abs(h, args[8]));
-  tt_node *moving = any_of(h, tt_hlo_compare(h, TT_GT, off, num(h, 1e-15)));
+  tt_node *moving = tt_hlo_reduce_all(h, TT_OR, tt_hlo_compare(h, TT_GT, off, num(h, 1e-15)));
   results[0] = tt_hlo_and(h, moving, early(h, args[0]));
 }
 

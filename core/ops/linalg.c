@@ -38,6 +38,13 @@ tt_node *tt_adjoint(tt_lower *cx, tt_node *x) {
   return tt_hlo_complex(h, tt_hlo_real(h, x), tt_hlo_negate(h, tt_hlo_imag(h, x)));
 }
 
+tt_node *tt_matrix_product(tt_hlo *h, tt_node *a, tt_node *b) {
+  int rank = a->type.rank, batch[TT_MAX_RANK];
+  for (int i = 0; i < rank - 2; i++) batch[i] = i;
+  return tt_hlo_dot_general(h, a, b, batch, batch, rank - 2, (const int[]){rank - 1},
+                            (const int[]){rank - 2}, 1, a->type.dtype);
+}
+
 void tt_match_batches(tt_lower *cx, tt_node **a, tt_node **b) {
   if (!tt_need_rank(cx, *a, 2) || !tt_need_rank(cx, *b, 2)) return;
   tt_type ta = (*a)->type, tb = (*b)->type;

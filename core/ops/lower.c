@@ -243,10 +243,8 @@ void tt_check(tt_lower *cx, tt_node *violated, tt_code code, const char *format,
   va_start(list, format);
   vsnprintf(text, sizeof text, format, list);
   va_end(list);
-  int dims[TT_MAX_RANK];
-  for (int i = 0; i < violated->type.rank; i++) dims[i] = i;
   int k = cx->check_count;
-  cx->check_flags[k] = tt_hlo_reduce(cx->h, TT_OR, violated, dims, violated->type.rank);
+  cx->check_flags[k] = tt_hlo_reduce_all(cx->h, TT_OR, violated);
   cx->check_texts[k] = tt_arena_printf(tt_hlo_arena(cx->h), "%s", text);
   cx->check_codes[k] = code;
   if (!cx->check_texts[k]) {

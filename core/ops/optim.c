@@ -153,10 +153,7 @@ void tt_lower_amp_unscale(tt_lower *cx) {
   for (int k = 0; k < size; k++) {
     tt_node *x = tt_in_at(cx, 0, k);
     tt_dtype dtype = tt_compute_dtype(x->type.dtype);
-    int dims[TT_MAX_RANK];
-    for (int i = 0; i < x->type.rank; i++) dims[i] = i;
-    tt_node *bad = tt_hlo_not(h, tt_hlo_is_finite(h, x));
-    if (x->type.rank > 0) bad = tt_hlo_reduce(h, TT_OR, bad, dims, x->type.rank);
+    tt_node *bad = tt_hlo_reduce_all(h, TT_OR, tt_hlo_not(h, tt_hlo_is_finite(h, x)));
     found = tt_hlo_maximum(h, found, tt_cast(cx, bad, found->type.dtype));
     tt_node *scale = tt_num(cx, 2, dtype), *wide = tt_cast(cx, x, dtype);
     tt_node *same = tt_hlo_compare(h, TT_EQ, scale, tt_like(cx, scale, 1));

@@ -25,10 +25,7 @@ static tt_node *twice_plus(tt_hlo *h, tt_node *x, double add) {
 /* args: k, x, degree, the value of degree k - 1, of degree k. */
 static void poly_more(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
   (void)user;
-  int dims[TT_MAX_RANK], rank = args[2]->type.rank;
-  for (int i = 0; i < rank; i++) dims[i] = i;
-  tt_node *more = tt_hlo_compare(h, TT_GT, args[2], args[0]);
-  results[0] = rank ? tt_hlo_reduce(h, TT_OR, more, dims, rank) : more;
+  results[0] = tt_hlo_reduce_all(h, TT_OR, tt_hlo_compare(h, TT_GT, args[2], args[0]));
 }
 
 static void poly_step(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {

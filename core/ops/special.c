@@ -84,11 +84,8 @@ void tt_lower_heaviside(tt_lower *cx) {
 
 static void gcd_more(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
   (void)user;
-  int dims[TT_MAX_RANK];
-  for (int i = 0; i < args[1]->type.rank; i++) dims[i] = i;
   tt_node *zero = tt_hlo_const_i(h, args[1]->type.dtype, 0);
-  tt_node *left = tt_hlo_compare(h, TT_NE, args[1], zero);
-  results[0] = tt_hlo_reduce(h, TT_OR, left, dims, left->type.rank);
+  results[0] = tt_hlo_reduce_all(h, TT_OR, tt_hlo_compare(h, TT_NE, args[1], zero));
 }
 
 static void gcd_step(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
@@ -177,11 +174,9 @@ void tt_lower_ldexp(tt_lower *cx) {
 static void zeta_more(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
   (void)user;
   tt_node *q = args[1];
-  int dims[TT_MAX_RANK];
-  for (int i = 0; i < q->type.rank; i++) dims[i] = i;
   tt_node *low = tt_hlo_const(h, q->type.dtype, -1000), *one = tt_hlo_const(h, q->type.dtype, 1);
   tt_node *more = tt_hlo_and(h, tt_hlo_compare(h, TT_LT, q, one), tt_hlo_compare(h, TT_GT, q, low));
-  results[0] = q->type.rank ? tt_hlo_reduce(h, TT_OR, more, dims, q->type.rank) : more;
+  results[0] = tt_hlo_reduce_all(h, TT_OR, more);
 }
 
 static void zeta_step(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
@@ -294,15 +289,13 @@ static const double erfcx_series[] = {
     -1.8645628804193131015e-15, -1.2507950530688647085e-15, 7.4182352566240434639e-17,
     5.0681489047961113176e-17,  -2.2370566594359995893e-18, -2.1873429443030176572e-18,
     2.6766327399258769197e-20};
-#define COUNT(series) ((int)(sizeof series / sizeof *series))
 
 static tt_node *bessel_i0e(tt_lower *cx, tt_node *x) {
   tt_hlo *h = cx->h;
   tt_node *size = tt_hlo_abs(h, x), *sixteen = splat(cx, x, 16);
-  tt_node *near = tt_chebyshev(cx, plus(cx, times(cx, size, 0.25), -1), i0e_near, COUNT(i0e_near));
+  tt_node *near = TT_CHEBYSHEV(cx, plus(cx, times(cx, size, 0.25), -1), i0e_near);
   tt_node *t = plus(cx, tt_hlo_divide(h, sixteen, size), -1);
-  tt_node *far =
-      tt_hlo_multiply(h, tt_chebyshev(cx, t, i0e_far, COUNT(i0e_far)), tt_hlo_rsqrt(h, size));
+  tt_node *far = tt_hlo_multiply(h, TT_CHEBYSHEV(cx, t, i0e_far), tt_hlo_rsqrt(h, size));
   return tt_hlo_select(h, is(cx, size, TT_LE, 8), near, far);
 }
 
@@ -321,8 +314,7 @@ static tt_node *erfcx(tt_lower *cx, tt_node *x) {
   tt_node *size = tt_hlo_abs(h, x);
   tt_node *t = tt_hlo_divide(h, plus(cx, size, -3.75), plus(cx, size, 3.75));
   t = tt_hlo_select(h, is(cx, size, TT_EQ, (double)INFINITY), splat(cx, t, 1), t);
-  tt_node *y = tt_hlo_divide(h, tt_chebyshev(cx, t, erfcx_series, COUNT(erfcx_series)),
-                             plus(cx, times(cx, size, 2), 1));
+  tt_node *y = tt_hlo_divide(h, TT_CHEBYSHEV(cx, t, erfcx_series), plus(cx, times(cx, size, 2), 1));
   tt_node *square = tt_hlo_exponential(h, tt_hlo_multiply(h, x, x));
   return tt_hlo_select(h, is(cx, x, TT_LT, 0), tt_hlo_subtract(h, times(cx, square, 2), y), y);
 }
