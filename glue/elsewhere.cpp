@@ -61,7 +61,8 @@ pybind11::object python_argument(const c10::Argument& arg, const c10::IValue& va
   return torch::jit::toPyObject(value);
 }
 
-// Calls it with the arguments on the stack; false if it has no answer for them.
+// Calls it with the arguments on the stack, which stay there where it throws; false if it has no
+// answer for them.
 bool run_decomposition(PyObject* function, const c10::OperatorHandle& op,
                        torch::jit::Stack* stack) {
   const auto& schema = op.schema();
@@ -78,14 +79,14 @@ bool run_decomposition(PyObject* function, const c10::OperatorHandle& op,
       PyObject_Call(function, pybind11::tuple(positional).ptr(), keywords.ptr()));
   if (!value) throw pybind11::error_already_set();
   if (value.ptr() == Py_NotImplemented) return false;
-  torch::jit::drop(stack, args.size());
   const auto& returns = schema.returns();
-  if (returns.size() == 1) {
-    stack->push_back(torch::jit::toIValue(value, returns[0].real_type()));
-  } else {
-    for (size_t i = 0; i < returns.size(); i++)
-      stack->push_back(torch::jit::toIValue(value[pybind11::int_(i)], returns[i].real_type()));
+  torch::jit::Stack results;
+  for (size_t i = 0; i < returns.size(); i++) {
+    auto one = returns.size() == 1 ? value : pybind11::object(value[pybind11::int_(i)]);
+    results.push_back(torch::jit::toIValue(one, returns[i].real_type()));
   }
+  torch::jit::drop(stack, args.size());
+  std::move(results.begin(), results.end(), std::back_inserter(*stack));
   return true;
 }
 
@@ -142,10 +143,10 @@ void run_elsewhere(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (function && std::find(running.begin(), running.end(), function) == running.end()) {
     Running guard(function);
     auto decompose = [&] { return run_decomposition(function, op, stack); };
-    std::vector<c10::IValue> args = torch::jit::last(*stack, op.schema().arguments().size()).vec();
     try {
       if (run_template(op, stack, decompose)) return tt_count_add(TT_COUNT_OPS_DECOMPOSED, 1);
     } catch (const pybind11::error_already_set& error) {
+      auto args = torch::jit::last(*stack, op.schema().arguments().size());
       if (about_arguments(error)) raise_as_cpu(*rowless_plan(op.schema()), op, args);
       throw;
     }

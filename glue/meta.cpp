@@ -81,12 +81,6 @@ bool has_meta(const c10::OperatorHandle& op, tt_op_class cls) {
   return cls != TT_CONV && op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta);
 }
 
-void append_tensors(const c10::IValue& value, std::vector<at::Tensor>* tensors) {
-  if (value.isTensor()) tensors->push_back(value.toTensor());
-  if (!value.isTensorList()) return;
-  for (const c10::IValue& element : value.toListRef()) tensors->push_back(element.toTensor());
-}
-
 // In evaluation batch normalization saves no statistics on the CPU; its Meta kernels say it does.
 void forget_statistics(const Plan& plan, const c10::OperatorHandle& op,
                        c10::ArrayRef<c10::IValue> args, std::vector<at::Tensor>* results) {
@@ -108,11 +102,7 @@ bool raise_as_cpu(const Plan& plan, const c10::OperatorHandle& op,
   auto count = [&bytes](const at::Tensor& tensor) {
     if (tensor.defined()) bytes += std::max(tensor.nbytes(), tensor.storage().nbytes());
   };
-  for (const c10::IValue& value : args) {
-    if (value.isTensor()) count(value.toTensor());
-    if (value.isTensorList())
-      for (const c10::IValue& element : value.toListRef()) count(element.toTensor());
-  }
+  for (const c10::IValue& value : args) each_tensor(value, count);
   if (bytes > kMostBytes) return false;
   auto stack = twin_stack(plan, args, c10::DeviceType::CPU);
   op.callBoxed(&stack);

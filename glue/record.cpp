@@ -107,12 +107,6 @@ bool masks_among_indices(const Plan& plan, torch::jit::Stack* stack) {
   return masks;
 }
 
-void append_tensors(const IValue& value, std::vector<at::Tensor>* tensors) {
-  if (value.isTensor()) return tensors->push_back(value.toTensor());
-  if (!value.isTensorList()) return;
-  for (const IValue& element : value.toListRef()) tensors->push_back(element.toTensor());
-}
-
 // An out= overload as the row's own overload and copies. As for any row, its results are first
 // what is returned and then what is written.
 void run_functional(const Plan& plan, torch::jit::Stack* stack) {

@@ -9,16 +9,11 @@ namespace {
 using c10::IValue;
 
 bool writes_integers(const Walk& walk) {
-  auto whole = [](const at::Tensor& one) { return at::isIntegralType(one.scalar_type(), true); };
-  for (size_t i = 0; walk.plan.functional && i < walk.plan.args.size(); i++) {
-    const IValue& value = walk.args[i];
-    if (!walk.plan.args[i].write || walk.plan.args[i].out) continue;
-    if (value.isTensor() && whole(value.toTensor())) return true;
-    if (!value.isTensorList()) continue;
-    for (const IValue& element : value.toListRef())
-      if (whole(element.toTensor())) return true;
-  }
-  return false;
+  bool whole = false;
+  auto visit = [&](const at::Tensor& one) { whole |= at::isIntegralType(one.scalar_type(), true); };
+  for (size_t i = 0; walk.plan.functional && i < walk.plan.args.size(); i++)
+    if (walk.plan.args[i].write && !walk.plan.args[i].out) each_tensor(walk.args[i], visit);
+  return whole;
 }
 
 // Whether an out= tensor is one that the CPU may refuse, though its shape and device are right.

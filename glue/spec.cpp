@@ -178,13 +178,8 @@ bool resize_targets(const Walk& walk, const std::vector<at::Tensor>& outs) {
       resized |= at::native::resize_output(target, outs[k].sizes());
     k++;
   };
-  for (size_t i = 0; i < walk.plan.args.size(); i++) {
-    const IValue& value = walk.args[i];
-    if (!walk.plan.args[i].out) continue;
-    if (value.isTensor()) visit(value.toTensor());
-    if (!value.isTensorList()) continue;
-    for (const IValue& element : value.toListRef()) visit(element.toTensor());
-  }
+  for (size_t i = 0; i < walk.plan.args.size(); i++)
+    if (walk.plan.args[i].out) each_tensor(walk.args[i], visit);
   return resized;
 }
 
