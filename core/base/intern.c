@@ -43,13 +43,41 @@ static tt_status intern_grow(tt_intern *table) {
   return TT_SUCCESS;
 }
 
+/* Room for one more. */
+static tt_status intern_reserve(tt_intern *table) {
+  return table->count + 1 > table->capacity / 8 * 5 ? intern_grow(table) : TT_SUCCESS;
+}
+
 tt_status tt_intern_add(tt_intern *table, const void *key, size_t size, void *value) {
-  if (table->count + 1 > table->capacity / 8 * 5) TT_TRY(intern_grow(table));
+  TT_TRY(intern_reserve(table));
   void *copy = tt_malloc(size);
   if (!copy) return tt_out_of_memory();
   if (size) memcpy(copy, key, size);
   tt_intern_entry entry = {tt_hash_bytes(key, size, 0), size, copy, value};
   intern_place(table->entries, table->capacity, entry);
   table->count++;
+  return TT_SUCCESS;
+}
+
+tt_status tt_intern_filter(tt_intern *table, bool (*keep)(void *value), void (*drop)(void *value)) {
+  tt_intern kept = TT_INTERN_INIT; /* shares the keys */
+  for (size_t i = 0; i < table->capacity; i++) {
+    if (!table->entries[i].key || !keep(table->entries[i].value)) continue;
+    tt_status status = intern_reserve(&kept);
+    if (status) {
+      tt_free(kept.entries);
+      return status;
+    }
+    intern_place(kept.entries, kept.capacity, table->entries[i]);
+    kept.count++;
+  }
+  for (size_t i = 0; i < table->capacity; i++) {
+    const tt_intern_entry *e = &table->entries[i];
+    if (!e->key || tt_intern_find(&kept, e->key, e->size)) continue;
+    drop(e->value);
+    tt_free((void *)e->key);
+  }
+  tt_free(table->entries);
+  *table = kept;
   return TT_SUCCESS;
 }

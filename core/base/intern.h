@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,5 +26,8 @@ void tt_intern_deinit(tt_intern *table); /* frees the keys; values are the calle
 void *tt_intern_find(const tt_intern *table, const void *key, size_t size);
 /* Copies the key; the key must be absent. */
 tt_status tt_intern_add(tt_intern *table, const void *key, size_t size, void *value);
+/* Removes the entries whose values `keep` (asked once for each) does not want, hands these values
+ * to `drop`, and makes the table as small as what is left. On failure nothing is removed. */
+tt_status tt_intern_filter(tt_intern *table, bool (*keep)(void *value), void (*drop)(void *value));
 
 #endif

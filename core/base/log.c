@@ -62,3 +62,5 @@ int64_t tt_now_ns(void) {
   clock_gettime(CLOCK_MONOTONIC, &now);
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
+
+int64_t tt_now_ms(void) { return tt_now_ns() / 1000000; }

@@ -10,7 +10,8 @@ typedef enum tt_topic { TT_LOG_COMPILE, TT_LOG_LAUNCH, TT_LOG_PLUGIN, TT_LOG_HOS
 bool tt_log_on(tt_topic topic);
 void tt_log(tt_topic topic, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* A monotonic clock, in nanoseconds. */
+/* A monotonic clock. */
 int64_t tt_now_ns(void);
+int64_t tt_now_ms(void);
 
 #endif

@@ -209,12 +209,10 @@ static tt_executable *load_from(tt_disk *disk, int which, tt_lookup *lookup) {
   return executable;
 }
 
-static int64_t now_ms(void) { return tt_now_ns() / 1000000; }
-
 /* Waits a little, and a little longer each time; false when it is `end`. */
 static bool nap(tt_lookup *lookup, int64_t end, int64_t *us, int64_t longest) {
   lookup->waited = true;
-  lookup->timed_out = now_ms() >= end;
+  lookup->timed_out = tt_now_ms() >= end;
   if (lookup->timed_out) return false;
   nanosleep(&(struct timespec){.tv_nsec = (long)*us * 1000}, NULL);
   if (*us < longest) *us *= 2;
@@ -252,7 +250,7 @@ static tt_executable *claim_shared(tt_disk *disk, tt_lookup *lookup, int64_t end
 
 /* Becomes the one that compiles, or gets what another process has compiled meanwhile. */
 static tt_executable *claim_or_load(tt_disk *disk, tt_lookup *lookup) {
-  int64_t end = now_ms() + disk->wait_ms;
+  int64_t end = tt_now_ms() + disk->wait_ms;
   tt_executable *executable = claim_local(disk, lookup, end);
   return executable || lookup->timed_out ? executable : claim_shared(disk, lookup, end);
 }

@@ -26,8 +26,6 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static tt_lease *held;
 static pid_t renewing; /* the process that has the thread, as long as anything is held; or 0 */
 
-static int64_t now_ms(void) { return tt_now_ns() / 1000000; }
-
 /* -- Renewing -- */
 
 /* Returns the shortest pause. */
@@ -119,8 +117,8 @@ static bool is_stale(tt_dir *dir, const char *name, int64_t stale, tt_lease_watc
   close(fd);
   if (!known) return false;
   bool silent = watch->since && same_sign(&info, &watch->seen);
-  if (!silent) *watch = (tt_lease_watch){info, now_ms()};
-  return silent && now_ms() - watch->since >= stale;
+  if (!silent) *watch = (tt_lease_watch){info, tt_now_ms()};
+  return silent && tt_now_ms() - watch->since >= stale;
 }
 
 tt_claim_result tt_lease_try(tt_dir *dir, const char *name, int64_t stale, tt_lease_watch *watch,

@@ -101,7 +101,7 @@ static inline void tt_key_tensor(tt_key *key, const tt_storage *storage, int sam
   tt_key_add(key, strides, (size_t)rank * sizeof *strides);
 }
 
-/* NULL when the key is new. The call is borrowed from the table, within a section (forget.h). */
+/* NULL when the key is new. The call is borrowed from the table, within a hold (forget.h). */
 tt_call *tt_call_find(const tt_key *key);
 /* Lowers and interns a new call and sends its program to the compilers. UNIMPLEMENTED: the
  * lowering cannot express these arguments. Thread-safe; a call that another thread interned in the

@@ -10,9 +10,10 @@ static uint64_t next_id(void) {
   return atomic_fetch_add(&last, 1) + 1;
 }
 
-void tt_chunk_init(tt_chunk *chunk, tt_trace *trace) {
+void tt_chunk_init(tt_chunk *chunk) {
   *chunk = (tt_chunk){.id = next_id(), .cutter.limits = TT_CUT_OPERATORS};
-  tt_section_init(&chunk->section, trace);
+  tt_trace_init(&chunk->trace);
+  tt_section_init(&chunk->section, &chunk->trace);
   tt_join_init(&chunk->join);
 }
 
@@ -23,13 +24,15 @@ static void empty(tt_chunk *chunk) {
   chunk->due = TT_CUT_NONE;
 }
 
-void tt_chunk_deinit(tt_chunk *chunk) { tt_section_deinit(&chunk->section); }
+void tt_chunk_deinit(tt_chunk *chunk) {
+  tt_section_deinit(&chunk->section);
+  tt_trace_deinit(&chunk->trace);
+}
 
 void tt_chunk_forget(tt_chunk *chunk) {
-  tt_trace *trace = chunk->section.trace;
-  tt_trace_deinit(trace);
-  tt_trace_init(trace);
-  chunk->section.at = &trace->root;
+  tt_trace_deinit(&chunk->trace);
+  tt_trace_init(&chunk->trace);
+  chunk->section.at = &chunk->trace.root;
   tt_join_init(&chunk->join);
 }
 

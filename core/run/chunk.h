@@ -9,15 +9,16 @@
 #include "run/section.h"
 
 typedef struct tt_chunk {
-  tt_section section;
-  uint64_t id;   /* of the open chunk; tt_value.chunk refers to it */
-  int64_t bytes; /* of the results, if all were written */
+  tt_trace trace;     /* what all chunks of the stream walked down */
+  tt_section section; /* borrows it, as its pieces do */
+  uint64_t id;        /* of the open chunk; tt_value.chunk refers to it */
+  int64_t bytes;      /* of the results, if all were written */
   tt_cutter cutter;
   tt_cut due; /* the next operator begins a new chunk, for this reason */
   tt_joining join;
 } tt_chunk;
 
-void tt_chunk_init(tt_chunk *chunk, tt_trace *trace); /* the trace is borrowed */
+void tt_chunk_init(tt_chunk *chunk); /* which stays where it is */
 void tt_chunk_deinit(tt_chunk *chunk);
 /* Forgets all chunks that were seen, and what was learnt of joining; this one is empty. */
 void tt_chunk_forget(tt_chunk *chunk);

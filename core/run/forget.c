@@ -39,7 +39,7 @@ void tt_forget_note(tt_growth what, int64_t amount) {
   if (now > limit_of(what)) atomic_store_explicit(&due, true, memory_order_relaxed);
 }
 
-/* -- Sections -- */
+/* -- Holds -- */
 
 typedef struct hold {
   struct hold *next, **link; /* under the lock */

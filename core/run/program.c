@@ -68,7 +68,7 @@ static void unload_some(int64_t limit) {
   if (!all) return;
   for (size_t i = 0; i < table.capacity; i++) {
     tt_program *program = table.entries[i].key ? table.entries[i].value : NULL;
-    if (program && atomic_load(&program->state) == TT_PROGRAM_READY)
+    if (program && tt_program_is_ready(program))
       all[count++] = (candidate){program, atomic_load(&program->used)};
   }
   qsort(all, count, sizeof *all, by_use);
@@ -252,7 +252,7 @@ tt_status tt_program_await(tt_program *program) {
   if (!atomic_load_explicit(&program->launched, memory_order_relaxed) &&
       !atomic_exchange(&program->launched, true))
     tt_count_add(TT_COUNT_PROGRAMS_LAUNCHED, 1);
-  if (atomic_load(&program->state) == TT_PROGRAM_READY) return TT_SUCCESS;
+  if (tt_program_is_ready(program)) return TT_SUCCESS;
   pthread_mutex_lock(&lock);
   tt_status status = await_locked(program);
   pthread_mutex_unlock(&lock);
@@ -263,7 +263,7 @@ tt_status tt_program_await(tt_program *program) {
 void tt_program_release(tt_program *program) { atomic_fetch_sub(&program->users, 1); }
 
 bool tt_program_poll(tt_program *program) {
-  if (atomic_load(&program->state) == TT_PROGRAM_UNLOADED) {
+  if (atomic_load(&program->state) == TT_PROGRAM_UNLOADED && !tt_programs_forbidden()) {
     pthread_mutex_lock(&lock);
     if (atomic_load(&program->state) == TT_PROGRAM_UNLOADED) start(program);
     pthread_mutex_unlock(&lock);
@@ -273,7 +273,7 @@ bool tt_program_poll(tt_program *program) {
 
 bool tt_program_needs(tt_program *program, tt_program_memory *out) {
   atomic_fetch_add(&program->users, 1);
-  bool known = atomic_load(&program->state) == TT_PROGRAM_READY;
+  bool known = tt_program_is_ready(program);
   tt_status status = known ? tt_executable_memory(program->executable, out) : TT_SUCCESS;
   tt_program_release(program);
   known = known && !status;
@@ -290,37 +290,24 @@ void tt_program_end(void) {
   tt_pool_destroy(last);
 }
 
-static void destroy(tt_program *program) {
+static void destroy(void *user) {
+  tt_program *program = user;
   tt_executable_destroy(program->executable);
   tt_status_release(program->error);
   tt_program_deinit(program);
   tt_free(program);
 }
 
-static bool is_in_use(tt_program *program) {
+static bool is_in_use(void *user) {
+  tt_program *program = user;
   int state = atomic_load(&program->state);
   return state == TT_PROGRAM_COMPILING || state == TT_PROGRAM_READY || atomic_load(&program->users);
 }
 
 void tt_program_forget(void) {
-  tt_intern kept = TT_INTERN_INIT;
-  tt_status status = TT_SUCCESS;
   pthread_mutex_lock(&lock);
-  tt_intern old = table;
-  for (size_t i = 0; i < table.capacity && !status; i++) {
-    tt_program *program = table.entries[i].key ? table.entries[i].value : NULL;
-    if (program && is_in_use(program))
-      status = tt_intern_add(&kept, program->text.data, program->text.size, program);
-  }
-  if (!status) table = kept;
-  else old = kept; /* no memory for the smaller table: the larger one stays */
-  for (size_t i = 0; i < old.capacity && !status; i++) {
-    const tt_intern_entry *e = &old.entries[i]; /* a user may have gone meanwhile */
-    if (e->key && !tt_intern_find(&kept, e->key, e->size)) destroy(e->value);
-  }
-  tt_intern_deinit(&old);
+  tt_status_release(tt_intern_filter(&table, is_in_use, destroy));
   pthread_mutex_unlock(&lock);
-  tt_status_release(status);
 }
 
 int64_t tt_program_table_size(void) {

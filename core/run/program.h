@@ -46,7 +46,8 @@ void tt_program_deinit(tt_program *program);
  * success the executable stays until tt_program_release. The error is a clone. Thread-safe. */
 tt_status tt_program_await(tt_program *program);
 void tt_program_release(tt_program *program);
-/* Is it ready? One that is not loaded is loaded or compiled meanwhile. Thread-safe. */
+/* Is it ready? One that is not loaded is loaded or compiled meanwhile, unless new programs are
+ * forbidden. Thread-safe. */
 bool tt_program_poll(tt_program *program);
 static inline bool tt_program_is_ready(const tt_program *program) {
   return atomic_load(&program->state) == TT_PROGRAM_READY;

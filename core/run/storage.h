@@ -19,7 +19,7 @@ tt_status tt_storage_create(struct tt_stream *stream, const tt_type *type, tt_st
 void tt_storage_destroy(tt_storage *storage); /* thread-safe */
 
 /* One pointer per distinct type; it is good as long as a storage has the type, or within the
- * section in which it was asked for (forget.h). Thread-safe. */
+ * hold in which it was asked for (forget.h). Thread-safe. */
 tt_status tt_type_intern(const tt_type *type, const tt_type **out);
 int64_t tt_type_table_size(void);
 /* The only way to change it: storages of a type are counted. */

@@ -75,7 +75,6 @@ static void *launch_loop(void *user) {
 static void destroy(tt_stream *stream) {
   tt_stream_release_zeros(stream);
   tt_chunk_deinit(&stream->chunk);
-  tt_trace_deinit(&stream->trace);
   tt_word_cache_destroy(stream->words);
   tt_status_release(stream->error);
   pthread_mutex_destroy(&stream->record_lock);
@@ -92,8 +91,7 @@ tt_status tt_stream_create(tt_device *device, int index, tt_stream **out) {
   if (!stream) return tt_out_of_memory();
   stream->device = device;
   stream->index = index;
-  tt_trace_init(&stream->trace);
-  tt_chunk_init(&stream->chunk, &stream->trace);
+  tt_chunk_init(&stream->chunk);
   atomic_init(&stream->wake_at, UINT64_MAX);
   pthread_mutex_init(&stream->record_lock, NULL);
   pthread_mutex_init(&stream->sleep_lock, NULL);

@@ -23,7 +23,6 @@ struct tt_stream {
   int index;
   pthread_mutex_t record_lock; /* guards storages, the open chunk, and the queue's head */
   tt_chunk chunk;
-  tt_trace trace; /* guarded by record_lock, as the chunk that follows it */
   tt_launch *queue[TT_QUEUE];
   _Atomic uint64_t head, tail; /* launches recorded, launches ended */
   pthread_mutex_t sleep_lock;

@@ -21,7 +21,7 @@ tt_status tt_template_end(tt_storage *const *results, int count, int *slots, tt_
 void tt_template_destroy(tt_template *t); /* NULL is allowed */
 
 /* Whether its calls still exist: what follows is only for those that are usable, within the same
- * section (forget.h). */
+ * hold (forget.h). */
 bool tt_template_usable(const tt_template *t);
 /* Storages that the template knows: its arguments first. */
 int tt_template_slots(const tt_template *t);

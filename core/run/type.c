@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 
 typedef struct interned {
-  bool counted, dropped;
+  bool counted;
   _Atomic int64_t storages; /* only if counted */
   tt_type type;
 } interned;
@@ -73,29 +73,9 @@ void tt_storage_set_type(tt_storage *storage, const tt_type *type) {
 void tt_type_lock(void) { pthread_mutex_lock(&lock); }
 void tt_type_unlock(void) { pthread_mutex_unlock(&lock); }
 
-static bool is_needed(const interned *type) {
+static bool is_needed(void *value) {
+  const interned *type = value;
   return !type->counted || atomic_load_explicit(&type->storages, memory_order_acquire) > 0;
 }
 
-void tt_type_forget(void) {
-  tt_intern kept = TT_INTERN_INIT;
-  tt_status status = TT_SUCCESS;
-  for (size_t i = 0; i < types.capacity && !status; i++) {
-    const tt_intern_entry *e = &types.entries[i];
-    interned *type = e->key ? e->value : NULL;
-    if (!type) continue;
-    type->dropped = !is_needed(type); /* asked once: a storage may end meanwhile */
-    if (!type->dropped) status = tt_intern_add(&kept, e->key, e->size, type);
-  }
-  if (status) { /* no memory for the smaller table: the larger one stays */
-    tt_status_release(status);
-    tt_intern_deinit(&kept);
-    return;
-  }
-  for (size_t i = 0; i < types.capacity; i++) {
-    interned *type = types.entries[i].key ? types.entries[i].value : NULL;
-    if (type && type->dropped) tt_free(type);
-  }
-  tt_intern_deinit(&types);
-  types = kept;
-}
+void tt_type_forget(void) { tt_status_release(tt_intern_filter(&types, is_needed, tt_free)); }

@@ -25,6 +25,13 @@ void fake_reset(void) {
   tt_alloc_fail_at(0, false);
 }
 
+int fake_close(void **state) {
+  (void)state;
+  fake_reset();
+  tt_runtime_shutdown();
+  return fake.tt_fake_live_objects() == 0 ? 0 : -1;
+}
+
 /* -- Statuses -- */
 
 void ok(tt_status status) {

@@ -43,6 +43,8 @@ extern fake_controls fake;
 bool fake_open(void);
 /* No failures, synchronous. */
 void fake_reset(void);
+/* A fixture: ends the runtime; an error if anything of the plugin's is left. */
+int fake_close(void **state);
 
 /* -- Statuses -- */
 void ok(tt_status status);

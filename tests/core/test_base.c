@@ -245,6 +245,38 @@ static void test_intern(void **state) {
   assert_null(tt_intern_find(&table, "1", 1));
 }
 
+static int dropped;
+static bool is_even(void *value) { return *(int *)value % 2 == 0; }
+static void drop(void *value) {
+  assert_false(is_even(value));
+  dropped++;
+}
+
+static void test_intern_filter(void **state) {
+  (void)state;
+  enum { COUNT = 1000 };
+  static int values[COUNT];
+  tt_intern table = TT_INTERN_INIT;
+  assert_null(tt_intern_filter(&table, is_even, drop));
+  for (int i = 0; i < COUNT; i++) {
+    values[i] = i;
+    assert_null(tt_intern_add(&table, &values[i], sizeof i, &values[i]));
+  }
+  tt_alloc_fail_at(3, false); /* nothing happens then */
+  expect(tt_intern_filter(&table, is_even, drop), TT_RESOURCE_EXHAUSTED, "out of host memory");
+  tt_alloc_fail_at(0, false);
+  assert_int_equal(dropped, 0);
+  assert_int_equal(table.count, COUNT);
+  size_t capacity = table.capacity;
+  assert_null(tt_intern_filter(&table, is_even, drop));
+  assert_int_equal(dropped, COUNT / 2);
+  assert_int_equal(table.count, COUNT / 2);
+  assert_true(table.capacity < capacity);
+  for (int i = 0; i < COUNT; i++)
+    assert_ptr_equal(tt_intern_find(&table, &i, sizeof i), i % 2 ? NULL : &values[i]);
+  tt_intern_deinit(&table);
+}
+
 static void test_intern_out_of_memory(void **state) {
   (void)state;
   tt_intern table = TT_INTERN_INIT;
@@ -324,6 +356,7 @@ int main(void) {
       cmocka_unit_test(test_hash),
       cmocka_unit_test(test_hash_spread),
       cmocka_unit_test(test_intern),
+      cmocka_unit_test(test_intern_filter),
       cmocka_unit_test(test_intern_out_of_memory),
       cmocka_unit_test(test_env),
       cmocka_unit_test(test_log),

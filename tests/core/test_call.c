@@ -13,12 +13,6 @@ static int setup(void **state) {
   return status ? -1 : 0;
 }
 
-static int teardown(void **state) {
-  (void)state;
-  tt_runtime_shutdown();
-  return fake.tt_fake_live_objects() == 0 ? 0 : -1;
-}
-
 static int reset(void **state) {
   (void)state;
   fake_reset();
@@ -270,5 +264,5 @@ int main(void) {
       TEST(test_results_of_the_lowering),
       TEST(test_what_a_check_says_makes_a_program),
   };
-  return cmocka_run_group_tests(tests, setup, teardown);
+  return cmocka_run_group_tests(tests, setup, fake_close);
 }

@@ -32,12 +32,6 @@ static int start(void **state) {
   return status || !stream ? -1 : 0;
 }
 
-static int end(void **state) {
-  (void)state;
-  tt_runtime_shutdown();
-  return fake.tt_fake_live_objects() == 0 ? 0 : -1;
-}
-
 /* Without elements, as only shapes matter here. */
 static tt_storage *new_input(tt_stream *on, int64_t length) {
   float data = 0;
@@ -235,7 +229,7 @@ static void test_threads_fused(void **state) {
   run_threads(TT_MODE_FUSED);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, start, end)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, fake_close)
 
 int main(void) {
   const struct CMUnitTest tests[] = {

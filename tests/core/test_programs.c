@@ -46,12 +46,6 @@ static int start(void **state) {
   return status || !stream ? -1 : 0;
 }
 
-static int end(void **state) {
-  (void)state;
-  tt_runtime_shutdown();
-  return fake.tt_fake_live_objects() == 0 ? 0 : -1;
-}
-
 /* Runs one program of its own for each length. */
 static void run_length(tt_stream *on, int64_t length) {
   tt_storage *sum = NULL;
@@ -74,7 +68,7 @@ static void run_lengths(int64_t from, int64_t to) {
 static void test_nothing_compiles_twice(void **state) {
   run_lengths(1, 11);
   assert_int_equal(tt_count_get(TT_COUNT_COMPILES), 10);
-  end(state);
+  fake_close(state);
   assert_int_equal(tt_count_get(TT_COUNT_DISK_WRITES), 10);
   start(state);
   run_lengths(1, 11);
@@ -119,7 +113,7 @@ static void *run_many(void *seed) {
 static void test_threads_and_unloading(void **state) {
   pthread_t threads[4];
   unsigned seeds[4] = {1, 2, 3, 4};
-  end(state);
+  fake_close(state);
   setenv("TT_FAKE_DEVICES", "2", 1);
   start(state);
   fake.tt_fake_async(true);
@@ -128,7 +122,7 @@ static void test_threads_and_unloading(void **state) {
   ok(tt_runtime_sync());
   assert_in_range(tt_count_get(TT_COUNT_COMPILES), 1, 60);
   assert_true(tt_count_get(TT_COUNT_DISK_HITS) > 60);
-  end(state);
+  fake_close(state);
   unsetenv("TT_FAKE_DEVICES");
   start(state);
 }
@@ -148,13 +142,13 @@ static void warm_one(void *user, const tt_dir_file *file) {
 static void test_warm(void **state) {
   int counts[3] = {0};
   tt_dir *dir = NULL;
-  end(state);
+  fake_close(state);
   ok(tt_dir_open(folder, &(tt_dir_options){0}, &dir));
   tt_dir_clear(dir);
   setenv("XLA_FLAGS", "--xla_anything=1", 1);
   start(state);
   run_lengths(1, 6);
-  end(state);
+  fake_close(state);
   unsetenv("XLA_FLAGS");
   start(state);
   ok(tt_dir_each(dir, warm_one, counts));
@@ -168,10 +162,10 @@ static void test_warm(void **state) {
 
 /* Where nothing may be compiled, what a folder has is used. */
 static void test_forbidden(void **state) {
-  end(state);
+  fake_close(state);
   start(state);
   run_lengths(700, 704);
-  end(state);
+  fake_close(state);
   start(state);
   tt_forbid_programs(1);
   run_lengths(700, 704);
@@ -208,7 +202,6 @@ static tt_status intern_text(const char *word, int number, bool later, tt_progra
                  number);
   tt_status status =
       later ? tt_program_intern_later(&program, out) : tt_program_intern(&program, out);
-  if (later && !status) (void)tt_program_poll(*out);
   tt_program_deinit(&program);
   return status;
 }
@@ -220,7 +213,10 @@ static void test_later(void **state) {
   (void)state;
   tt_program *programs[COUNT], *same = NULL, *urgent = NULL;
   fake.tt_fake_hold_programs("held");
-  for (int i = 0; i < COUNT; i++) ok(intern_text(i ? "free" : "held", i, true, &programs[i]));
+  for (int i = 0; i < COUNT; i++) {
+    ok(intern_text(i ? "free" : "held", i, true, &programs[i]));
+    assert_false(tt_program_poll(programs[i]));
+  }
   for (int i = 0; i < 1000 && !fake.tt_fake_held(); i++) usleep(1000);
   assert_int_equal(fake.tt_fake_held(), 1);
   /* one that is new, and one that waits behind the one that is held */
@@ -242,10 +238,26 @@ static void test_later(void **state) {
   }
 }
 
+/* One for later that is asked after while nothing may be compiled, and afterwards. */
+static void test_later_forbidden(void **state) {
+  (void)state;
+  tt_program *program = NULL;
+  ok(intern_text("later", 0, true, &program));
+  tt_forbid_programs(1);
+  assert_false(tt_program_poll(program));
+  assert_int_equal(atomic_load(&program->state), TT_PROGRAM_UNLOADED);
+  tt_forbid_programs(-1);
+  assert_int_equal(tt_count_get(TT_COUNT_COMPILES), 0);
+  (void)tt_program_poll(program);
+  ok(tt_program_await(program));
+  tt_program_release(program);
+  assert_int_equal(tt_count_get(TT_COUNT_COMPILES), 1);
+}
+
 /* A process that ends right after its first result has still stored the program. */
 static void test_short_process(void **state) {
   int status = 0;
-  end(state);
+  fake_close(state);
   pid_t child = fork();
   if (child == 0) {
     if (tt_runtime_init(getenv("TT_FAKE_PLUGIN"))) _exit(1);
@@ -259,7 +271,7 @@ static void test_short_process(void **state) {
   assert_int_equal(tt_count_get(TT_COUNT_COMPILES), 0);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, start, end)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, fake_close)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
@@ -271,6 +283,7 @@ int main(void) {
       TEST(test_threads_and_unloading),
       TEST(test_warm),
       TEST(test_later),
+      TEST(test_later_forbidden),
       TEST(test_forbidden),
       TEST(test_forbidden_and_unloaded),
   };

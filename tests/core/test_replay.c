@@ -30,13 +30,6 @@ static int start(void **state) {
   return status ? -1 : 0;
 }
 
-static int end(void **state) {
-  (void)state;
-  fake_reset();
-  tt_runtime_shutdown();
-  return fake.tt_fake_live_objects() == 0 ? 0 : -1;
-}
-
 static int64_t replayed(void) { return tt_count_get(TT_COUNT_REPLAYS) - replays; }
 
 static int64_t allocated(void) {
@@ -373,7 +366,7 @@ static void test_calls_that_fail_meanwhile(void **state) {
       else tt_status_release(status);
       assert_int_equal(allocated(), 0);
       if (!happened) break;
-      assert_int_equal(end(state), 0);
+      assert_int_equal(fake_close(state), 0);
       assert_int_equal(start(state), 0);
     }
   }
@@ -396,7 +389,7 @@ static void test_allocations_that_fail_meanwhile(void **state) {
       if (asked < nth) break;
       ok(failing_chunk(32));
       if (nth % 2) continue;
-      assert_int_equal(end(state), 0);
+      assert_int_equal(fake_close(state), 0);
       assert_int_equal(start(state), 0);
     }
   }
@@ -508,7 +501,7 @@ static void test_the_host_s_memory(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, start, end)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, fake_close)
   const struct CMUnitTest tests[] = {
       TEST(test_the_operator_is_named),       TEST(test_a_read_names_the_operator),
       TEST(test_only_the_whole_fails),        TEST(test_a_failure_that_does_not_come_again),

@@ -17,12 +17,6 @@ static int setup(void **state) {
   return status || !stream || !other ? -1 : 0;
 }
 
-static int teardown(void **state) {
-  (void)state;
-  tt_runtime_shutdown();
-  return fake.tt_fake_live_objects() == 0 ? 0 : -1;
-}
-
 static int reset(void **state) {
   (void)state;
   fake_reset();
@@ -654,5 +648,5 @@ int main(void) {
       TEST(test_devices_are_separate),
       TEST(test_init_again),
   };
-  return cmocka_run_group_tests(tests, setup, teardown);
+  return cmocka_run_group_tests(tests, setup, fake_close);
 }

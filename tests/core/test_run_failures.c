@@ -12,13 +12,6 @@ static int setup(void **state) {
   return 0;
 }
 
-static int reset(void **state) {
-  (void)state;
-  fake_reset();
-  tt_runtime_shutdown();
-  return fake.tt_fake_live_objects() == 0 ? 0 : -1;
-}
-
 /* -- The script; cleans up after any error -- */
 
 enum { STORAGES = 8 };
@@ -186,7 +179,7 @@ static void test_every_allocation_of_a_life_fails_once(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, reset, reset)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fake_close, fake_close)
   const struct CMUnitTest tests[] = {
       TEST(test_every_call_fails_once),
       TEST(test_every_allocation_fails_once),

@@ -16,12 +16,6 @@ static int setup(void **state) {
   return tt_runtime_init(getenv("TT_FAKE_PLUGIN")) ? -1 : 0;
 }
 
-static int teardown(void **state) {
-  (void)state;
-  tt_runtime_shutdown();
-  return fake.tt_fake_live_objects() == 0 ? 0 : -1;
-}
-
 typedef struct worker {
   pthread_t thread;
   int number;
@@ -186,5 +180,5 @@ int main(void) {
       cmocka_unit_test(test_with_errors),  cmocka_unit_test(test_with_errors_fused),
       cmocka_unit_test(test_from_nothing), cmocka_unit_test(test_all_initialise),
   };
-  return cmocka_run_group_tests(tests, setup, teardown);
+  return cmocka_run_group_tests(tests, setup, fake_close);
 }
