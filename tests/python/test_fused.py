@@ -4,6 +4,7 @@ import contextlib
 import gc
 import inspect
 import random
+import re
 import time
 from functools import partial
 
@@ -482,6 +483,40 @@ def test_events_and_synchronisation_end_a_chunk():
     y = x + 1
     torch.tpu.synchronize()
     assert y.tolist() == [3.0] * 3
+
+
+# -- Equal layers share a program, the first one too --
+
+LAYER = [
+    *(torch.sin, torch.cos, torch.tanh, torch.exp, torch.neg, torch.sigmoid, torch.abs),
+    *(torch.sqrt, torch.log1p, torch.atan, torch.relu, torch.erf, torch.sinh, torch.square),
+    *(torch.rsqrt, torch.expm1, torch.floor, torch.asinh, torch.cosh, torch.sign, torch.round),
+]
+
+
+def run_layers(device, count):
+    x, kept = torch.linspace(-1, 1, 31).to(device), []
+    for _ in range(count):
+        for function in LAYER:
+            x = function(x)
+            kept.append(x)
+    return kept
+
+
+def test_equal_layers_share_a_program():
+    torch.tpu.synchronize()
+    known = len(torch.tpu.explain().splitlines())
+    ours = [x.cpu() for x in run_layers("tpu", 8)]
+    lines = torch.tpu.explain().splitlines()[known:]
+    new = [int(found[1]) for line in lines if (found := re.match(r"new program: (\d+) op", line))]
+    assert 0 < sum(new) < 4 * len(LAYER)
+    torch.testing.assert_close(ours, run_layers("cpu", 8))
+    for turn in range(4):
+        before = asked()
+        kept = run_layers("tpu", 8)
+        torch.tpu.synchronize()
+        del kept
+        assert asked() == before or turn == 0  # that the host waited made a place to end
 
 
 # -- Chunks that follow one another again and again are joined --
