@@ -151,6 +151,9 @@ void run_elsewhere(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
       throw;
     }
   }
+  // PyTorch's own way for any device, which our row stood before: lists one element at a time, say.
+  constexpr auto kComposite = c10::DispatchKey::CompositeExplicitAutograd;
+  if (op.hasKernelForDispatchKey(kComposite)) return op.callBoxedForDispatchKey(kComposite, *stack);
   run_on_host(op, stack);
 }
 

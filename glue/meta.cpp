@@ -94,6 +94,19 @@ void forget_statistics(const Plan& plan, const c10::OperatorHandle& op,
     (*results)[i] = at::empty({0}, (*results)[i].options());
 }
 
+// The loss of a lone sample has no dims on the CPU; its Meta kernel gives it one.
+void forget_sample(const Plan& plan, c10::ArrayRef<c10::IValue> args,
+                   std::vector<at::Tensor>* results) {
+  if (plan.name != "aten::multilabel_margin_loss_forward" || args[0].toTensor().dim() > 1) return;
+  (*results)[0] = at::empty({}, (*results)[0].options());
+}
+
+// A Meta kernel in Python that trips over None says nothing about the arguments.
+bool stumbled(const pybind11::error_already_set& error) {
+  pybind11::gil_scoped_acquire gil;
+  return error.matches(PyExc_AttributeError);
+}
+
 }  // namespace
 
 bool raise_as_cpu(const Plan& plan, const c10::OperatorHandle& op,
@@ -141,6 +154,10 @@ Meta run_meta(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10
   } catch (const c10::NotImplementedError&) {
     outs->clear();
     return Meta::Missing;
+  } catch (const pybind11::error_already_set& error) {
+    if (stumbled(error)) return Meta::Missing;
+    if (!raise_as_cpu(plan, op, args)) throw;
+    return Meta::Refused;
   } catch (...) {
     if (!raise_as_cpu(plan, op, args)) throw;
     return Meta::Refused;
@@ -152,6 +169,7 @@ Meta run_meta(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10
     else results->push_back(at::Tensor());
   }
   forget_statistics(plan, op, args, outs->empty() ? results : outs);
+  forget_sample(plan, args, results);
   return Meta::Done;
 }
 

@@ -3,6 +3,8 @@
 
 #include <ATen/MemoryOverlap.h>
 
+#include <algorithm>
+
 namespace tt {
 namespace {
 
@@ -29,6 +31,29 @@ bool unusual_target(const Walk& walk) {
   }
   for (int other : walk.same_as) unusual |= other >= 0;
   return target && unusual;
+}
+
+// Whether floating-point operands differ in dtype where the CPU's kernels mostly want one.
+bool mixes_floats(const Walk& walk, const c10::OperatorHandle& op) {
+  tt_op_class cls = walk.plan.row->cls;
+  if (cls != TT_LOSS && cls != TT_NORM && cls != TT_MATMUL) return false;
+  const at::Tensor* first = nullptr;
+  for (const at::Tensor* tensor : walk.tensors) {
+    if (!tensor->is_floating_point()) continue;
+    if (first && first->scalar_type() != tensor->scalar_type())
+      return op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
+    first = tensor;
+  }
+  return false;
+}
+
+// Whether a complex number is given where real numbers come out.
+bool loses_imaginary(const Walk& walk, c10::ArrayRef<at::Tensor> results) {
+  bool complex = false;
+  for (const IValue& value : walk.args) complex |= value.isScalar() && value.toScalar().isComplex();
+  return complex && std::any_of(results.begin(), results.end(), [](const at::Tensor& one) {
+           return one.defined() && !one.is_complex();
+         });
 }
 
 // Where Meta kernels are known to accept what the CPU refuses: reductions of nothing, complex
@@ -65,9 +90,11 @@ void check_overlap(const Walk& walk) {
   }
 }
 
-void check_values(const Walk& walk, const c10::OperatorHandle& op) {
+void check_values(const Walk& walk, const c10::OperatorHandle& op,
+                  c10::ArrayRef<at::Tensor> results) {
   if (writes_integers(walk)) check_casts(walk.plan, walk.args);
-  if (may_be_refused(walk)) raise_as_cpu(walk.plan, op, walk.args);
+  if (may_be_refused(walk) || mixes_floats(walk, op) || loses_imaginary(walk, results))
+    raise_as_cpu(walk.plan, op, walk.args);
 }
 
 }  // namespace tt

@@ -25,6 +25,7 @@ struct Spec {
   std::deque<std::unique_ptr<bool[]>> present;
   at::native::ResultTypeState promotion;
   size_t next_tensor = 0, next_number = 0;
+  bool beyond = false;  // the core's records cannot express these arguments
 };
 
 void spec_scalar(Spec& spec, const Walk& walk, const ArgPlan& arg, const c10::Scalar& value,
@@ -67,9 +68,7 @@ void spec_list(Spec& spec, const Walk& walk, const ArgPlan& arg, c10::ArrayRef<I
   for (size_t i = 0; i < list.size(); i++) {
     tt_arg element{};
     spec_tensor(spec, walk, arg, as_tensor(list[i]), &element);
-    TORCH_CHECK(
-        element.kind == TT_ARG_TENSOR || element.kind == TT_ARG_NONE, walk.plan.name,
-        ": host tensors in a list of tpu tensors are not supported; move them with .to('tpu')");
+    spec.beyond |= element.kind != TT_ARG_TENSOR && element.kind != TT_ARG_NONE;
     spec.present.back()[i] = element.kind == TT_ARG_TENSOR;
   }
 }
@@ -78,12 +77,12 @@ void spec_numbers(Spec& spec, const Walk& walk, const ArgPlan& arg, c10::ArrayRe
                   tt_arg* out) {
   bool all_static = arg.is_static;
   for (const IValue& value : list) {
-    TORCH_CHECK_NOT_IMPLEMENTED(!value.isComplexDouble(), walk.plan.name,
-                                ": complex numbers in lists are not supported on device 'tpu'");
+    spec.beyond |= value.isComplexDouble();
     spec.promotion = at::native::update_result_type_state(value.toScalar(), spec.promotion);
   }
   out->count = static_cast<int>(list.size());
   out->dtype = TT_F64;
+  if (spec.beyond) return;
   if (!all_static) {
     out->kind = TT_ARG_NUMBERS;
     out->first = static_cast<int>(spec.next_number);
@@ -190,7 +189,7 @@ Found make_spec(Walk& walk, const c10::OperatorHandle& op, Spec& spec, tt_call_s
   if (meta == Meta::Refused) return Found::Elsewhere;
   bool has_out = walk.plan.row_args < static_cast<int>(walk.plan.args.size());
   if (meta == Meta::Missing && has_out && walk.plan.functional) return Found::Functional;
-  check_values(walk, op);
+  check_values(walk, op, fresh);
   if (resize_targets(walk, outs)) return Found::Restart;
   for (size_t i = 0; i < walk.tensors.size(); i++)
     spec.tensors.push_back({walk.storages[i]->type, view_of(*walk.tensors[i]),
@@ -200,6 +199,7 @@ Found make_spec(Walk& walk, const c10::OperatorHandle& op, Spec& spec, tt_call_s
     spec_arg(spec, walk, walk.plan.args[i], walk.args[i], &arg);
     if (!walk.plan.args[i].out) spec.args.push_back(arg);
   }
+  if (spec.beyond) return Found::Elsewhere;
   for (const Number& number : walk.numbers) spec.numbers.push_back(number.dtype);
   if (walk.plan.row->cls == TT_RANDOM) spec.numbers.insert(spec.numbers.end(), 2, TT_I64);
   for (const at::Tensor& meta : fresh) spec.results.push_back(fresh_result(meta));

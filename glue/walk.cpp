@@ -77,6 +77,11 @@ void add_number(Walk& walk, const ArgPlan& arg, const c10::Scalar& value, tt_dty
 
 // A host tensor of no dims stands for its number; `dtype` and wrapping matter to promotion.
 void add_host_scalar(Walk& walk, const ArgPlan& arg, const at::Tensor& tensor) {
+  bool packed = arg.kind == ArgKind::Tensor && walk.plan.args[0].kind == ArgKind::TensorList;
+  if (packed && tensor.device().is_cpu() && tensor.dim() == 1) {
+    walk.host = true;
+    return;
+  }
   TORCH_CHECK(tensor.device().is_cpu() && tensor.dim() == 0 && !arg.write,
               "Expected all tensors to be on the same device, but found at least two devices, tpu:",
               static_cast<int>(walk.device < 0 ? 0 : walk.device), " and ", tensor.device(),

@@ -25,6 +25,7 @@ struct Walk {
   c10::DeviceIndex device = -1;
   bool wide = false;  // numbers are needed in double precision
   bool lazy = false;  // a tensor's conjugation or negation is still due
+  bool host = false;  // numbers for the elements of lists are in a host tensor
 
   Walk(const Plan& p, c10::ArrayRef<c10::IValue> a) : plan(p), args(a) { tt_key_init(&key); }
   ~Walk() { tt_key_deinit(&key); }
@@ -64,6 +65,7 @@ Found new_call(Walk& walk, const c10::OperatorHandle& op, tt_call** call);
 
 // Throw what the CPU would throw (refuse.cpp): before the Meta kernel is asked, and after it.
 void check_overlap(const Walk& walk);
-void check_values(const Walk& walk, const c10::OperatorHandle& op);
+void check_values(const Walk& walk, const c10::OperatorHandle& op,
+                  c10::ArrayRef<at::Tensor> results);
 
 }  // namespace tt

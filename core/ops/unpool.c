@@ -67,6 +67,13 @@ static tt_node *starts(tt_lower *cx, tt_node *sample, int64_t in, int64_t out, i
   return tt_hlo_select(h, is_last, last, start);
 }
 
+/* One place a plane, of samples that may be for more: a lone image takes the first ones. */
+static tt_node *places_of(tt_lower *cx, tt_node *sample, int64_t count, int spatial) {
+  sample = tt_hlo_reshape(cx->h, sample, 2,
+                          (int64_t[]){tt_type_numel(&sample->type) / spatial, spatial});
+  return tt_hlo_slice_dim(cx->h, sample, 0, 0, count, 1);
+}
+
 /* self, kernel_size, output_size, random_samples [n, c, spatial]; param: spatial dims */
 void tt_lower_fractional_max_pool(tt_lower *cx) {
   tt_hlo *h = cx->h;
@@ -76,7 +83,7 @@ void tt_lower_fractional_max_pool(tt_lower *cx) {
   planes p = planes_of(&input->type, spatial);
   tt_spatial_list(cx, 1, spatial, 1, kernel);
   tt_spatial_list(cx, 2, spatial, 1, out);
-  sample = tt_hlo_reshape(h, sample, 2, (int64_t[]){p.count, spatial});
+  sample = places_of(cx, sample, p.count, spatial);
   tt_type type = {.dtype = TT_I32, .rank = 1 + 2 * spatial, .dims = {p.count}};
   for (int d = 0; d < spatial; d++) {
     type.dims[1 + d] = out[d]; /* [planes, out.., kernel..] */

@@ -25,6 +25,9 @@ REFUSED = {
     "sample-integers": lambda x, i: torch.multinomial(i, 2),
     "sample-nothing": lambda x, i: torch.multinomial(x.abs(), 0),
     "sample-too-many": lambda x, i: torch.multinomial(x.abs(), 4),
+    "loss-weight-dtype": lambda x, i: torch.nn.functional.nll_loss(x, i[0, :2], x[0].half()),
+    "norm-weight-dtype": lambda x, i: torch.nn.functional.layer_norm(x, (3,), x[0].half()),
+    "bias-dtype": lambda x, i: torch.nn.functional.linear(x, x, x[:, 0].half()),
     "extremes-dtype": lambda x, i: torch.aminmax(
         x, dim=0, out=(x.new_empty(3).double(), x.new_empty(3).double())
     ),

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from support import DEVICE, check, modes, move, only_tpu, same
+from support import DEVICE, check, check_gradients, modes, move, only_tpu, same
 from torch import nn
 
 pytestmark = [only_tpu, pytest.mark.usefixtures("no_host")]
@@ -108,3 +108,34 @@ def test_statistics_are_joined(mode):
 def test_running_statistics():
     x = torch.randn(4, 3, 2)
     check(aten.batch_norm_update_stats, x, torch.zeros(3), torch.ones(3), 0.1)
+
+
+def test_lstm_without_biases(mode):
+    for more in ({}, {"proj_size": 2}, {"bidirectional": True}):
+        alike(nn.LSTM(4, 5, bias=False, **more), torch.randn(3, 2, 4))
+
+
+def test_gradients_of_an_lstm_without_biases():
+    lstm = nn.LSTM(4, 5, bias=False)
+
+    def work(x, *weights):
+        named = dict(zip(dict(lstm.named_parameters()), weights, strict=True))
+        return torch.func.functional_call(lstm, named, (x,))
+
+    check_gradients(work, torch.randn(3, 2, 4, requires_grad=True), *lstm.parameters())
+
+
+def test_places_of_fractional_pooling_for_a_lone_image():
+    def work(x, places):
+        return nn.functional.fractional_max_pool3d(x, 2, 3, _random_samples=places)
+
+    check(work, torch.randn(4, 5, 5, 5), torch.rand(2, 4, 3))
+
+
+def test_multilabel_loss_of_a_lone_sample():
+    for reduction in ("none", "mean"):
+        check(
+            lambda x, y, how=reduction: nn.functional.multilabel_margin_loss(x, y, reduction=how),
+            torch.randn(4),
+            torch.tensor([2, 0, -1, 1]),
+        )

@@ -1,0 +1,36 @@
+"""Operators on lists of tensors with what no single program holds, against the CPU."""
+
+import pytest
+import torch
+from support import check, only_tpu, raises_alike
+
+pytestmark = [only_tpu, pytest.mark.usefixtures("no_host")]
+HOST = [torch.tensor(2.0), torch.tensor(3.0)]
+
+
+def pair():
+    return [torch.randn(2, 3), torch.randn(4)]
+
+
+def in_place(function, x, *args):
+    function(x, *args)
+    return x
+
+
+def test_numbers_in_host_tensors():
+    check(lambda x: torch._foreach_mul(x, HOST), pair())
+    check(lambda x: in_place(torch._foreach_add_, x, HOST), pair())
+    check(lambda x: torch._foreach_addcmul(x, x, x, torch.tensor([2.0, 3.0])), pair())
+
+
+def test_complex_numbers():
+    check(lambda x: torch._foreach_mul(x, [1, 2j]), pair())
+    check(lambda x: torch._foreach_add(x, [1j, 2.5]), pair())
+    check(
+        lambda x: in_place(torch._foreach_mul_, x, [1j, 2]), [x.to(torch.complex64) for x in pair()]
+    )
+
+
+def test_imaginary_parts_that_would_be_lost():
+    raises_alike(lambda x: torch._foreach_addcmul(x, x, x, [1j, 2j]), pair())
+    raises_alike(lambda x: torch.addcmul(x, x, x, value=1j), torch.randn(3))
