@@ -41,7 +41,7 @@ bool mixes_floats(const Walk& walk, const c10::OperatorHandle& op) {
   for (const at::Tensor* tensor : walk.tensors) {
     if (!tensor->is_floating_point()) continue;
     if (first && first->scalar_type() != tensor->scalar_type())
-      return op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
+      return op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
     first = tensor;
   }
   return false;

@@ -1,0 +1,82 @@
+"""Expected failures, which may only become fewer, and one line at the end about what ran."""
+
+import os
+import re
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+# Before torch is imported: no test may write into the user's own cache of programs.
+if "TORCH_TPU_CACHE_DIR" not in os.environ:
+    _cache = tempfile.TemporaryDirectory(prefix="torchtpu-tests-", ignore_cleanup_errors=True)
+    os.environ["TORCH_TPU_CACHE_DIR"] = _cache.name
+
+import pytest
+
+HERE = Path(__file__).parent
+EXPECTED = HERE / "expected_failures.txt"
+
+
+def expected_failures():
+    """Reads lines of the form "file test: reason"."""
+    known = {}
+    for line in EXPECTED.read_text().splitlines():
+        if line and not line.startswith("#"):
+            name, _, reason = line.partition(": ")
+            assert reason, f"{EXPECTED.name}: a line without a reason: {line}"
+            assert name not in known, f"{EXPECTED.name}: two lines for {name}"
+            known[name] = reason
+    return known
+
+
+def name_of(item):
+    return f"{item.path.stem.removeprefix('test_')} {item.name}"
+
+
+def whole_files(config):
+    """Whether files were collected as they are, so that a name which is missing is stale."""
+    return not any("::" in argument for argument in config.args)
+
+
+def pytest_collection_modifyitems(config, items):
+    ours = [item for item in items if item.path.parent == HERE]
+    known = expected_failures()
+    if whole_files(config):
+        files = {name_of(item).split()[0] for item in ours}
+        stale = {name for name in known if name.split()[0] in files}
+        stale -= {name_of(item) for item in ours}
+        if stale:
+            raise pytest.UsageError(f"{EXPECTED.name} names no test: {', '.join(sorted(stale))}")
+    for item in ours:
+        reason = known.get(name_of(item))
+        if reason:
+            item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if item.path.parent == HERE and report.failed and "[XPASS(strict)]" in str(report.longrepr):
+        report.longrepr = f"passes now: delete the line '{name_of(item)}' from {EXPECTED.name}"
+    return report
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Prints how many passed, failed as expected or not, and were skipped for which reason."""
+    counts, skips = Counter(), Counter()
+    for outcome, reports in terminalreporter.stats.items():
+        for report in reports:
+            if HERE.name not in Path(getattr(report, "fspath", "")).parts:
+                continue
+            counts[outcome] += 1
+            if outcome == "skipped":
+                reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else "?"
+                skips[re.sub("^Skipped: ", "", reason)] += 1
+    if not counts:
+        return
+    listed = "; ".join(f"{n} {reason}" for reason, n in skips.most_common())
+    terminalreporter.write_line(
+        f"upstream: {counts['passed']} passed, {counts['failed'] + counts['error']} failed, "
+        f"{counts['xfailed']} failed as expected, {counts['skipped']} skipped"
+        + (f" ({listed})" if listed else "")
+    )

@@ -1,0 +1,38 @@
+"""The samples of PyTorch's op_db, and which of them have a value to compare."""
+
+import torch
+from harness import first, full_name
+from torch.testing._internal.common_methods_invocations import op_db
+
+# Values that are not determined, or drawn at random.
+UNSETTLED = ("empty", "new_empty", "rand", "normal", "uniform", "cauchy", "log_normal")
+RANDOM = ("dropout", "bernoulli", "multinomial", "exponential", "geometric", "rrelu", "fractional")
+COUNT = 3
+
+
+def settled(op):
+    """Whether equal arguments give equal results, on every device."""
+    name = op.name.removeprefix("nn.functional.").removeprefix("_refs.")
+    return not (
+        name.startswith(UNSETTLED) or any(word in name for word in RANDOM) or "jiterator" in name
+    )
+
+
+OPS = [op for op in op_db if settled(op)]
+
+
+def samples(op, dtype, count=COUNT, **options):
+    """Yields [input, args, kwargs] and what makes a result unique, on the CPU."""
+    torch.manual_seed(13)
+    made = op.sample_inputs("cpu", dtype, **options)
+    kept = (one for one in made if not one.kwargs.get("dropout_p"))
+    for one in first(kept, count):
+        yield [one.input, list(one.args), one.kwargs], one.output_process_fn_grad
+
+
+def call(op, sample, **more):
+    x, args, kwargs = sample
+    return op(x, *args, **kwargs, **more)
+
+
+__all__ = ["OPS", "call", "full_name", "samples"]
