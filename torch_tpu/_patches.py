@@ -14,6 +14,7 @@ def apply() -> None:
     _patch_repr()
     _patch_dlpack()
     _patch_storage()
+    _patch_flex_attention()
 
 
 def _patch_repr() -> None:
@@ -133,3 +134,19 @@ def _patch_storage() -> None:
     }
     for name, method in changes.items():
         setattr(cls, name, method)
+
+
+def _patch_flex_attention() -> None:
+    """Lets `flex_attention` take tensors of the device, for which its eager form works as it is.
+
+    Its list of devices (`_validate_device` in torch/nn/attention/flex_attention.py) is fixed.
+    """
+    from torch.nn.attention import flex_attention
+
+    original = flex_attention._validate_device
+
+    def validate_device(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
+        if query.device.type != "tpu":
+            original(query, key, value)
+
+    flex_attention._validate_device = validate_device
