@@ -35,11 +35,13 @@ inline tt_storage* storage_of(const c10::StorageImpl* storage) {
 inline tt_storage* storage_of(const at::Tensor& tensor) {
   return storage_of(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
 }
-// Visits the tensor that a value is, or those of its list; other values have none.
+// Visits the tensor that a value is, or those of its list, also undefined ones; other values have
+// none.
 template <class Visit> void each_tensor(const c10::IValue& value, Visit visit) {
   if (value.isTensor()) return visit(value.toTensor());
-  if (!value.isTensorList()) return;
-  for (const c10::IValue& element : value.toListRef()) visit(element.toTensor());
+  if (!value.isTensorList() && !value.isOptionalTensorList()) return;
+  for (const c10::IValue& element : value.toListRef())
+    if (element.isTensor()) visit(element.toTensor());
 }
 inline void append_tensors(const c10::IValue& value, std::vector<at::Tensor>* tensors) {
   each_tensor(value, [&](const at::Tensor& one) { tensors->push_back(one); });

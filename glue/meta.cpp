@@ -12,27 +12,34 @@ namespace {
 constexpr size_t kMostBytes = size_t{1} << 28;
 
 // Twins of tensors, without data on the meta device, of zeros on the host. On the host, those that
-// share memory do so as well.
+// share memory do so as well, and each storage has room for all tensors: kernels that take a target
+// for contiguous, though its elements coincide, then write nowhere else.
 class Twins {
  public:
   explicit Twins(c10::DeviceType device) : device_(device) {}
+
+  void make_room(const at::Tensor& tensor) {
+    size_t first = static_cast<size_t>(tensor.storage_offset()) * tensor.itemsize();
+    auto& room = room_[tensor.storage().unsafeGetStorageImpl()];
+    room = std::max({room, tensor.storage().nbytes(), first + tensor.nbytes()});
+  }
 
   at::Tensor of(const at::Tensor& tensor) {
     if (!tensor.defined() || !tensor.device().is_privateuseone()) return tensor;
     auto options = tensor.options().device(device_);
     if (device_ == c10::DeviceType::Meta)
       return at::empty_strided(tensor.sizes(), tensor.strides(), options);
-    auto& storage = storages_[tensor.storage().unsafeGetStorageImpl()];
-    if (!storage) {
-      auto bytes = static_cast<int64_t>(tensor.storage().nbytes());
-      storage = at::zeros({bytes}, options.dtype(at::kByte)).storage();
-    }
+    auto* own = tensor.storage().unsafeGetStorageImpl();
+    auto& storage = storages_[own];
+    auto bytes = static_cast<int64_t>(room_[own]);
+    if (!storage) storage = at::zeros({bytes}, options.dtype(at::kByte)).storage();
     auto same = at::empty({0}, options);
     return same.set_(*storage, tensor.storage_offset(), tensor.sizes(), tensor.strides());
   }
 
  private:
   c10::DeviceType device_;
+  std::unordered_map<c10::StorageImpl*, size_t> room_;
   std::unordered_map<c10::StorageImpl*, std::optional<c10::Storage>> storages_;
 };
 
@@ -55,10 +62,19 @@ c10::IValue twin_value(const c10::IValue& value, ArgKind kind, c10::DeviceType d
   return list;
 }
 
+// Visits the tensors that live on the device.
+template <class Visit> void each_of_device(c10::ArrayRef<c10::IValue> args, Visit visit) {
+  for (const c10::IValue& value : args)
+    each_tensor(value, [&](const at::Tensor& tensor) {
+      if (tensor.defined() && tensor.device().is_privateuseone()) visit(tensor);
+    });
+}
+
 torch::jit::Stack twin_stack(const Plan& plan, c10::ArrayRef<c10::IValue> args,
                              c10::DeviceType device) {
   torch::jit::Stack stack;
   Twins twins(device);
+  each_of_device(args, [&twins](const at::Tensor& tensor) { twins.make_room(tensor); });
   for (size_t i = 0; i < args.size(); i++)
     stack.push_back(twin_value(args[i], plan.args[i].kind, device, twins));
   return stack;
@@ -101,7 +117,7 @@ void forget_sample(const Plan& plan, c10::ArrayRef<c10::IValue> args,
   (*results)[0] = at::empty({}, (*results)[0].options());
 }
 
-// A Meta kernel in Python that trips over None says nothing about the arguments.
+// Shape functions in Python that forget that a tensor may be None know nothing of such arguments.
 bool stumbled(const pybind11::error_already_set& error) {
   pybind11::gil_scoped_acquire gil;
   return error.matches(PyExc_AttributeError);
@@ -112,11 +128,11 @@ bool stumbled(const pybind11::error_already_set& error) {
 bool raise_as_cpu(const Plan& plan, const c10::OperatorHandle& op,
                   c10::ArrayRef<c10::IValue> args) {
   size_t bytes = 0;
-  auto count = [&bytes](const at::Tensor& tensor) {
-    if (tensor.defined()) bytes += std::max(tensor.nbytes(), tensor.storage().nbytes());
-  };
-  for (const c10::IValue& value : args) each_tensor(value, count);
-  if (bytes > kMostBytes) return false;
+  each_of_device(args, [&bytes](const at::Tensor& tensor) {
+    bytes += std::max(tensor.nbytes(), tensor.storage().nbytes());
+  });
+  if (bytes > kMostBytes || !op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU))
+    return false;
   auto stack = twin_stack(plan, args, c10::DeviceType::CPU);
   op.callBoxed(&stack);
   return true;

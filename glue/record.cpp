@@ -128,6 +128,15 @@ void run_functional(const Plan& plan, torch::jit::Stack* stack) {
   for (const ReturnPlan& ret : plan.returns) stack->push_back(args[static_cast<size_t>(ret.alias)]);
 }
 
+// Autograd leaves it to the kernels of operators on lists to count what they write.
+void bump_versions(const Plan& plan, c10::ArrayRef<IValue> args) {
+  for (size_t i = 0; i < args.size(); i++) {
+    if (!plan.args[i].write || !args[i].isTensorList()) continue;
+    for (const IValue& element : args[i].toListRef())
+      element.toTensor().unsafeGetTensorImpl()->bump_version();
+  }
+}
+
 }  // namespace
 
 void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
@@ -141,6 +150,7 @@ void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack
     if (walk.lazy) return run_resolved(plan, op, stack);
     if (walk.host) return run_elsewhere(op, stack);
     if (plan.writes_lists && lists_meet(walk)) return run_elements(walk, op, stack);
+    if (plan.row->cls == TT_RANDOM) check_range(walk, op);
     tt_call* call = tt_call_find(&walk.key);
     Found found = call ? Found::Call : new_call(walk, op, &call);
     if (found == Found::Restart) continue;
@@ -151,6 +161,7 @@ void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack
     check(tt_stream_record(stream_of(walk.device), call, walk.storages.data(), words.data(),
                            call_site(), results.data()));
     tt_count_add(TT_COUNT_OPS_ROW, 1);
+    if (plan.writes_lists) bump_versions(plan, walk.args);
     return push_results(walk, call, results.data(), stack);
   }
   TORCH_CHECK(false, plan.name, ": an out= tensor changes its size while it is resized");

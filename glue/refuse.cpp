@@ -4,6 +4,8 @@
 #include <ATen/MemoryOverlap.h>
 
 #include <algorithm>
+#include <cfloat>
+#include <string_view>
 
 namespace tt {
 namespace {
@@ -56,6 +58,29 @@ bool loses_imaginary(const Walk& walk, c10::ArrayRef<at::Tensor> results) {
          });
 }
 
+// Calls visit(tensor, whether it is written).
+template <class Visit> void each_operand(const Walk& walk, Visit visit) {
+  for (size_t i = 0; i < walk.plan.args.size(); i++)
+    each_tensor(walk.args[i], [&](const at::Tensor& tensor) {
+      if (tensor.defined()) visit(tensor, walk.plan.args[i].write);
+    });
+}
+
+// Whether what is written has an element that is seen twice, or meets what is read.
+bool written_twice(const Walk& walk) {
+  std::vector<const at::Tensor*> written;
+  bool found = false;
+  each_operand(walk, [&](const at::Tensor& tensor, bool write) {
+    if (write) written.push_back(&tensor);
+    found |= write && at::has_internal_overlap(tensor) == at::MemOverlap::Yes;
+  });
+  each_operand(walk, [&](const at::Tensor& tensor, bool write) {
+    for (const at::Tensor* out : written)
+      found |= !write && at::get_overlap_status(*out, tensor) == at::MemOverlapStatus::Partial;
+  });
+  return found;
+}
+
 // Where Meta kernels are known to accept what the CPU refuses: reductions of nothing, complex
 // numbers written to real tensors, and targets of another dtype or that overlap.
 bool may_be_refused(const Walk& walk) {
@@ -72,22 +97,50 @@ bool may_be_refused(const Walk& walk) {
          unusual_target(walk);
 }
 
+// What numbers a distribution takes; a key does not hold them.
+bool out_of_range(const Walk& walk) {
+  std::string_view row = walk.plan.row->name;
+  c10::SmallVector<double, 4> n;
+  for (const IValue& value : walk.args)
+    if (value.isDouble()) n.push_back(value.toDouble());
+  if (n.empty()) return false;
+  if (row == "uniform" && n.size() == 2) {
+    double most = walk.tensors[0]->scalar_type() == at::kHalf     ? 65504
+                  : walk.tensors[0]->scalar_type() == at::kDouble ? DBL_MAX
+                                                                  : FLT_MAX;
+    return !at::isFloatingType(walk.tensors[0]->scalar_type()) ||
+           !(n[0] <= n[1] && n[0] >= -most && n[1] <= most && n[1] - n[0] <= most);
+  }
+  if (row == "bernoulli.p") return !(n[0] >= 0 && n[0] <= 1);
+  if (row == "geometric") return !(n[0] > 0 && n[0] < 1);
+  if (row == "normal_functional" || row == "normal.float_float" || row == "normal.Tensor_float")
+    return !(n.back() >= 0);
+  bool positive = row == "exponential" || row == "log_normal" || row == "cauchy";
+  return positive && !(n.back() > 0);
+}
+
 }  // namespace
 
-// A write must not go through a view that sees an element twice, nor overlap what is read; the
-// operators that PyTorch iterates element by element check that.
-void check_overlap(const Walk& walk) {
-  std::string row = walk.plan.row->name;
-  if (walk.plan.row->cls != TT_POINTWISE && row != "copy") return;
-  std::vector<const at::Tensor*> written, read;
-  for (size_t i = 0; i < walk.plan.args.size(); i++) {
-    if (walk.plan.args[i].kind != ArgKind::Tensor || !as_tensor(walk.args[i]).defined()) continue;
-    (walk.plan.args[i].write ? written : read).push_back(&as_tensor(walk.args[i]));
-  }
-  for (const at::Tensor* out : written) {
-    at::assert_no_internal_overlap(*out);
-    for (const at::Tensor* in : read) at::assert_no_partial_overlap(*out, *in);
-  }
+// A write must not go through a view that sees an element twice, nor overlap what is read: where
+// it does, the CPU is asked. Of what is too large to be tried there, the operators that PyTorch
+// iterates element by element are refused.
+void check_overlap(const Walk& walk, const c10::OperatorHandle& op) {
+  if (!written_twice(walk) || raise_as_cpu(walk.plan, op, walk.args)) return;
+  if (walk.plan.row->cls != TT_POINTWISE && walk.plan.row->name != std::string("copy")) return;
+  std::vector<const at::Tensor*> written;
+  each_operand(walk, [&](const at::Tensor& tensor, bool write) {
+    if (!write) return;
+    at::assert_no_internal_overlap(tensor);
+    written.push_back(&tensor);
+  });
+  each_operand(walk, [&](const at::Tensor& tensor, bool write) {
+    for (const at::Tensor* out : written)
+      if (!write) at::assert_no_partial_overlap(*out, tensor);
+  });
+}
+
+void check_range(const Walk& walk, const c10::OperatorHandle& op) {
+  if (out_of_range(walk)) raise_as_cpu(walk.plan, op, walk.args);
 }
 
 void check_values(const Walk& walk, const c10::OperatorHandle& op,

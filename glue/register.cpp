@@ -62,12 +62,21 @@ struct Registration {
 // Never destroyed: kernels must outlive whatever still calls them at exit.
 [[maybe_unused]] auto* registration = new Registration;
 
-// Which attention kernel F.scaled_dot_product_attention takes: ours, unless it needs the weights.
-int64_t choose_attention(const at::Tensor&, const at::Tensor&, const at::Tensor&,
+bool is_special(const at::Tensor& one) {
+  if (one.is_nested()) return true;
+  c10::DispatchKeySet functorch{c10::DispatchKey::FuncTorchBatched,
+                                c10::DispatchKey::FuncTorchGradWrapper};
+  return one.key_set().has_any(functorch) || one._fw_grad(0).defined();
+}
+
+// Which attention kernel F.scaled_dot_product_attention takes: ours, unless it needs the weights,
+// or what PyTorch lacks of it: rules for vmap, forward derivatives, nested tensors.
+int64_t choose_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                          const std::optional<at::Tensor>&, double, bool, std::optional<double>,
                          bool enable_gqa) {
   constexpr int64_t kMath = 0, kOverrideable = 4;
-  return enable_gqa ? kMath : kOverrideable;
+  bool special = is_special(query) || is_special(key) || is_special(value);
+  return enable_gqa || special ? kMath : kOverrideable;
 }
 
 }  // namespace

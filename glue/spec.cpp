@@ -184,7 +184,7 @@ bool resize_targets(const Walk& walk, const std::vector<at::Tensor>& outs) {
 
 Found make_spec(Walk& walk, const c10::OperatorHandle& op, Spec& spec, tt_call_spec* out) {
   std::vector<at::Tensor> fresh, outs;
-  if (walk.plan.mutates) check_overlap(walk);
+  if (walk.plan.mutates) check_overlap(walk, op);
   Meta meta = run_meta(walk.plan, op, walk.args, &fresh, &outs);
   if (meta == Meta::Refused) return Found::Elsewhere;
   bool has_out = walk.plan.row_args < static_cast<int>(walk.plan.args.size());

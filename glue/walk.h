@@ -63,8 +63,10 @@ enum class Found {
 // Specialises a call for a key that is new (spec.cpp).
 Found new_call(Walk& walk, const c10::OperatorHandle& op, tt_call** call);
 
-// Throw what the CPU would throw (refuse.cpp): before the Meta kernel is asked, and after it.
-void check_overlap(const Walk& walk);
+// Throw what the CPU would throw (refuse.cpp): for each call of a random operator; for a new key
+// before the Meta kernel is asked; and after it.
+void check_range(const Walk& walk, const c10::OperatorHandle& op);
+void check_overlap(const Walk& walk, const c10::OperatorHandle& op);
 void check_values(const Walk& walk, const c10::OperatorHandle& op,
                   c10::ArrayRef<at::Tensor> results);
 

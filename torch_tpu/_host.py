@@ -25,14 +25,6 @@ ON_HOST: dict[str, tuple[str, ...]] = {
 """Overloads without a path on the device, by the reason; they are counted when they run."""
 
 OTHER_TENSORS: dict[str, tuple[str, ...]] = {
-    "Makes or takes nested tensors, which the device does not have yet.": (
-        "_jagged_to_padded_dense_forward",
-        "_nested_compute_contiguous_strides_offsets",
-        "_nested_from_padded",
-        "_nested_tensor_from_mask",
-        "_nested_view_from_buffer",
-        "_padded_dense_to_jagged_forward",
-    ),
     "Makes or takes quantised tensors, which PyTorch keeps for CPUs and CUDA.": (
         "_empty_affine_quantized",
         "_empty_per_channel_affine_quantized",
@@ -67,6 +59,7 @@ OTHER_TENSORS: dict[str, tuple[str, ...]] = {
         "_compute_linear_combination.out",
         "_cummax_helper",
         "_cummin_helper",
+        "_nested_compute_contiguous_strides_offsets",
         "_scaled_dot_product_flash_attention_for_cpu_backward",
         "_slow_conv2d_backward.grad_input",
         "from_file",

@@ -3,17 +3,19 @@
 Each patch lets all other devices' tensors through to the original untouched.
 """
 
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
-import torch.utils.dlpack
+
+from torch_tpu import _exchange
 
 
 def apply() -> None:
     """Applies all patches; called once, when the device is added."""
     _patch_repr()
-    _patch_dlpack()
+    _exchange.apply()
     _patch_storage()
+    _patch_flex_attention()
 
 
 def _patch_repr() -> None:
@@ -48,48 +50,6 @@ def _prints_from_host(tensor: torch.Tensor) -> bool:
         and not torch._is_functional_tensor(tensor)
         and not isinstance(tensor, torch._subclasses.FakeTensor)
     )
-
-
-def _patch_dlpack() -> None:
-    """Keeps a handle from being exported as if it were an address.
-
-    PyTorch does not know a renamed device in `__dlpack_device__`, and `__dlpack__` would hand out
-    the storage's pointer, which for this device is a handle. A copy on the CPU is given to whoever
-    asks for one.
-    """
-    from torch.utils.dlpack import DLDeviceType
-
-    original_device, original_export = torch.Tensor.__dlpack_device__, torch.Tensor.__dlpack__
-    original_capsule = torch._C._to_dlpack
-
-    def refuse() -> NoReturn:
-        raise BufferError(
-            "a tpu tensor's data is not in memory that other libraries can read; "
-            "export tensor.cpu(), or ask for device 'cpu'"
-        )
-
-    def dlpack_device(self: torch.Tensor) -> tuple[Any, int]:
-        if self.device.type != "tpu":
-            return original_device(self)
-        return DLDeviceType.kDLExtDev, self.device.index or 0
-
-    def dlpack(self: torch.Tensor, **kwargs: Any) -> Any:
-        if self.device.type != "tpu":
-            return original_export(self, **kwargs)
-        wanted = kwargs.get("dl_device")
-        if wanted is None or wanted[0] != DLDeviceType.kDLCPU or kwargs.get("copy") is False:
-            refuse()
-        return self.cpu().__dlpack__(max_version=kwargs.get("max_version"))
-
-    def to_dlpack(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        if tensor.device.type == "tpu":
-            refuse()
-        return original_capsule(tensor, *args, **kwargs)
-
-    torch.Tensor.__dlpack_device__ = dlpack_device  # type: ignore[method-assign]
-    torch.Tensor.__dlpack__ = dlpack  # type: ignore[method-assign]
-    for module in (torch, torch.utils.dlpack):
-        vars(module)["to_dlpack"] = to_dlpack
 
 
 def _patch_storage() -> None:
@@ -133,3 +93,19 @@ def _patch_storage() -> None:
     }
     for name, method in changes.items():
         setattr(cls, name, method)
+
+
+def _patch_flex_attention() -> None:
+    """Lets `flex_attention` take tensors of the device, for which its eager form works as it is.
+
+    Its list of devices (`_validate_device` in torch/nn/attention/flex_attention.py) is fixed.
+    """
+    from torch.nn.attention import flex_attention
+
+    original = flex_attention._validate_device
+
+    def validate_device(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
+        if query.device.type != "tpu":
+            original(query, key, value)
+
+    flex_attention._validate_device = validate_device

@@ -74,6 +74,9 @@ MODULES = {
     "softmax": (nn.Softmax(-1), [(3, 4)]),
     "log-softmax": (nn.LogSoftmax(0), [(3, 4)]),
     "lstm": (nn.LSTM(4, 5, num_layers=2, batch_first=True, bidirectional=True), [(2, 3, 4)]),
+    "lstm-projected": (nn.LSTM(4, 5, proj_size=3, bidirectional=True), [(3, 2, 4)]),
+    "lstm-no-bias": (nn.LSTM(4, 5, bias=False), [(3, 2, 4)]),
+    "gru-no-bias": (nn.GRU(4, 5, bias=False), [(3, 2, 4)]),
     "gru": (nn.GRU(4, 5, num_layers=2), [(3, 2, 4)]),
     "rnn": (nn.RNN(4, 5), [(3, 2, 4)]),
     "lstm-cell": (nn.LSTMCell(4, 5), [(2, 4)]),
@@ -106,6 +109,16 @@ def test_fast_path_of_inference(name):
     with torch.inference_mode():
         expected = copy.deepcopy(module).eval()(*inputs)
         actual = copy.deepcopy(module).eval().to(DEVICE)(*(x.to(DEVICE) for x in inputs))
+    same(actual, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_fast_attention_without_weights():
+    module, x = nn.MultiheadAttention(8, 2, batch_first=True).eval(), torch.randn(2, 3, 8)
+    with torch.inference_mode():
+        expected = module(x, x, x, need_weights=False)
+        x = x.to(DEVICE)
+        actual = module.to(DEVICE)(x, x, x, need_weights=False)
+    assert actual[1] is None
     same(actual, expected, rtol=1e-3, atol=1e-4)
 
 

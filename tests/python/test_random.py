@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from support import DEVICE, modes, only_tpu
+from support import DEVICE, modes, only_tpu, raises_alike
 
 SAMPLERS = {
     "rand": lambda g=None: torch.rand(64, device=DEVICE, generator=g),
@@ -135,3 +135,26 @@ def test_distributions():
     assert normal.rsample((5,)).device.type == DEVICE
     chosen = torch.distributions.Categorical(logits=torch.zeros(4, device=DEVICE)).sample((100,))
     assert chosen.min().item() >= 0 and chosen.max().item() <= 3
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("uniform_", (3.0, 7.0), (7.0, 3.0)),
+        ("uniform_", (3.0, 7.0), (-3e38, 3e38)),
+        ("uniform_", (3.0, 7.0), (float("-inf"), 1.0)),
+        ("normal_", (0.5, 2.5), (0.5, -2.5)),
+        ("log_normal_", (0.5, 2.5), (0.5, -2.5)),
+        ("cauchy_", (0.5, 2.5), (0.5, -2.5)),
+        ("exponential_", (2.5,), (-2.5,)),
+        ("geometric_", (0.25,), (2.5,)),
+        ("bernoulli_", (0.25,), (2.5,)),
+    ],
+)
+def test_ranges_are_checked_at_every_call(name, good, bad):
+    raises_alike(lambda x: getattr(getattr(x, name)(*good), name)(*bad), torch.empty(3))
+
+
+def test_uniform_numbers_are_floating():
+    raises_alike(lambda x: x.uniform_(), torch.ones(3, dtype=torch.int64))
+    raises_alike(lambda x: x.uniform_(0, 1e6), torch.ones(3, dtype=torch.float16))

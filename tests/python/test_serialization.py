@@ -151,16 +151,6 @@ def test_format():
     assert f"{torch.tensor(2.5, device=DEVICE):.2f}" == "2.50"
 
 
-@only_tpu
-def test_dlpack_refuses_clearly():
-    x = torch.ones(2, device="tpu")
-    with pytest.raises(BufferError, match="cpu"):
-        torch.from_dlpack(x)
-    with pytest.raises(BufferError, match="cpu"):
-        torch.utils.dlpack.to_dlpack(x)
-    assert torch.from_dlpack(torch.ones(2)).tolist() == [1, 1]
-
-
 def test_data_loader():
     data = TensorDataset(torch.arange(10.0), torch.arange(10))
     pin = DEVICE == "tpu"
@@ -208,14 +198,3 @@ def test_storages_never_read_the_handle():
         storage[1:3]
     storage.byteswap(torch.int16)
     assert storage.tolist() == [0, 0, 0, 1, 0, 2, 0, 3]
-
-
-@only_tpu
-def test_sharing_between_processes_is_refused():
-    from multiprocessing.reduction import ForkingPickler
-
-    import torch.multiprocessing as mp
-
-    assert mp is not None
-    with pytest.raises(RuntimeError, match="CPU"):
-        ForkingPickler.dumps(torch.ones(2, device="tpu"))

@@ -126,6 +126,28 @@ def test_gradient(name, make):
     compare(work)
 
 
+@pytest.mark.parametrize("function", [torch.sparse.softmax, torch.sparse.log_softmax])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_softmax(function, dim):
+    def work(device):
+        s = coo(device, grad=True)
+        y = function(s, dim)
+        (y.to_dense() * torch.linspace(0, 1, 7, device=device)).sum().backward()
+        hybrid = torch.sparse_coo_tensor([[0, 1]], dense("cpu", 2, 3), (4, 3)).to(device)
+        return y, s.grad, function(hybrid, dim), function(doubled(device), dim)
+
+    compare(work)
+
+
+def test_gradient_of_products_of_sparse_matrices():
+    def work(device):
+        a, b = coo(device, grad=True), coo(device, 7, 3, seed=4, grad=True)
+        torch.sparse.mm(a, b).to_dense().square().sum().backward()
+        return a.grad, b.grad
+
+    compare(work)
+
+
 @pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin"])
 def test_reducing_product(reduce):
     def work(device):

@@ -284,3 +284,71 @@ def test_out_arguments_of_unknown_size():
     check(pair(torch.geqrf), x[0])
     check(pair(torch.histogram, 3), torch.arange(5.0))
     check(pair(torch.split_with_sizes_copy, [2, 3]), torch.arange(5.0))
+
+
+def some(shape, device):
+    return torch.ones(shape, device=device)
+
+
+WRITES_TO_ONE_PLACE = {
+    "add": lambda v, i: v.add_(1),
+    "copy": lambda v, i: v.copy_(v.clone()),
+    "scatter": lambda v, i: v.scatter_(0, i[None], 1.0),
+    "scatter-add": lambda v, i: v.scatter_add_(0, i[None], some((1, 4), v.device)),
+    "index-add": lambda v, i: v.index_add_(0, i[:1], some((1, 4), v.device)),
+    "index-copy": lambda v, i: v.index_copy_(0, i[:1], some((1, 4), v.device)),
+    "masked-scatter": lambda v, i: v.masked_scatter_(v > 2, some(12, v.device)),
+    "put": lambda v, i: v.put_(i[:1], some(1, v.device)),
+    "normal": lambda v, i: v.normal_(),
+    "exponential": lambda v, i: v.exponential_(),
+    "random": lambda v, i: v.random_(0, 5),
+    "products": lambda v, i: v.addmm_(some((3, 2), v.device), some((2, 4), v.device)),
+    "running-sum": lambda v, i: v.cumsum_(0),
+    "list": lambda v, i: torch._foreach_add_([v], 1),
+    "norm": lambda v, i: v.renorm_(2, 0, 1.0),
+}
+
+
+@pytest.mark.parametrize("write", WRITES_TO_ONE_PLACE)
+def test_what_is_seen_twice_is_not_written(write):
+    def work(x, i):
+        return WRITES_TO_ONE_PLACE[write](x.expand(3, 4), i)
+
+    error = raises_alike(work, torch.arange(4.0), torch.zeros(4, dtype=torch.int64))
+    assert "single memory location" in str(error)
+
+
+@pytest.mark.filterwarnings("ignore:Use of masked_fill_ on expanded")
+def test_what_the_cpu_lets_write_what_is_seen_twice():
+    def work(x):
+        x.expand(3, 4).masked_fill_(x.expand(3, 4) > 1, 7)
+        x.expand(3, 4).conj_physical_()
+        return x
+
+    check(work, torch.arange(4.0))
+
+
+def test_shifted_writes_are_refused():
+    raises_alike(lambda x: x[1:].add_(x[:-1]), torch.arange(5.0))
+    raises_alike(lambda x: torch.exp(x[:4], out=x[1:5]), torch.arange(5.0))
+
+
+def test_operators_on_lists_count_their_writes():
+    """Autograd must see that what it saved was overwritten."""
+
+    def work(x):
+        start = x._version
+        torch._foreach_add_([x, x[1:]], 1)
+        torch._foreach_mul_([x], 2)
+        torch._foreach_copy_([x], [x + 1])
+        return x, x._version - start
+
+    check(work, torch.arange(4.0))
+
+    def overwritten(x):
+        y = x * 2
+        z = y * y
+        torch._foreach_mul_([y], 3)
+        z.sum().backward()
+
+    raises_alike(overwritten, torch.arange(4.0, requires_grad=True))

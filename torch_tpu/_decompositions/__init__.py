@@ -5,13 +5,14 @@ the sizes of the results depend on data, a count is read back, which waits for t
 counted as a synchronisation; the data themselves stay on the device.
 """
 
+import functools
 import importlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-FAMILIES = ("sizes", "runs", "linalg", "reductions", "nn", "quantise", "others")
+FAMILIES = ("sizes", "runs", "linalg", "reductions", "nn", "quantise", "jagged", "others")
 _functions: dict[str, Callable[..., Any]] = {}
 
 
@@ -26,9 +27,9 @@ def decomposes(*names: str) -> Callable[[Function], Function]:
     return register
 
 
+@functools.cache
 def table() -> dict[str, Callable[..., Any]]:
     """Returns the decompositions by qualified overload name, such as "aten::nonzero"."""
-    if not _functions:
-        for family in FAMILIES:
-            importlib.import_module(f"{__name__}.{family}")
+    for family in FAMILIES:
+        importlib.import_module(f"{__name__}.{family}")
     return _functions

@@ -98,7 +98,7 @@ def multi_head_attention(
     need_weights: bool = True,
     average_attn_weights: bool = True,
     mask_type: int | None = None,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor | None]:
     """Attention of several heads with its projections."""
     parts = zip((query, key, value), qkv_weight.chunk(3), strict=True)
     qkv = torch.cat([part @ weight.mT for part, weight in parts], -1)
@@ -111,7 +111,7 @@ def multi_head_attention(
     joined = (weights @ v).transpose(1, 2).flatten(2)
     output = F.linear(joined, proj_weight, proj_bias)
     if not need_weights:
-        return output, query.new_empty(0)
+        return output, None
     return output, weights.mean(1) if average_attn_weights else weights
 
 
@@ -162,12 +162,6 @@ def transformer_encoder_layer(
         return x + feed_forward(second_norm(x))
     x = first_norm(src + attend(src))
     return second_norm(x + feed_forward(x))
-
-
-@decomposes("_nested_tensor_from_mask_left_aligned")
-def may_be_nested(t: Tensor, mask: Tensor) -> bool:
-    """Never: the device has no nested tensors of strided layout, so that callers keep the mask."""
-    return False
 
 
 # -- Convolutions by their CPU names --

@@ -101,6 +101,7 @@ def layout(tensor):
         "offset": tensor.storage_offset(),
         "conj": tensor.is_conj(),
         "neg": tensor.is_neg(),
+        "view": tensor._is_view(),
     }
 
 

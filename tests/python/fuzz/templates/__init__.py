@@ -7,12 +7,14 @@ from .pointwise import make
 from . import views, writes
 from .indexing import index_write, scatter_write
 from .rest import foreach
+from . import aliases
 
 # isort: on
 
 __all__ = [
     "TEMPLATES",
     "Step",
+    "aliases",
     "foreach",
     "index_write",
     "make",
