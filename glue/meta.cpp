@@ -119,24 +119,27 @@ bool raise_as_cpu(const Plan& plan, const c10::OperatorHandle& op,
   return true;
 }
 
-void check_casts(const Plan& plan, c10::ArrayRef<c10::IValue> args) {
-  if (!has_meta(*plan.functional, plan.row->cls)) return;
-  auto stack = twin_stack(plan, args, c10::DeviceType::Meta);
+std::vector<std::pair<at::ScalarType, at::ScalarType>> written_dtypes(
+    const Plan& plan, c10::ArrayRef<c10::IValue> args) {
+  if (!plan.functional || !has_meta(*plan.functional, plan.row->cls)) return {};
+  auto twins = twin_stack(plan, args, c10::DeviceType::Meta);
+  torch::jit::Stack stack;
   std::vector<at::Tensor> written, results;
-  for (size_t i = 0; i < args.size(); i++)
-    if (plan.args[i].write) append_tensors(stack[i], &written);
+  for (size_t i = 0; i < args.size(); i++) {
+    if (plan.args[i].write) append_tensors(twins[i], &written);
+    if (!plan.args[i].out) stack.push_back(twins[i]);
+  }
   at::AutoDispatchBelowAutograd below;
   try {
     plan.functional->callBoxed(&stack);
   } catch (const std::exception&) {
-    return;  // the operator's own Meta kernel, and the CPU, have had their say
+    return {};  // the operator's own Meta kernel, and the CPU, have had their say
   }
   for (const c10::IValue& value : stack) append_tensors(value, &results);
-  for (size_t k = 0; k < written.size() && written.size() == results.size(); k++) {
-    auto from = results[k].scalar_type(), to = written[k].scalar_type();
-    TORCH_CHECK(c10::canCast(from, to), plan.name, ": result type ", from,
-                " can't be cast to the desired output type ", to);
-  }
+  std::vector<std::pair<at::ScalarType, at::ScalarType>> pairs;
+  for (size_t k = 0; k < written.size() && written.size() == results.size(); k++)
+    pairs.emplace_back(results[k].scalar_type(), written[k].scalar_type());
+  return pairs;
 }
 
 Meta run_meta(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args,

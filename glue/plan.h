@@ -66,9 +66,10 @@ void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack
 // the CPU's. False if the tensors are too large to try; true if the CPU has no objection.
 bool raise_as_cpu(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args);
 
-// Throws if what an in-place operator computes is of a kind that its target cannot hold; not all
-// Meta kernels see to that.
-void check_casts(const Plan& plan, c10::ArrayRef<c10::IValue> args);
+// For each tensor that the operator writes: the dtype of what it computes, by the functional
+// overload's Meta kernel, and the tensor's own. Empty if there is no such kernel.
+std::vector<std::pair<at::ScalarType, at::ScalarType>> written_dtypes(
+    const Plan& plan, c10::ArrayRef<c10::IValue> args);
 
 enum class Meta {
   Done,

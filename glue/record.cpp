@@ -145,6 +145,7 @@ void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack
     Walk walk(plan, torch::jit::last(*stack, plan.args.size()));
     walk_args(walk);
     if (walk.lazy) return run_resolved(plan, op, stack);
+    if (plan.row->cls == TT_RANDOM) check_parameters(walk, op);
     if (plan.writes_lists && lists_meet(walk)) return run_elements(walk, op, stack);
     tt_call* call = tt_call_find(&walk.key);
     Found found = call ? Found::Call : new_call(walk, op, &call);

@@ -65,5 +65,7 @@ Found new_call(Walk& walk, const c10::OperatorHandle& op, tt_call** call);
 // Throw what the CPU would throw (refuse.cpp): before the Meta kernel is asked, and after it.
 void check_overlap(const Walk& walk);
 void check_values(const Walk& walk, const c10::OperatorHandle& op);
+// Throws what the CPU throws for the numbers of a random operator, such as a negative deviation.
+void check_parameters(const Walk& walk, const c10::OperatorHandle& op);
 
 }  // namespace tt

@@ -144,6 +144,11 @@ void tt_lower_pow(tt_lower *cx) {
   tt_dtype dtype = tt_compute_dtype(cx->common);
   const tt_arg *exponent = &cx->args[1];
   tt_node *y = NULL;
+  if (exponent->kind == TT_ARG_INT && exponent->i < 0 && tt_is_integer(dtype)) {
+    tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT, "%s: integers have no negative integer powers",
+                cx->row->name);
+    return;
+  }
   if (exponent->kind == TT_ARG_INT || exponent->kind == TT_ARG_FLOAT)
     y = simple_power(cx, tt_in_as(cx, 0, dtype), tt_float(cx, 1));
   if (!y) {

@@ -313,6 +313,7 @@ void tt_lower_bessel_i(tt_lower *cx) {
   tt_node *x = tt_float_operand(cx, 0, &dtype);
   tt_node *y = cx->row->param % 2 ? tt_hlo_bessel_i1e(cx->h, x) : bessel_i0e(cx, x);
   if (cx->row->param < 2) y = tt_hlo_multiply(h, y, tt_hlo_exponential(h, tt_hlo_abs(h, x)));
+  if (cx->row->param % 2) y = tt_hlo_select(h, is(cx, x, TT_EQ, 0), splat(cx, y, 0), y);
   tt_out_in(cx, 0, y, dtype);
 }
 
