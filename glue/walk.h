@@ -23,6 +23,7 @@ struct Walk {
   c10::SmallVector<Number, 8> numbers;
   std::optional<at::Generator> generator;
   c10::DeviceIndex device = -1;
+  tt_precision precision = TT_PRECISION_HIGHEST;
   bool wide = false;  // numbers are needed in double precision
   bool lazy = false;  // a tensor's conjugation or negation is still due
 

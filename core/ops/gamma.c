@@ -46,11 +46,13 @@ void tt_lower_lgamma(tt_lower *cx) {
   tt_out_in(cx, 0, y, dtype);
 }
 
-/* Infinite at zero, with the sign that it has on that side. */
+tt_node *tt_digamma(tt_lower *cx, tt_node *x) {
+  tt_node *pole = tt_hlo_divide(cx->h, tt_splat(cx, x, -1), x);
+  return tt_hlo_select(cx->h, tt_is(cx, x, TT_EQ, 0), pole, tt_hlo_digamma(cx->h, x));
+}
+
 void tt_lower_digamma(tt_lower *cx) {
-  tt_hlo *h = cx->h;
   tt_dtype dtype;
   tt_node *x = tt_float_operand(cx, 0, &dtype);
-  tt_node *pole = tt_hlo_divide(h, tt_splat(cx, x, -1), x);
-  tt_out_in(cx, 0, tt_hlo_select(h, tt_is(cx, x, TT_EQ, 0), pole, tt_hlo_digamma(h, x)), dtype);
+  tt_out_in(cx, 0, tt_digamma(cx, x), dtype);
 }

@@ -156,7 +156,7 @@ void tt_lower_complex(tt_lower *cx) {
                 tt_dtype_name(tt_in(cx, 1)->type.dtype));
     return;
   }
-  tt_operands(cx, &a, &b, tt_in(cx, 0)->type.dtype);
+  tt_operands(cx, &a, &b, tt_compute_dtype(tt_in(cx, 0)->type.dtype));
   if (cx->row->param) {
     tt_node *angle = b;
     b = tt_hlo_multiply(h, a, tt_hlo_sine(h, angle));
@@ -230,7 +230,7 @@ void tt_lower_polygamma(tt_lower *cx) {
   tt_node *x = tt_float_operand(cx, 1, &dtype), *y;
   double n = (double)tt_int(cx, 0);
   if (n == 0) {
-    y = tt_hlo_digamma(cx->h, x);
+    y = tt_digamma(cx, x);
   } else if (n == 1) {
     tt_node *low = is(cx, x, TT_LT, 0.5), *mirror = plus(cx, tt_hlo_negate(h, x), 1);
     tt_node *direct = tt_hlo_zeta(h, splat(cx, x, 2), tt_hlo_select(h, low, mirror, x)),
