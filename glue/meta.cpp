@@ -87,6 +87,23 @@ void append_tensors(const c10::IValue& value, std::vector<at::Tensor>* tensors) 
   for (const c10::IValue& element : value.toListRef()) tensors->push_back(element.toTensor());
 }
 
+// The CPU keeps the statistics of a normalization in the input's dtype unless its parameters are
+// wider; Meta kernels keep them in f32 for other devices.
+void narrow_statistics(const Plan& plan, c10::ArrayRef<c10::IValue> args,
+                       std::vector<at::Tensor>* results) {
+  const std::string name = plan.row->name;
+  bool layer = name == "native_layer_norm";
+  bool batch = name.find("native_batch_norm") != std::string::npos &&
+               name.find("backward") == std::string::npos;
+  if (!layer && !batch) return;
+  auto dtype = args[0].toTensor().scalar_type();
+  for (const c10::IValue& value : args.slice(1))
+    if (value.isTensor() && value.toTensor().defined() && value.toTensor().scalar_type() != dtype)
+      return;
+  for (size_t i = 1; i < 3 && i < results->size(); i++)
+    (*results)[i] = at::empty((*results)[i].sizes(), (*results)[i].options().dtype(dtype));
+}
+
 // In evaluation batch normalization saves no statistics on the CPU; its Meta kernels say it does.
 void forget_statistics(const Plan& plan, const c10::OperatorHandle& op,
                        c10::ArrayRef<c10::IValue> args, std::vector<at::Tensor>* results) {
@@ -164,6 +181,7 @@ Meta run_meta(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10
     if (value.isTensor() || value.isTensorList()) append_tensors(value, results);
     else results->push_back(at::Tensor());
   }
+  if (outs->empty()) narrow_statistics(plan, args, results);
   forget_statistics(plan, op, args, outs->empty() ? results : outs);
   return Meta::Done;
 }

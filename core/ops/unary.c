@@ -59,7 +59,8 @@ void tt_lower_round_decimals(tt_lower *cx) {
   tt_node *x = tt_cast(cx, in, tt_compute_dtype(in->type.dtype));
   double ten = 1;
   for (int64_t i = 0; i < (decimals < 0 ? -decimals : decimals) && ten < 1e300; i++) ten *= 10;
-  tt_node *power = tt_like(cx, x, ten);
+  /* Not a constant, or XLA multiplies by its inverse, which is rounded. */
+  tt_node *power = tt_hlo_select(h, tt_is_nan(cx, x), x, tt_hlo_full(h, &x->type, ten));
   tt_hlo_op before = decimals < 0 ? TT_HLO_divide : TT_HLO_multiply;
   tt_hlo_op after = decimals < 0 ? TT_HLO_multiply : TT_HLO_divide;
   tt_node *y = tt_hlo_round_nearest_even(h, tt_hlo_binary(h, before, x, power));
