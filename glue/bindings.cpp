@@ -1,5 +1,6 @@
 // torch_tpu._C: what the Python package sees of the core. Its types are in torch_tpu/_C.pyi.
 #include "dispatch.h"
+#include "plan.h"
 
 #include <c10/core/DeviceGuard.h>
 #include <pthread.h>
@@ -61,6 +62,9 @@ py::list op_rows() {
     row["class"] = tt_op_class_name(rows[i].cls);
     row["statics"] = rows[i].statics;
     row["doc"] = rows[i].doc;
+    tt_op_tolerance tolerance = tt_op_tolerance_of(rows[i].name);
+    row["tolerance"] = tolerance.value;
+    row["why"] = tolerance.why ? tolerance.why : "";
     list.append(row);
   }
   return list;
@@ -159,6 +163,8 @@ PYBIND11_MODULE(_C, m) {
       release);
   m.def("eager_mode", [] { return static_cast<int>(tt_runtime_mode()); });
   m.def("set_eager_mode", &set_eager_mode, release);
+  m.def("precision", [] { return static_cast<int>(product_precision()); });
+  m.def("set_precision", &set_product_precision);
   m.def("host_fallback", &host_fallback);
   m.def("set_host_fallback", &set_host_fallback);
   m.def("memory_stats", &memory_stats);

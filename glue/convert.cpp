@@ -17,6 +17,8 @@ void check(tt_status status) {
     throw c10::ValueError(here, text);
   case TT_TYPE:
     throw c10::TypeError(here, text);
+  case TT_LINALG_ERROR:
+    throw c10::LinAlgError(here, text);
   case TT_UNIMPLEMENTED:
     throw c10::NotImplementedError(here, text);
   case TT_RESOURCE_EXHAUSTED:

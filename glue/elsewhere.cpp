@@ -2,6 +2,7 @@
 #include "plan.h"
 #include "template.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/native/CPUFallback.h>
 #include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
@@ -107,6 +108,21 @@ bool about_arguments(const pybind11::error_already_set& error) {
          !error.matches(PyExc_NotImplementedError);
 }
 
+// Whether a decomposition might write what it has still to read, or an element twice, as the CPU
+// refuses to: then the CPU is asked.
+bool targets_overlap(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> args) {
+  bool overlap = false;
+  for (size_t i = 0; i < args.size(); i++) {
+    if (!schema.arguments()[i].is_out() || !args[i].isTensor()) continue;
+    const at::Tensor& out = args[i].toTensor();
+    overlap |= at::has_internal_overlap(out) == at::MemOverlap::Yes;
+    for (size_t j = 0; j < args.size(); j++)
+      overlap |= j != i && args[j].isTensor() && args[j].toTensor().defined() &&
+                 args[j].toTensor().has_storage() && args[j].toTensor().is_alias_of(out);
+  }
+  return overlap;
+}
+
 void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   std::string name = c10::toString(op.operator_name()), policy;
   bool first;
@@ -142,7 +158,11 @@ void run_elsewhere(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   PyObject* function = decomposition(op);
   if (function && std::find(running.begin(), running.end(), function) == running.end()) {
     Running guard(function);
-    auto decompose = [&] { return run_decomposition(function, op, stack); };
+    auto decompose = [&] {
+      auto args = torch::jit::last(*stack, op.schema().arguments().size());
+      if (targets_overlap(op.schema(), args)) raise_as_cpu(*rowless_plan(op.schema()), op, args);
+      return run_decomposition(function, op, stack);
+    };
     try {
       if (run_template(op, stack, decompose)) return tt_count_add(TT_COUNT_OPS_DECOMPOSED, 1);
     } catch (const pybind11::error_already_set& error) {

@@ -97,6 +97,23 @@ bool has_meta(const c10::OperatorHandle& op, tt_op_class cls) {
   return cls != TT_CONV && op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta);
 }
 
+// The CPU keeps the statistics of a normalization in the input's dtype unless its parameters are
+// wider; Meta kernels keep them in f32 for other devices.
+void narrow_statistics(const Plan& plan, c10::ArrayRef<c10::IValue> args,
+                       std::vector<at::Tensor>* results) {
+  const std::string name = plan.row->name;
+  bool layer = name == "native_layer_norm";
+  bool batch = name.find("native_batch_norm") != std::string::npos &&
+               name.find("backward") == std::string::npos;
+  if (!layer && !batch) return;
+  auto dtype = args[0].toTensor().scalar_type();
+  for (const c10::IValue& value : args.slice(1))
+    if (value.isTensor() && value.toTensor().defined() && value.toTensor().scalar_type() != dtype)
+      return;
+  for (size_t i = 1; i < 3 && i < results->size(); i++)
+    (*results)[i] = at::empty((*results)[i].sizes(), (*results)[i].options().dtype(dtype));
+}
+
 // In evaluation batch normalization saves no statistics on the CPU; its Meta kernels say it does.
 void forget_statistics(const Plan& plan, const c10::OperatorHandle& op,
                        c10::ArrayRef<c10::IValue> args, std::vector<at::Tensor>* results) {
@@ -138,24 +155,27 @@ bool raise_as_cpu(const Plan& plan, const c10::OperatorHandle& op,
   return true;
 }
 
-void check_casts(const Plan& plan, c10::ArrayRef<c10::IValue> args) {
-  if (!has_meta(*plan.functional, plan.row->cls)) return;
-  auto stack = twin_stack(plan, args, c10::DeviceType::Meta);
+std::vector<std::pair<at::ScalarType, at::ScalarType>>
+written_dtypes(const Plan& plan, c10::ArrayRef<c10::IValue> args) {
+  if (!plan.functional || !has_meta(*plan.functional, plan.row->cls)) return {};
+  auto twins = twin_stack(plan, args, c10::DeviceType::Meta);
+  torch::jit::Stack stack;
   std::vector<at::Tensor> written, results;
-  for (size_t i = 0; i < args.size(); i++)
-    if (plan.args[i].write) append_tensors(stack[i], &written);
+  for (size_t i = 0; i < args.size(); i++) {
+    if (plan.args[i].write) append_tensors(twins[i], &written);
+    if (!plan.args[i].out) stack.push_back(twins[i]);
+  }
   at::AutoDispatchBelowAutograd below;
   try {
     plan.functional->callBoxed(&stack);
   } catch (const std::exception&) {
-    return;  // the operator's own Meta kernel, and the CPU, have had their say
+    return {};  // the operator's own Meta kernel, and the CPU, have had their say
   }
   for (const c10::IValue& value : stack) append_tensors(value, &results);
-  for (size_t k = 0; k < written.size() && written.size() == results.size(); k++) {
-    auto from = results[k].scalar_type(), to = written[k].scalar_type();
-    TORCH_CHECK(c10::canCast(from, to), plan.name, ": result type ", from,
-                " can't be cast to the desired output type ", to);
-  }
+  std::vector<std::pair<at::ScalarType, at::ScalarType>> pairs;
+  for (size_t k = 0; k < written.size() && written.size() == results.size(); k++)
+    pairs.emplace_back(results[k].scalar_type(), written[k].scalar_type());
+  return pairs;
 }
 
 Meta run_meta(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args,
@@ -184,6 +204,7 @@ Meta run_meta(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10
     if (value.isTensor() || value.isTensorList()) append_tensors(value, results);
     else results->push_back(at::Tensor());
   }
+  if (outs->empty()) narrow_statistics(plan, args, results);
   forget_statistics(plan, op, args, outs->empty() ? results : outs);
   forget_sample(plan, args, results);
   return Meta::Done;

@@ -56,6 +56,7 @@ std::unique_ptr<Plan> make_plan(const c10::FunctionSchema& schema, const tt_op_r
   plan->row = row;
   plan->row_args = 0;
   plan->mutates = plan->writes_lists = false;
+  plan->multiplies = row && tt_op_multiplies(row);
   plan->indices = -1;
   for (const auto& arg : schema.arguments()) {
     ArgPlan one{kind_of(arg), is_static(row, arg.name()), writes(arg), arg.is_out()};

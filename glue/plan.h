@@ -43,6 +43,7 @@ struct Plan {
   int row_args;                                   // arguments that the row sees: all but out=
   std::optional<c10::OperatorHandle> functional;  // the row's own overload, if it is another
   bool mutates;
+  bool multiplies;    // the chosen precision of products is about it
   bool writes_lists;  // an operator on lists, element by element, that writes to one of them
   int indices;  // the argument that lists index tensors, which may be masks or live on the host; or
                 // -1
@@ -66,9 +67,15 @@ void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack
 // the CPU's. False if the tensors are too large to try; true if the CPU has no objection.
 bool raise_as_cpu(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args);
 
-// Throws if what an in-place operator computes is of a kind that its target cannot hold; not all
-// Meta kernels see to that.
-void check_casts(const Plan& plan, c10::ArrayRef<c10::IValue> args);
+// For each tensor that the operator writes: the dtype of what it computes, by the functional
+// overload's Meta kernel, and the tensor's own. Empty if there is no such kernel.
+std::vector<std::pair<at::ScalarType, at::ScalarType>>
+written_dtypes(const Plan& plan, c10::ArrayRef<c10::IValue> args);
+
+// How exactly products of f32 numbers are computed (precision.cpp): what was set here, else what
+// PyTorch's own settings ask for. -1 sets the latter; returns what was set before.
+tt_precision product_precision();
+int set_product_precision(int value);
 
 enum class Meta {
   Done,

@@ -150,7 +150,7 @@ void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack
     if (walk.lazy) return run_resolved(plan, op, stack);
     if (walk.host) return run_elsewhere(op, stack);
     if (plan.writes_lists && lists_meet(walk)) return run_elements(walk, op, stack);
-    if (plan.row->cls == TT_RANDOM) check_range(walk, op);
+    if (plan.row->cls == TT_RANDOM) check_parameters(walk, op);
     tt_call* call = tt_call_find(&walk.key);
     Found found = call ? Found::Call : new_call(walk, op, &call);
     if (found == Found::Restart) continue;

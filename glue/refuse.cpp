@@ -4,8 +4,8 @@
 #include <ATen/MemoryOverlap.h>
 
 #include <algorithm>
-#include <cfloat>
-#include <string_view>
+#include <limits>
+#include <unordered_map>
 
 namespace tt {
 namespace {
@@ -20,19 +20,66 @@ bool writes_integers(const Walk& walk) {
   return whole;
 }
 
+// Throws if what an in-place operator computes is of a kind that its target cannot hold; not all
+// Meta kernels see to that.
+void check_casts(const Walk& walk) {
+  for (auto [from, to] : written_dtypes(walk.plan, walk.args))
+    TORCH_CHECK(c10::canCast(from, to), walk.plan.name, ": result type ", from,
+                " can't be cast to the desired output type ", to);
+}
+
 // Whether an out= tensor is one that the CPU may refuse, though its shape and device are right.
 bool unusual_target(const Walk& walk) {
-  if (walk.plan.row->cls == TT_POINTWISE || walk.tensors.empty()) return false;
   bool target = false, unusual = false;
   for (size_t i = 0; i < walk.plan.args.size(); i++) {
     if (!walk.plan.args[i].out || !walk.args[i].isTensor()) continue;
-    const at::Tensor& out = walk.args[i].toTensor();
     target = true;
-    unusual |= out.scalar_type() != walk.tensors[0]->scalar_type();
-    unusual |= at::has_internal_overlap(out) != at::MemOverlap::No;
+    unusual |= at::has_internal_overlap(walk.args[i].toTensor()) != at::MemOverlap::No;
   }
+  if (!target) return false;
   for (int other : walk.same_as) unusual |= other >= 0;
-  return target && unusual;
+  if (walk.plan.row->cls == TT_POINTWISE) unusual = false;  // see check_overlap
+  for (auto [from, to] : written_dtypes(walk.plan, walk.args)) unusual |= from != to;
+  return unusual;
+}
+
+// What a distribution's numbers must be. They are operands of the running program, so that they
+// are looked at with every call.
+struct Parameters {
+  const char* row;
+  size_t first;  // argument
+  bool (*fit)(double one, double next, at::ScalarType dtype);
+};
+
+// Half numbers stop early; of bfloat16 the CPU asks what float32 holds.
+bool range_fits(double from, double to, at::ScalarType dtype) {
+  double most = dtype == at::kHalf     ? 65504
+                : dtype == at::kDouble ? std::numeric_limits<double>::max()
+                                       : std::numeric_limits<float>::max();
+  return at::isFloatingType(dtype) && from <= to && from >= -most && to <= most &&
+         to - from <= most;
+}
+
+const Parameters kParameters[] = {
+    {"uniform", 1, range_fits},
+    {"normal_functional", 2, [](double std, double, at::ScalarType) { return std >= 0; }},
+    {"normal.float_float", 1, [](double std, double, at::ScalarType) { return std >= 0; }},
+    {"normal.Tensor_float", 1, [](double std, double, at::ScalarType) { return std >= 0; }},
+    {"log_normal", 2, [](double std, double, at::ScalarType) { return std > 0; }},
+    {"exponential", 1, [](double rate, double, at::ScalarType) { return rate > 0; }},
+    {"geometric", 1, [](double p, double, at::ScalarType) { return p > 0 && p < 1; }},
+    {"cauchy", 2, [](double sigma, double, at::ScalarType) { return sigma > 0; }},
+    {"bernoulli.p", 1, [](double p, double, at::ScalarType) { return p >= 0 && p <= 1; }},
+};
+
+const Parameters* parameters_of(const tt_op_row* row) {
+  static const auto* table = [] {
+    auto* map = new std::unordered_map<const tt_op_row*, const Parameters*>;
+    for (const Parameters& one : kParameters) (*map)[tt_op_find(one.row)] = &one;
+    return map;
+  }();
+  auto found = table->find(row);
+  return found == table->end() ? nullptr : found->second;
 }
 
 // Whether floating-point operands differ in dtype where the CPU's kernels mostly want one.
@@ -97,28 +144,6 @@ bool may_be_refused(const Walk& walk) {
          unusual_target(walk);
 }
 
-// What numbers a distribution takes; a key does not hold them.
-bool out_of_range(const Walk& walk) {
-  std::string_view row = walk.plan.row->name;
-  c10::SmallVector<double, 4> n;
-  for (const IValue& value : walk.args)
-    if (value.isDouble()) n.push_back(value.toDouble());
-  if (n.empty()) return false;
-  if (row == "uniform" && n.size() == 2) {
-    double most = walk.tensors[0]->scalar_type() == at::kHalf     ? 65504
-                  : walk.tensors[0]->scalar_type() == at::kDouble ? DBL_MAX
-                                                                  : FLT_MAX;
-    return !at::isFloatingType(walk.tensors[0]->scalar_type()) ||
-           !(n[0] <= n[1] && n[0] >= -most && n[1] <= most && n[1] - n[0] <= most);
-  }
-  if (row == "bernoulli.p") return !(n[0] >= 0 && n[0] <= 1);
-  if (row == "geometric") return !(n[0] > 0 && n[0] < 1);
-  if (row == "normal_functional" || row == "normal.float_float" || row == "normal.Tensor_float")
-    return !(n.back() >= 0);
-  bool positive = row == "exponential" || row == "log_normal" || row == "cauchy";
-  return positive && !(n.back() > 0);
-}
-
 }  // namespace
 
 // A write must not go through a view that sees an element twice, nor overlap what is read: where
@@ -139,14 +164,21 @@ void check_overlap(const Walk& walk, const c10::OperatorHandle& op) {
   });
 }
 
-void check_range(const Walk& walk, const c10::OperatorHandle& op) {
-  if (out_of_range(walk)) raise_as_cpu(walk.plan, op, walk.args);
-}
-
 void check_values(const Walk& walk, const c10::OperatorHandle& op,
                   c10::ArrayRef<at::Tensor> results) {
-  if (writes_integers(walk)) check_casts(walk.plan, walk.args);
+  if (writes_integers(walk)) check_casts(walk);
   if (may_be_refused(walk) || mixes_floats(walk, op) || loses_imaginary(walk, results))
+    raise_as_cpu(walk.plan, op, walk.args);
+}
+
+void check_parameters(const Walk& walk, const c10::OperatorHandle& op) {
+  const Parameters* rule = parameters_of(walk.plan.row);
+  if (!rule) return;
+  auto number = [&](size_t i) {
+    bool given = i < walk.args.size() && (walk.args[i].isScalar());
+    return given ? walk.args[i].toScalar().toDouble() : 0.0;
+  };
+  if (!rule->fit(number(rule->first), number(rule->first + 1), walk.tensors[0]->scalar_type()))
     raise_as_cpu(walk.plan, op, walk.args);
 }
 

@@ -24,6 +24,7 @@ struct Spec {
   std::deque<std::vector<double>> floats;
   std::deque<std::unique_ptr<bool[]>> present;
   at::native::ResultTypeState promotion;
+  tt_dtype small_float = TT_INVALID;  // of 8 bits, which are not promoted with others
   size_t next_tensor = 0, next_number = 0;
   bool beyond = false;  // the core's records cannot express these arguments
 };
@@ -51,7 +52,8 @@ void spec_tensor(Spec& spec, const Walk& walk, const ArgPlan& arg, const at::Ten
   out->kind = TT_ARG_NONE;
   if (!tensor.defined()) return;
   bool target = arg.out || (arg.write && walk.plan.name == "aten::copy_");
-  if (!target) spec.promotion = at::native::update_result_type_state(tensor, spec.promotion);
+  if (!target && !spec.small_float)
+    spec.promotion = at::native::update_result_type_state(tensor, spec.promotion);
   if (!tensor.device().is_privateuseone())
     return spec_scalar(spec, walk, arg, tensor.item(), require_dtype(tensor.scalar_type()), out);
   out->kind = TT_ARG_TENSOR;
@@ -104,7 +106,8 @@ void spec_arg(Spec& spec, const Walk& walk, const ArgPlan& arg, const IValue& va
   case ArgKind::TensorList:
     return spec_list(spec, walk, arg, value.toListRef(), out);
   case ArgKind::Number:
-    spec.promotion = at::native::update_result_type_state(value.toScalar(), spec.promotion);
+    if (!spec.small_float)
+      spec.promotion = at::native::update_result_type_state(value.toScalar(), spec.promotion);
     return spec_scalar(spec, walk, arg, value.toScalar(), scalar_dtype(value.toScalar()), out);
   case ArgKind::NumberList:
     return spec_numbers(spec, walk, arg, value.toListRef(), out);
@@ -168,6 +171,13 @@ void spec_targets(Spec& spec, const Walk& walk) {
   spec.results.insert(spec.results.end(), written.begin(), written.end());
 }
 
+// The dtype of all operands together.
+tt_dtype common_dtype(const Spec& spec) {
+  if (spec.small_float) return spec.small_float;
+  auto common = at::native::result_type(spec.promotion);
+  return common == at::ScalarType::Undefined ? TT_F32 : require_dtype(common);
+}
+
 // Gives the out= arguments the sizes of `outs`; whether that changed any.
 bool resize_targets(const Walk& walk, const std::vector<at::Tensor>& outs) {
   bool resized = false;
@@ -191,6 +201,10 @@ Found make_spec(Walk& walk, const c10::OperatorHandle& op, Spec& spec, tt_call_s
   if (meta == Meta::Missing && has_out && walk.plan.functional) return Found::Functional;
   check_values(walk, op, fresh);
   if (resize_targets(walk, outs)) return Found::Restart;
+  // The Meta kernel has agreed to them: what else there is are indices or masks.
+  for (const at::Tensor* tensor : walk.tensors)
+    if (c10::isFloat8Type(tensor->scalar_type()))
+      spec.small_float = require_dtype(tensor->scalar_type());
   for (size_t i = 0; i < walk.tensors.size(); i++)
     spec.tensors.push_back({walk.storages[i]->type, view_of(*walk.tensors[i]),
                             walk.storages[i]->value == nullptr, walk.same_as[i]});
@@ -206,7 +220,6 @@ Found make_spec(Walk& walk, const c10::OperatorHandle& op, Spec& spec, tt_call_s
   spec_targets(spec, walk);
   bool types_known = meta == Meta::Done || !spec.results.empty();
   if (!types_known) spec.results.resize(walk.plan.returns.size(), fresh_result(at::Tensor()));
-  auto common = at::native::result_type(spec.promotion);
   *out = {};
   out->row = walk.plan.row;
   out->name = walk.plan.name.c_str();
@@ -216,11 +229,12 @@ Found make_spec(Walk& walk, const c10::OperatorHandle& op, Spec& spec, tt_call_s
   out->tensor_count = static_cast<int>(spec.tensors.size());
   out->numbers = spec.numbers.data();
   out->number_count = static_cast<int>(spec.numbers.size());
-  out->common = common == at::ScalarType::Undefined ? TT_F32 : require_dtype(common);
+  out->common = common_dtype(spec);
   out->results = spec.results.data();
   out->result_count = static_cast<int>(spec.results.size());
   out->promised = types_known;
   out->checks = tt_runtime_mode() == TT_MODE_DEBUG;
+  out->precision = walk.precision;
   out->site = call_site();
   return Found::Call;
 }

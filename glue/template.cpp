@@ -75,6 +75,7 @@ bool plain(const IValue& value) {
 std::string key_of(Walk& walk) {
   walk_args(walk);
   tt_key_u64(&walk.key, static_cast<uint64_t>(at::get_default_dtype_as_scalartype()) << 8 |
+                            static_cast<uint64_t>(product_precision()) << 1 |
                             static_cast<uint64_t>(at::globalContext().deterministicAlgorithms()));
   tt_key_u64(&walk.key, static_cast<uint64_t>(walk.device));
   TORCH_CHECK(!walk.key.failed, walk.plan.name, ": out of memory");

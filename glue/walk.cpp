@@ -173,7 +173,9 @@ void add_arg(Walk& walk, const ArgPlan& arg, const IValue& value) {
 
 void walk_args(Walk& walk) {
   bool checks = tt_runtime_mode() == TT_MODE_DEBUG;
-  tt_key_u64(&walk.key, reinterpret_cast<uintptr_t>(&walk.plan) | (checks ? 1 : 0));
+  if (walk.plan.multiplies) walk.precision = product_precision();
+  tt_key_u64(&walk.key, reinterpret_cast<uintptr_t>(&walk.plan) | (checks ? 1 : 0) |
+                            static_cast<uintptr_t>(walk.precision) << 1);
   for (size_t i = 0; i < walk.plan.args.size(); i++) add_arg(walk, walk.plan.args[i], walk.args[i]);
   if (walk.device < 0) {
     for (const IValue& value : walk.args)

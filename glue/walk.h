@@ -23,6 +23,7 @@ struct Walk {
   c10::SmallVector<Number, 8> numbers;
   std::optional<at::Generator> generator;
   c10::DeviceIndex device = -1;
+  tt_precision precision = TT_PRECISION_HIGHEST;
   bool wide = false;  // numbers are needed in double precision
   bool lazy = false;  // a tensor's conjugation or negation is still due
   bool host = false;  // numbers for the elements of lists are in a host tensor
@@ -65,7 +66,7 @@ Found new_call(Walk& walk, const c10::OperatorHandle& op, tt_call** call);
 
 // Throw what the CPU would throw (refuse.cpp): for each call of a random operator; for a new key
 // before the Meta kernel is asked; and after it.
-void check_range(const Walk& walk, const c10::OperatorHandle& op);
+void check_parameters(const Walk& walk, const c10::OperatorHandle& op);
 void check_overlap(const Walk& walk, const c10::OperatorHandle& op);
 void check_values(const Walk& walk, const c10::OperatorHandle& op,
                   c10::ArrayRef<at::Tensor> results);

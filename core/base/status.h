@@ -28,7 +28,8 @@
   X(DATA_LOSS, 15)     /* a corrupt file */                                                        \
   X(UNAUTHENTICATED, 16)                                                                           \
   X(TYPE, 17)  /* a value of the wrong Python type: TypeError */                                   \
-  X(VALUE, 18) /* a value outside what is allowed: ValueError */
+  X(VALUE, 18) /* a value outside what is allowed: ValueError */                                   \
+  X(LINALG_ERROR, 19) /* a matrix that has no such factors: torch.linalg.LinAlgError */
 
 typedef enum tt_code {
 #define X(name, number) TT_##name = number,

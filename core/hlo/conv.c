@@ -118,7 +118,7 @@ tt_node *tt_hlo_convolution(tt_hlo *h, tt_node *input, tt_node *kernel, const tt
       tt_attr_i64("feature_group_count", conv->feature_groups ? conv->feature_groups : 1),
       tt_attr_i64("batch_group_count", conv->batch_groups ? conv->batch_groups : 1),
   };
-  int count = tt_hlo_add_precision(h, attrs, 8);
+  int count = tt_hlo_add_precision(h, input, attrs, 8);
   return tt_hlo_emit1(h, TT_DRAFT(convolution, attrs, count, input, kernel),
                       (tt_type){.dtype = result});
 }

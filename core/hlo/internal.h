@@ -182,8 +182,9 @@ const int64_t *tt_hlo_filled(tt_hlo *h, const int64_t *values, int count, int64_
 bool tt_hlo_usable(tt_hlo *h, int op, tt_node *const *nodes, int count);
 /* Checks a rank against 0..TT_MAX_RANK. */
 bool tt_hlo_rank_ok(tt_hlo *h, int rank, const char *what);
-/* Appends precision_config if it is not the default; the new count. */
-int tt_hlo_add_precision(const tt_hlo *h, tt_attr *attrs, int count);
+/* Appends precision_config if it is not the default and says something about the operand, which is
+ * of single precision; the new count. */
+int tt_hlo_add_precision(const tt_hlo *h, const tt_node *operand, tt_attr *attrs, int count);
 /* Emits a constant; `text` is what goes between dense< and >. */
 tt_node *tt_hlo_dense(tt_hlo *h, const tt_type *type, const char *text);
 /* The same splat constant with another shape; NULL if x is not a splat constant. */

@@ -112,9 +112,10 @@ static const char *const precisions[] = {
     [TT_PRECISION_HIGH] = "[#stablehlo<precision HIGH>, #stablehlo<precision HIGH>]",
     [TT_PRECISION_HIGHEST] = "[#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]"};
 
-int tt_hlo_add_precision(const tt_hlo *h, tt_attr *attrs, int count) {
+int tt_hlo_add_precision(const tt_hlo *h, const tt_node *operand, tt_attr *attrs, int count) {
   const char *text = precisions[h->precision];
-  if (text) attrs[count++] = tt_attr_text("precision_config", text);
+  tt_dtype dtype = operand->type.dtype;
+  if (text && (dtype == TT_F32 || dtype == TT_C64)) attrs[count++] = tt_attr_text("precision_config", text);
   return count;
 }
 
@@ -127,7 +128,7 @@ tt_node *tt_hlo_dot_general(tt_hlo *h, tt_node *a, tt_node *b, const int *batch_
                       tt_attr_list(h, "lhs_contracting_dimensions", contract_a, contract),
                       tt_attr_list(h, "rhs_contracting_dimensions", contract_b, contract)};
   tt_attr attrs[2] = {tt_attr_struct("dot_dimension_numbers", "#stablehlo.dot<", fields, 4)};
-  int count = tt_hlo_add_precision(h, attrs, 1);
+  int count = tt_hlo_add_precision(h, a, attrs, 1);
   return tt_hlo_emit1(h, TT_DRAFT(dot_general, attrs, count, a, b), (tt_type){.dtype = result});
 }
 

@@ -39,8 +39,9 @@ static tt_node *clamp(tt_lower *cx, tt_node *x, double low, double high) {
 }
 
 void tt_lower_relu(tt_lower *cx) {
-  tt_node *x = tt_in(cx, 0);
-  tt_out_as(cx, 0, tt_hlo_maximum(cx->h, x, tt_like(cx, x, 0)));
+  tt_hlo *h = cx->h;
+  tt_node *x = tt_in(cx, 0), *below = tt_hlo_compare(h, TT_LT, x, tt_like(cx, x, 0));
+  tt_out_as(cx, 0, tt_hlo_select(h, below, tt_hlo_zeros(h, &x->type), x)); /* -0 stays */
 }
 
 /* 0.5 * (1 + erf(x / sqrt 2)), or the tanh approximation; *inner is what its derivative needs. */
@@ -82,7 +83,8 @@ void tt_lower_gelu_backward(tt_lower *cx) {
 
 void tt_lower_silu(tt_lower *cx) {
   unary u = begin(cx, 0);
-  tt_out_in(cx, 0, tt_hlo_multiply(u.h, u.x, tt_hlo_logistic(u.h, u.x)), u.dtype);
+  tt_node *z = tt_hlo_exponential(u.h, tt_hlo_negate(u.h, u.x));
+  tt_out_in(cx, 0, tt_hlo_divide(u.h, u.x, add(cx, z, 1)), u.dtype);
 }
 
 void tt_lower_silu_backward(tt_lower *cx) {
@@ -114,8 +116,11 @@ void tt_lower_sigmoid_backward(tt_lower *cx) {
 void tt_lower_hardtanh(tt_lower *cx) {
   tt_node *x = tt_in(cx, 0);
   tt_dtype dtype = x->type.dtype;
-  tt_node *y = tt_hlo_maximum(cx->h, x, tt_num(cx, 1, dtype));
-  tt_out_as(cx, 0, tt_hlo_minimum(cx->h, y, tt_num(cx, 2, dtype)));
+  tt_node *low = tt_num(cx, 1, dtype), *high = tt_num(cx, 2, dtype);
+  low = tt_hlo_broadcast_to(cx->h, low, x->type.rank, x->type.dims);
+  high = tt_hlo_broadcast_to(cx->h, high, x->type.rank, x->type.dims);
+  tt_node *y = tt_hlo_select(cx->h, tt_hlo_compare(cx->h, TT_LT, x, low), low, x);
+  tt_out_as(cx, 0, tt_hlo_select(cx->h, tt_hlo_compare(cx->h, TT_GT, y, high), high, y));
 }
 
 /* The gradient where `passes`, else zero. */
@@ -179,7 +184,8 @@ void tt_lower_softshrink(tt_lower *cx) {
   tt_node *shifted = tt_hlo_select(h, tt_hlo_compare(h, TT_GT, x, zero),
                                    tt_hlo_subtract(h, x, lambda), tt_hlo_add(h, x, lambda));
   tt_node *outside = tt_hlo_compare(h, TT_GT, tt_hlo_abs(h, x), lambda);
-  tt_out_in(cx, 0, tt_hlo_select(h, outside, shifted, tt_hlo_multiply(h, x, zero)), u.dtype);
+  tt_node *inside = tt_hlo_select(h, tt_is_nan(cx, x), x, zeros_like(cx, x));
+  tt_out_in(cx, 0, tt_hlo_select(h, outside, shifted, inside), u.dtype);
 }
 
 /* hardshrink and softshrink alike. */

@@ -51,7 +51,7 @@ void tt_lower_bessel_j(tt_lower *cx) {
   tt_node *y =
       tt_hlo_select(h, is(cx, size, TT_LE, 8), near_wave(cx, size, near_argument(cx, size), order),
                     far_wave(cx, size, order, false));
-  if (order) y = tt_hlo_select(h, is(cx, x, TT_LT, 0), tt_hlo_negate(h, y), y);
+  if (order) y = tt_hlo_select(h, tt_sign_bit(cx, x), tt_hlo_negate(h, y), y);
   tt_out_in(cx, 0, y, dtype);
 }
 

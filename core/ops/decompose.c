@@ -211,11 +211,20 @@ static tt_node *tall_svd(tt_lower *cx, tt_node *a, int64_t columns, tt_node **u,
   return values;
 }
 
+static tt_node *is_finite(tt_lower *cx, tt_node *x) {
+  tt_hlo *h = cx->h;
+  if (!tt_is_complex(x->type.dtype)) return tt_hlo_is_finite(h, x);
+  return tt_hlo_and(h, tt_hlo_is_finite(h, tt_hlo_real(h, x)),
+                    tt_hlo_is_finite(h, tt_hlo_imag(h, x)));
+}
+
 /* (a, full_matrices, compute_uv): u, s, v^H. */
 void tt_lower_svd(tt_lower *cx) {
   tt_node *a = tt_in(cx, 0), *u, *v;
   bool full = tt_bool(cx, 1), wanted = tt_has(cx, 2) ? tt_bool(cx, 2) : true;
   if (nothing_there(a)) return out_of_nothing(cx, 3);
+  tt_check(cx, tt_hlo_not(cx->h, is_finite(cx, a)), TT_LINALG_ERROR,
+           "linalg.svd: the input has elements that are not finite");
   bool wide = rows_of(a) < columns_of(a);
   tt_node *tall = wide ? tt_adjoint(cx, a) : a;
   int64_t columns = full ? rows_of(tall) : columns_of(tall);

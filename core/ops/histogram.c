@@ -29,6 +29,9 @@ void tt_lower_histc(tt_lower *cx) {
     return;
   }
   histogram_bounds(cx, x, &low, &high);
+  if (tt_is_float(x->type.dtype))
+    tt_check(cx, tt_hlo_not(h, tt_hlo_is_finite(h, tt_hlo_subtract(h, high, low))),
+             TT_INVALID_ARGUMENT, "histc: expected finite elements, or a range");
   tt_node *inside =
       tt_hlo_and(h, tt_hlo_compare(h, TT_GE, x, low), tt_hlo_compare(h, TT_LE, x, high));
   tt_node *at = tt_hlo_multiply(h, tt_hlo_subtract(h, x, low), tt_like(cx, x, (double)bins));

@@ -1,5 +1,6 @@
 /* Losses that compare two tensors element by element, and their gradients. */
 #include "ops/nn.h"
+#include "ops/pointwise.h"
 
 void tt_out_loss(tt_lower *cx, tt_node *loss, int64_t reduction, tt_dtype dtype) {
   int dims[TT_MAX_RANK];
@@ -132,17 +133,21 @@ static tt_node *log_sigmoid(tt_lower *cx, tt_node *x) {
   return tt_hlo_subtract(h, tt_hlo_minimum(h, x, tt_like(cx, x, 0)), tt_hlo_log_plus_one(h, e));
 }
 
-/* self, target, weight?, pos_weight?, reduction */
+/* self, target, weight?, pos_weight?, reduction; each step in the operands' dtype. */
 void tt_lower_binary_cross_entropy_with_logits(tt_lower *cx) {
   tt_hlo *h = cx->h;
   operands o = operands_of(cx, 0);
-  tt_node *log_p = log_sigmoid(cx, o.x);
+#define STEP(x) tt_rounded(cx, x, o.result)
+  tt_node *log_p = STEP(log_sigmoid(cx, o.x));
   if (tt_has(cx, 3)) {
     tt_node *weight = tt_plus(cx, tt_cast(cx, tt_in(cx, 3), o.x->type.dtype), -1), *y = o.y;
     tt_broadcast_pair(cx, &weight, &y, o.x->type.dtype);
-    log_p = tt_hlo_multiply(h, log_p, tt_plus(cx, tt_hlo_multiply(h, weight, y), 1));
+    weight = STEP(tt_plus(cx, STEP(tt_hlo_multiply(h, STEP(weight), y)), 1));
+    log_p = STEP(tt_hlo_multiply(h, log_p, weight));
   }
-  tt_node *loss = tt_hlo_subtract(h, tt_hlo_multiply(h, one_minus(cx, o.y), o.x), log_p);
+  tt_node *loss = STEP(tt_hlo_multiply(h, STEP(one_minus(cx, o.y)), o.x));
+  loss = STEP(tt_hlo_subtract(h, loss, log_p));
+#undef STEP
   tt_out_loss(cx, weighted(cx, loss, 2), tt_int(cx, 4), o.result);
 }
 

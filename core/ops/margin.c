@@ -22,7 +22,7 @@ static margins margins_of(tt_lower *cx, int first, int margin, int weight) {
   tt_node *input = tt_in(cx, first), *target = tt_in(cx, first + 1);
   m.x = as_matrix(cx, input, tt_compute_dtype(input->type.dtype));
   const tt_type *type = &m.x->type;
-  tt_check_index(cx, target, type->dims[1], false, TT_OUT_OF_RANGE, "target");
+  tt_check_index(cx, target, type->dims[1], false, TT_INVALID_ARGUMENT, "target");
   m.target = tt_hlo_reshape(h, tt_cast(cx, target, TT_I32), 1, type->dims);
   tt_type ids = {.dtype = TT_I32, .rank = 2, .dims = {type->dims[0], type->dims[1]}};
   tt_node *spread = tt_along(cx, m.target, 0, &ids);
@@ -117,8 +117,8 @@ void tt_lower_multilabel_margin_loss(tt_lower *cx) {
   static const int pairs[] = {1, 2};
   tt_node *input = tt_in(cx, 0), *valid;
   tt_node *x = as_matrix(cx, input, tt_compute_dtype(input->type.dtype));
-  tt_check_index(cx, tt_hlo_maximum(cx->h, tt_in(cx, 1), tt_like(cx, tt_in(cx, 1), 0)),
-                 x->type.dims[1], false, TT_OUT_OF_RANGE, "target");
+  tt_node *above = tt_hlo_add(cx->h, tt_in(cx, 1), tt_like(cx, tt_in(cx, 1), 1)); /* -1 ends a list */
+  tt_check_index(cx, above, x->type.dims[1] + 1, false, TT_INVALID_ARGUMENT, "target + 1");
   tt_node *target = as_matrix(cx, tt_in(cx, 1), TT_I32);
   tt_node *is_target = listed(cx, target, &valid);
   tt_node *loss = tt_sum(cx, pair_gaps(cx, x, target, valid, is_target), pairs, 2);

@@ -60,10 +60,37 @@ void tt_lower_addmm_dtype(tt_lower *cx) {
   out_scaled(cx, product(cx, a, b, cx->row->param, tt_compute_dtype(dtype)), 4, dtype);
 }
 
+/* Half precision is rounded after each product, as PyTorch does. */
+static void add_one_by_one(tt_lower *cx, tt_node *a, tt_node *b) {
+  tt_hlo *h = cx->h;
+  tt_dtype dtype = a->type.dtype, wide = tt_compute_dtype(dtype);
+  tt_node *y = NULL;
+  for (int64_t i = 0; i < a->type.dims[0]; i++) {
+    tt_node *one = tt_hlo_reshape(h, tt_hlo_slice_dim(h, a, 0, i, i + 1, 1), 2, &a->type.dims[1]);
+    tt_node *two = tt_hlo_reshape(h, tt_hlo_slice_dim(h, b, 0, i, i + 1, 1), 2, &b->type.dims[1]);
+    one = product(cx, one, two, 0, wide);
+    if (y) {
+      if (tt_has(cx, 4) && !tt_static_equals(cx, 4, 1))
+        one = tt_hlo_multiply(h, one, tt_num(cx, 4, wide));
+      tt_out_in(cx, 0, tt_hlo_add(h, tt_cast(cx, y, wide), one), dtype);
+    } else {
+      out_scaled(cx, one, 3, dtype);
+    }
+    y = cx->results[0];
+  }
+}
+
+enum { MOST_ROUNDED = 64 };
+
 /* The sum of the batch's products is one product that contracts the batch, too. */
 void tt_lower_addbmm(tt_lower *cx) {
   tt_node *a = tt_in(cx, 1), *b = tt_in(cx, 2);
   tt_dtype dtype = a->type.dtype;
+  bool some = a->type.dims[0] > 0 && a->type.dims[0] <= MOST_ROUNDED;
+  if (dtype != tt_compute_dtype(dtype) && some) {
+    add_one_by_one(cx, a, b);
+    return;
+  }
   tt_node *y =
       dot(cx, a, b, 0, 2, (const int[]){0, 2}, (const int[]){0, 1}, tt_compute_dtype(dtype));
   out_scaled(cx, y, 3, dtype);
@@ -94,12 +121,22 @@ void tt_lower_dot(tt_lower *cx) {
   tt_out_in(cx, 0, dot(cx, a, b, 0, 1, zero, zero, tt_compute_dtype(dtype)), dtype);
 }
 
-/* (self, vec1, vec2): beta * self + alpha * outer(vec1, vec2). */
+/* (self, vec1, vec2): beta * self + alpha * outer(vec1, vec2), each step in the operands' dtype. */
 void tt_lower_addr(tt_lower *cx) {
   tt_hlo *h = cx->h;
-  tt_dtype dtype = tt_compute_dtype(cx->common);
-  tt_node *a = tt_in_as(cx, 1, dtype), *b = tt_in_as(cx, 2, dtype);
+  tt_dtype dtype = cx->common, wide = tt_compute_dtype(dtype);
+  tt_node *a = tt_in_as(cx, 1, dtype), *b = tt_in_as(cx, 2, dtype), *x = tt_in_as(cx, 0, dtype);
+#define TIMES(a, b)                                                                                \
+  tt_cast(cx, tt_hlo_multiply(h, tt_cast(cx, a, wide), tt_cast(cx, b, wide)), dtype)
   a = tt_hlo_reshape(h, a, 2, (const int64_t[]){a->type.dims[0], 1});
+  if (tt_has(cx, 4) && !tt_static_equals(cx, 4, 1)) a = TIMES(a, tt_num(cx, 4, dtype));
   tt_broadcast_pair(cx, &a, &b, dtype);
-  out_scaled(cx, tt_hlo_multiply(h, a, b), 3, cx->common);
+  tt_node *y = TIMES(a, b);
+  if (!tt_static_equals(cx, 3, 0)) {
+    if (tt_has(cx, 3) && !tt_static_equals(cx, 3, 1)) x = TIMES(x, tt_num(cx, 3, dtype));
+    tt_broadcast_pair(cx, &x, &y, wide);
+    y = tt_hlo_add(h, x, y);
+  }
+#undef TIMES
+  tt_out_in(cx, 0, y, dtype);
 }

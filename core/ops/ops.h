@@ -47,6 +47,20 @@ const tt_op_row *tt_op_rows(int *count);
 /* NULL if there is none. O(1) after the first call; thread-safe. */
 const tt_op_row *tt_op_find(const char *name);
 const char *tt_op_class_name(tt_op_class cls);
+/* Whether the user's choice of a precision is about this row: products and convolutions. What other
+ * rows multiply, they multiply in full precision. */
+bool tt_op_multiplies(const tt_op_row *row);
+
+/* How far a row's f32 results may be from what the CPU computes in f64 from the same operands, as
+ * the sum of squared errors divided by that of the squared values: TT_TOLERANCE, or what a LOOSE
+ * entry beside the row says, and why. */
+#define TT_TOLERANCE 1e-7
+typedef struct tt_op_tolerance {
+  const char *name; /* of the row */
+  double value;
+  const char *why;
+} tt_op_tolerance;
+tt_op_tolerance tt_op_tolerance_of(const char *name); /* why: NULL if it is TT_TOLERANCE */
 
 /* -- Arguments of a call, by schema position -- */
 typedef enum tt_arg_kind {

@@ -20,8 +20,26 @@ tt_node *tt_trunc(tt_lower *cx, tt_node *x) {
   return tt_hlo_select(cx->h, negative, tt_hlo_ceil(cx->h, x), tt_hlo_floor(cx->h, x));
 }
 
-/* Arguments 0 and 1 in `dtype` and in one shape. */
+tt_node *tt_rounded(tt_lower *cx, tt_node *x, tt_dtype dtype) {
+  return tt_cast(cx, tt_cast(cx, x, dtype), x->type.dtype);
+}
+
+tt_node *tt_number(tt_lower *cx, int i, tt_dtype dtype) {
+  bool narrow = tt_is_float(cx->common) && dtype == tt_compute_dtype(cx->common);
+  return tt_cast(cx, tt_num(cx, i, narrow ? cx->common : dtype), dtype);
+}
+
 void tt_operands(tt_lower *cx, tt_node **a, tt_node **b, tt_dtype dtype) {
+  tt_node **both[] = {a, b};
+  for (int i = 0; i < 2; i++) {
+    bool tensor = cx->args[i].kind == TT_ARG_TENSOR;
+    *both[i] = tensor ? tt_in_as(cx, i, dtype) : tt_number(cx, i, dtype);
+  }
+  tt_broadcast_pair(cx, a, b, dtype);
+}
+
+/* The same for products and quotients, to which PyTorch gives numbers as they are. */
+static void factors(tt_lower *cx, tt_node **a, tt_node **b, tt_dtype dtype) {
   *a = tt_in_as(cx, 0, dtype);
   *b = tt_in_as(cx, 1, dtype);
   tt_broadcast_pair(cx, a, b, dtype);
@@ -36,7 +54,7 @@ void tt_lower_add(tt_lower *cx) {
   bool reversed = cx->row->param == -TT_HLO_subtract;
   if (tt_has(cx, 2) && !tt_static_equals(cx, 2, 1)) {
     tt_node **scaled = reversed ? &a : &b;
-    *scaled = tt_hlo_multiply(h, *scaled, tt_num(cx, 2, dtype));
+    *scaled = tt_hlo_multiply(h, *scaled, tt_number(cx, 2, dtype));
   }
   tt_node *y = reversed                       ? tt_hlo_subtract(h, b, a)
                : cx->row->param == TT_HLO_add ? tt_hlo_add(h, a, b)
@@ -47,7 +65,8 @@ void tt_lower_add(tt_lower *cx) {
 /* The arithmetic binary operators whose result has the common dtype; param: the tt_hlo_op. */
 void tt_lower_binary(tt_lower *cx) {
   tt_node *a, *b;
-  tt_operands(cx, &a, &b, tt_compute_dtype(cx->common));
+  bool product = cx->row->param == TT_HLO_multiply;
+  (product ? factors : tt_operands)(cx, &a, &b, tt_compute_dtype(cx->common));
   tt_out_in(cx, 0, tt_hlo_binary(cx->h, (tt_hlo_op)cx->row->param, a, b), cx->common);
 }
 
@@ -96,7 +115,7 @@ void tt_lower_div(tt_lower *cx) {
   const char *mode = cx->row->param == 1 ? "floor" : tt_str(cx, 2);
   tt_dtype dtype = *mode ? cx->common : tt_float_common(cx);
   tt_node *a, *b, *y;
-  tt_operands(cx, &a, &b, tt_compute_dtype(dtype));
+  factors(cx, &a, &b, tt_compute_dtype(dtype));
   if (*mode) check_divisor(cx, b);
   if (*mode == 'f') {
     y = floor_divide(cx, a, b);
@@ -144,6 +163,11 @@ void tt_lower_pow(tt_lower *cx) {
   tt_dtype dtype = tt_compute_dtype(cx->common);
   const tt_arg *exponent = &cx->args[1];
   tt_node *y = NULL;
+  if (exponent->kind == TT_ARG_INT && exponent->i < 0 && tt_is_integer(dtype)) {
+    tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT, "%s: integers have no negative integer powers",
+                cx->row->name);
+    return;
+  }
   if (exponent->kind == TT_ARG_INT || exponent->kind == TT_ARG_FLOAT)
     y = simple_power(cx, tt_in_as(cx, 0, dtype), tt_float(cx, 1));
   if (!y) {

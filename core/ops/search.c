@@ -73,8 +73,11 @@ void tt_lower_bucketize(tt_lower *cx) {
 void tt_lower_searchsorted(tt_lower *cx) {
   tt_node *sequence = tt_in(cx, 0);
   bool right = tt_bool(cx, 3) || strcmp(tt_str(cx, 4), "right") == 0;
-  if (tt_has(cx, 5))
+  if (tt_has(cx, 5)) {
+    tt_check_index(cx, tt_in(cx, 5), sequence->type.dims[sequence->type.rank - 1], false,
+                   TT_INVALID_ARGUMENT, "sorter");
     sequence = tt_hlo_take_along(cx->h, sequence, tt_in(cx, 5), sequence->type.rank - 1);
+  }
   state_search(cx, sequence, tt_in(cx, 1), right);
 }
 

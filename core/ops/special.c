@@ -153,7 +153,7 @@ void tt_lower_complex(tt_lower *cx) {
                 tt_dtype_name(tt_in(cx, 1)->type.dtype));
     return;
   }
-  tt_operands(cx, &a, &b, tt_in(cx, 0)->type.dtype);
+  tt_operands(cx, &a, &b, tt_compute_dtype(tt_in(cx, 0)->type.dtype));
   if (cx->row->param) {
     tt_node *angle = b;
     b = tt_hlo_multiply(h, a, tt_hlo_sine(h, angle));
@@ -225,7 +225,7 @@ void tt_lower_polygamma(tt_lower *cx) {
   tt_node *x = tt_float_operand(cx, 1, &dtype), *y;
   double n = (double)tt_int(cx, 0);
   if (n == 0) {
-    y = tt_hlo_digamma(cx->h, x);
+    y = tt_digamma(cx, x);
   } else if (n == 1) {
     tt_node *low = is(cx, x, TT_LT, 0.5), *mirror = plus(cx, tt_hlo_negate(h, x), 1);
     tt_node *direct = tt_hlo_zeta(h, splat(cx, x, 2), tt_hlo_select(h, low, mirror, x)),
@@ -306,6 +306,7 @@ void tt_lower_bessel_i(tt_lower *cx) {
   tt_node *x = tt_float_operand(cx, 0, &dtype);
   tt_node *y = cx->row->param % 2 ? tt_hlo_bessel_i1e(cx->h, x) : bessel_i0e(cx, x);
   if (cx->row->param < 2) y = tt_hlo_multiply(h, y, tt_hlo_exponential(h, tt_hlo_abs(h, x)));
+  if (cx->row->param % 2) y = tt_hlo_select(h, is(cx, x, TT_EQ, 0), splat(cx, y, 0), y);
   tt_out_in(cx, 0, y, dtype);
 }
 

@@ -20,6 +20,8 @@ static inline tt_node *tt_is(tt_lower *cx, tt_node *x, tt_cmp cmp, double c) {
 
 /* Argument i in the dtype that the function is computed in; *dtype is its result's. */
 tt_node *tt_float_operand(tt_lower *cx, int i, tt_dtype *dtype);
+/* Infinite at zero, with the sign that it has on that side. */
+tt_node *tt_digamma(tt_lower *cx, tt_node *x);
 /* Clenshaw's sum of a Chebyshev series, as long as the dtype can tell. */
 tt_node *tt_chebyshev(tt_lower *cx, tt_node *t, const double *series, int count);
 #define TT_CHEBYSHEV(cx, t, series)                                                                \

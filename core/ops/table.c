@@ -6,6 +6,7 @@
 
 #define ROW(name, cls, fn, param, statics, doc) void fn(tt_lower *cx);
 #define EACH(name, base, doc)
+#define LOOSE(name, value, why)
 #include "ops/rows.def"
 #undef ROW
 #undef EACH
@@ -18,6 +19,7 @@ static const tt_op_row rows[] = {
 #include "ops/rows.def"
 #undef ROW
 #undef EACH
+#undef LOOSE
 };
 
 static tt_intern by_name = TT_INTERN_INIT;
@@ -30,6 +32,23 @@ static void index_rows(void) {
         tt_intern_add(&by_name, rows[i].name, strlen(rows[i].name), (void *)(uintptr_t)&rows[i]);
     tt_status_release(status);
   }
+}
+
+bool tt_op_multiplies(const tt_op_row *row) {
+  return row->cls == TT_MATMUL || row->cls == TT_CONV || row->lower == tt_lower_attention;
+}
+
+static const tt_op_tolerance tolerances[] = {
+#define ROW(name, cls, lower, param, statics, doc)
+#define EACH(name, base, doc)
+#define LOOSE(name, value, why) {name, value, why},
+#include "ops/rows.def"
+    {NULL, TT_TOLERANCE, NULL}};
+
+tt_op_tolerance tt_op_tolerance_of(const char *name) {
+  const tt_op_tolerance *one = tolerances;
+  while (one->name && strcmp(one->name, name) != 0) one++;
+  return *one;
 }
 
 const tt_op_row *tt_op_rows(int *count) {

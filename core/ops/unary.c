@@ -10,6 +10,16 @@ void tt_lower_float_unary(tt_lower *cx) {
   tt_out_in(cx, 0, tt_hlo_unary(cx->h, (tt_hlo_op)cx->row->param, x), dtype);
 }
 
+/* CHLO's halves small operands on the way, which may leave nothing of them. */
+void tt_lower_asin(tt_lower *cx) {
+  tt_hlo *h = cx->h;
+  tt_dtype dtype = tt_float_common(cx);
+  tt_node *x = tt_in_as(cx, 0, tt_compute_dtype(dtype)), *y = tt_hlo_asin(h, x);
+  if (!tt_is_complex(dtype))
+    y = tt_hlo_select(h, tt_hlo_compare(h, TT_LT, tt_hlo_abs(h, x), tt_like(cx, x, 1e-9)), x, y);
+  tt_out_in(cx, 0, y, dtype);
+}
+
 /* log2, log10, exp2; param: the base, negative for the power. */
 void tt_lower_based(tt_lower *cx) {
   tt_hlo *h = cx->h;
@@ -49,7 +59,8 @@ void tt_lower_round_decimals(tt_lower *cx) {
   tt_node *x = tt_cast(cx, in, tt_compute_dtype(in->type.dtype));
   double ten = 1;
   for (int64_t i = 0; i < (decimals < 0 ? -decimals : decimals) && ten < 1e300; i++) ten *= 10;
-  tt_node *power = tt_like(cx, x, ten);
+  /* Not a constant, or XLA multiplies by its inverse, which is rounded. */
+  tt_node *power = tt_hlo_select(h, tt_is_nan(cx, x), x, tt_hlo_full(h, &x->type, ten));
   tt_hlo_op before = decimals < 0 ? TT_HLO_divide : TT_HLO_multiply;
   tt_hlo_op after = decimals < 0 ? TT_HLO_multiply : TT_HLO_divide;
   tt_node *y = tt_hlo_round_nearest_even(h, tt_hlo_binary(h, before, x, power));
@@ -208,30 +219,32 @@ void tt_lower_angle(tt_lower *cx) {
   tt_out_in(cx, 0, y, tt_dtype_real(dtype));
 }
 
-/* Mantissa in [0.5, 1) and exponent, exactly: scale, take the bits, correct. */
+/* Mantissa in [0.5, 1) and exponent, by the bits alone: arithmetic might flush small numbers. */
 void tt_lower_frexp(tt_lower *cx) {
   tt_hlo *h = cx->h;
   tt_node *in = tt_in(cx, 0);
   bool wide = in->type.dtype == TT_F64;
   tt_dtype dtype = wide ? TT_F64 : TT_F32, bits = wide ? TT_I64 : TT_I32;
-  int width = wide ? 52 : 23, bias = wide ? 1022 : 126;
-  tt_node *x = tt_cast(cx, in, dtype), *size = tt_hlo_abs(h, x);
-  tt_node *tiny = tt_hlo_compare(h, TT_LT, size, tt_like(cx, x, wide ? DBL_MIN : FLT_MIN));
-  tt_node *scaled = tt_hlo_multiply(h, x, tt_like(cx, x, wide ? 0x1p64 : 0x1p32));
-  tt_node *word = tt_hlo_bitcast(h, tt_hlo_select(h, tiny, scaled, x), bits);
-  tt_node *shift = tt_hlo_const_i(h, bits, width);
-  int64_t exponent_mask = wide ? 0x7ff : 0xff;
-  tt_node *biased = tt_hlo_and(h, tt_hlo_shift_right_logical(h, word, shift),
-                               tt_hlo_const_i(h, bits, exponent_mask));
-  tt_node *lift = tt_hlo_select(h, tiny, tt_hlo_full(h, &word->type, wide ? 64 : 32),
-                                tt_hlo_zeros(h, &word->type));
-  tt_node *exponent =
-      tt_hlo_subtract(h, tt_hlo_subtract(h, biased, tt_hlo_const_i(h, bits, bias)), lift);
-  int64_t keep = wide ? (int64_t)0x800fffffffffffffULL : (int32_t)0x807fffffU;
-  tt_node *fraction = tt_hlo_or(h, tt_hlo_and(h, word, tt_hlo_const_i(h, bits, keep)),
-                                tt_hlo_const_i(h, bits, (int64_t)bias << width));
-  tt_node *zero = tt_like(cx, x, 0);
-  tt_node *plain = tt_hlo_and(h, tt_hlo_is_finite(h, x), tt_hlo_compare(h, TT_NE, x, zero));
+  int digits = wide ? 52 : 23, bias = wide ? 1022 : 126;
+  tt_node *x = tt_cast(cx, in, dtype), *word = tt_hlo_bitcast(h, x, bits);
+#define NUMBER(value) tt_hlo_const_i(h, bits, value)
+  int64_t highest = wide ? INT64_MIN : INT32_MIN;
+  tt_node *sign = tt_hlo_and(h, word, NUMBER(highest));
+  tt_node *size = tt_hlo_and(h, word, NUMBER(~highest));
+  tt_node *biased = tt_hlo_shift_right_logical(h, size, NUMBER(digits));
+  tt_node *tiny = tt_hlo_compare(h, TT_EQ, biased, NUMBER(0));
+  /* The places by which the first digit of a number without exponent is too far right. */
+  tt_node *places = tt_hlo_subtract(h, tt_hlo_count_leading_zeros(h, size), NUMBER(wide ? 11 : 8));
+  places = tt_hlo_select(h, tiny, places, tt_hlo_zeros(h, &word->type));
+  biased = tt_hlo_add(h, biased, tt_hlo_convert(h, tiny, bits));
+  tt_node *exponent = tt_hlo_subtract(h, tt_hlo_subtract(h, biased, NUMBER(bias)), places);
+  tt_node *fraction = tt_hlo_shift_left(h, size, places);
+  fraction = tt_hlo_and(h, fraction, NUMBER(((int64_t)1 << digits) - 1));
+  fraction = tt_hlo_or(h, tt_hlo_or(h, fraction, sign), NUMBER((int64_t)bias << digits));
+  tt_node *some = tt_hlo_compare(h, TT_GT, size, NUMBER(0));
+  int64_t infinite = (int64_t)(wide ? 2047 : 255) << digits;
+  tt_node *plain = tt_hlo_and(h, some, tt_hlo_compare(h, TT_LT, size, NUMBER(infinite)));
+#undef NUMBER
   tt_out_in(cx, 0, tt_hlo_select(h, plain, tt_hlo_bitcast(h, fraction, dtype), x), in->type.dtype);
   tt_out_in(cx, 1, tt_hlo_select(h, plain, exponent, tt_hlo_zeros(h, &exponent->type)), TT_I32);
 }

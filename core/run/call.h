@@ -40,6 +40,7 @@ typedef struct tt_call_spec {
   bool promised; /* false: no Meta kernel; the lowering's types and count rule (up to result_count)
                   */
   bool checks;   /* Debug */
+  tt_precision precision; /* of its products, if tt_op_multiplies */
   uint32_t site; /* the Python line that made it first; see run.h */
 } tt_call_spec;
 

@@ -171,6 +171,8 @@ static void compare(differences *d, const tt_call_spec *now, const tt_call_spec 
   if (differ(d, now->common != known->common))
     tt_text_printf(d->text, "it computes in %s, not %s", tt_dtype_name(now->common),
                    tt_dtype_name(known->common));
+  if (differ(d, now->precision != known->precision))
+    tt_text_printf(d->text, "the precision of products is another");
   if (differ(d, now->checks != known->checks))
     tt_text_printf(d->text, "%s",
                    now->checks ? "Debug mode checks its operands"

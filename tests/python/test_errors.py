@@ -1,8 +1,10 @@
 """What the CPU refuses is refused, with the same type of exception."""
 
+import contextlib
+
 import pytest
 import torch
-from support import DEVICE, raises_alike
+from support import DEVICE, modes, move, raises_alike, same
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten
 
@@ -46,25 +48,93 @@ def test_overlap_that_is_allowed():
     assert x.tolist() == [[0, 2, 4], [6, 8, 10]]
 
 
-# (operator, sample, or None for all): why not.
-EXCEPTIONS = {
-    ("uniform", 0): "the range is a number of the running program",
-    ("complex", 2): "the target's dtype is converted to",
-    ("narrow_copy", 1): "the exception says more",
-    ("masked_select", None): "runs on the host, which sees copies",
-    ("multinomial", None): "other samples for each device",
-    ("median", None): "more dims than the device has",
-    ("aminmax", None): "more dims than the device has",
-    ("amax", None): "more dims than the device has",
-    ("amin", None): "more dims than the device has",
+def test_numbers_of_distributions():
+    """Also where a fine call of the same kind came before."""
+    for good, bad in (
+        (lambda x: x.normal_(0.5, 2.5), lambda x: x.normal_(0.5, -2.5)),
+        (lambda x: x.uniform_(0.5, 2.5), lambda x: x.uniform_(2.5, 0.5)),
+        (lambda x: x.exponential_(1.5), lambda x: x.exponential_(-1.5)),
+        (lambda x: x.cauchy_(0.5, 2.5), lambda x: x.cauchy_(0.5, -2.5)),
+        (lambda x: x.log_normal_(0.5, 2.5), lambda x: x.log_normal_(0.5, -2.5)),
+        (lambda x: x.geometric_(0.5), lambda x: x.geometric_(1.5)),
+        (lambda x: x.bernoulli_(0.5), lambda x: x.bernoulli_(1.5)),
+        (lambda x: torch.normal(x, 2.5), lambda x: torch.normal(x, -2.5)),
+    ):
+        good(torch.empty(3, device=DEVICE))
+        state = torch.get_rng_state()
+        raises_alike(bad, torch.empty(3))
+        assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_targets_that_the_cpu_accepts():
+    """They are of another dtype than the operands, which is no reason to ask about zeros."""
+    chosen = torch.empty(2, dtype=torch.long, device=DEVICE)
+    torch.multinomial(torch.tensor([0.0, 1, 2], device=DEVICE), 2, out=chosen)
+    assert sorted(chosen.tolist()) == [1, 2]
+
+
+# What only the device knows. Debug raises as the CPU does; else indices that are read clamp to the
+# nearest there is, and writes beyond the end are left out.
+X = torch.arange(12.0).reshape(3, 4)
+LOSSES = torch.nn.functional
+NOT_THERE = {
+    "index_select": (lambda x, i: x.index_select(0, i), [0, 3], [0, 2]),
+    "index": (lambda x, i: x[i], [0, 3], [0, 2]),
+    "index-below": (lambda x, i: x[i], [0, -4], [0, 0]),
+    "gather": (lambda x, i: x.gather(0, i[:, None]), [0, 3], [0, 2]),
+    "take": (lambda x, i: x.take(i), [0, 12], [0, 11]),
+    "embedding": (lambda x, i: LOSSES.embedding(i, x), [0, 3], [0, 2]),
+    "embedding_bag": (lambda x, i: LOSSES.embedding_bag(i[None], x), [0, 3], [0, 2]),
+    "nll_loss": (lambda x, i: LOSSES.nll_loss(x, i), [0, 1, 4], [0, 1, 3]),
+    "cross_entropy": (lambda x, i: LOSSES.cross_entropy(x, i), [0, 1, 4], [0, 1, 3]),
+    "index_put": (lambda x, i: x.index_put((i,), x[:2]), [1, 3], [1]),
+    "index_add": (lambda x, i: x.index_add(0, i, x[: len(i)]), [1, 3], [1]),
+    "index_copy": (lambda x, i: x.index_copy(0, i, x[: len(i)]), [1, 3], [1]),
+    "index_fill": (lambda x, i: x.index_fill(0, i, 5), [1, 3], [1]),
+    "scatter": (lambda x, i: x.scatter(0, i[:, None], 5.0), [1, 3], [1]),
+    "scatter_add": (lambda x, i: x.scatter_add(0, i[:, None], x), [1, 3], [1]),
+    "scatter_reduce": (lambda x, i: x.scatter_reduce(0, i[:, None], x, "sum"), [1, 3], [1]),
+    "put": (lambda x, i: x.put(i, x[0, : len(i)]), [1, 12], [1]),
+    "one_hot": (lambda x, i: LOSSES.one_hot(i, 3), [1, 3], None),
+    "searchsorted": (lambda x, i: torch.searchsorted(x[0, :2], x, sorter=i), [1, 2], None),
+    "multi_margin": (lambda x, i: LOSSES.multi_margin_loss(x, i), [0, 1, 4], None),
+    "divisor": (lambda x, i: i // i, [1, 0], None),
+    "histc": (lambda x, i: torch.histc(x[0] / i, 4), [0] * 4, None),
+    "svd": (lambda x, i: torch.linalg.svd(x / i)[1], [0] * 4, None),
 }
+
+
+@pytest.mark.parametrize("name", NOT_THERE)
+def test_values_that_do_not_fit(name):
+    function, indices, instead = NOT_THERE[name]
+    for mode in modes():
+        with torch.tpu.set_eager_mode(mode) if DEVICE == "tpu" else contextlib.nullcontext():
+            if mode == "debug" or DEVICE == "cpu":
+                raises_alike(function, X, torch.tensor(indices))
+                continue
+            got = function(move(X), move(torch.tensor(indices))).cpu()
+            if name == "index_put":
+                continue  # takes as many rows as indices
+            if instead is not None:
+                same(got, function(X, torch.tensor(instead)))
+
+
 WITH_ERRORS = [op for op in op_db if op.error_inputs_func is not None]
 
 
-def outcome(op, sample):
+def call(op, sample):
+    return op(sample.input, *sample.args, **sample.kwargs)
+
+
+def move_sample(sample):
+    kwargs = {k: DEVICE if k == "device" else v for k, v in move(sample.kwargs).items()}
+    return type(sample)(move(sample.input), args=move(sample.args), kwargs=kwargs)
+
+
+def outcome(function):
+    """The type of the exception that it raises, or None."""
     try:
-        result = op(sample.input, *sample.args, **sample.kwargs)
-        for leaf in tree_flatten(result)[0]:
+        for leaf in tree_flatten(function())[0]:
             if isinstance(leaf, torch.Tensor):
                 leaf.cpu()
     except Exception as error:
@@ -72,12 +142,27 @@ def outcome(op, sample):
     return None
 
 
+def pairs_of_samples(op):
+    """Yields each wrong call for the CPU and the device's; None where that cannot be made."""
+    device = op.error_inputs(DEVICE)
+    for host in op.error_inputs("cpu"):
+        try:
+            yield host, next(device, None)
+        except RuntimeError:  # a tensor of too many dims; the others do not come any more
+            yield host, None
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("op", WITH_ERRORS, ids=lambda op: op.formatted_name)
 def test_error_inputs(op):
-    if (op.name, None) in EXCEPTIONS:
-        pytest.skip(EXCEPTIONS[op.name, None])
-    pairs = zip(op.error_inputs("cpu"), op.error_inputs(DEVICE), strict=False)
-    for number, (host, device) in enumerate(pairs):
-        if (op.name, number) not in EXCEPTIONS:
-            assert outcome(op, device.sample_input) == outcome(op, host.sample_input), number
+    """The CPU's type of exception, or the one that the sample expects of other devices."""
+    for mode in modes():
+        with torch.tpu.set_eager_mode(mode) if DEVICE == "tpu" else contextlib.nullcontext():
+            for number, (host, device) in enumerate(pairs_of_samples(op)):
+                expected = outcome(lambda: call(op, host.sample_input))
+                if device is None:
+                    actual = outcome(lambda: call(op, move_sample(host.sample_input)))
+                else:
+                    actual = outcome(lambda: call(op, device.sample_input))
+                allowed = (expected, device.error_type if device else expected)
+                assert actual in allowed, (number, mode)

@@ -41,6 +41,10 @@ def ormqr(
 ) -> Tensor:
     """Product with the square matrix that Householder reflectors stand for."""
     rows, columns = reflectors.shape[-2:]
+    torch._check(
+        tau.shape[-1] == min(other.shape[-2 if left else -1], columns),
+        lambda: "ormqr: expected a factor in tau for each reflector",
+    )
     square = torch.nn.functional.pad(reflectors, (0, rows - columns))
     product = aten.linalg_householder_product(square, tau)
     if transpose:

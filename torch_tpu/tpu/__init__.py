@@ -46,7 +46,10 @@ from torch_tpu.tpu.memory import (
 )
 from torch_tpu.tpu.modes import (
     EagerMode,
+    Precision,
+    get_precision,
     metrics,
+    precision,
     reset_metrics,
     set_eager_mode,
     set_host_fallback,
@@ -77,6 +80,7 @@ from torch_tpu.tpu.streams import (
 __all__ = [
     "EagerMode",
     "Event",
+    "Precision",
     "Stream",
     "StreamContext",
     "TpuDeviceProperties",
@@ -92,6 +96,7 @@ __all__ = [
     "get_amp_supported_dtype",
     "get_device_name",
     "get_device_properties",
+    "get_precision",
     "get_rng_state",
     "get_rng_state_all",
     "init",
@@ -111,6 +116,7 @@ __all__ = [
     "memory_summary",
     "metrics",
     "no_recompile",
+    "precision",
     "random",
     "reset_accumulated_memory_stats",
     "reset_max_memory_allocated",

@@ -67,6 +67,56 @@ class set_host_fallback(ContextDecorator):  # noqa: N801
         _C.set_host_fallback(self._previous.pop())
 
 
+class Precision(enum.Enum):
+    """How exactly a device multiplies f32 numbers in matrix products and convolutions.
+
+    DEFAULT is the fastest, on a TPU one pass with bf16 factors; HIGH takes three such passes;
+    HIGHEST is all of f32. CPUs and GPUs may compute all of them in full. Products of other dtypes
+    are not concerned, nor is what other operators multiply inside.
+    """
+
+    DEFAULT = 0
+    HIGH = 1
+    HIGHEST = 2
+
+    @classmethod
+    def of(cls, precision: "Precision | str | int") -> "Precision":
+        """Returns the precision that is named. Raises ValueError for an unknown one."""
+        if isinstance(precision, str):
+            try:
+                return cls[precision.upper()]
+            except KeyError:
+                names = ", ".join(member.name.lower() for member in cls)
+                raise ValueError(
+                    f"unknown precision {precision!r}: expected one of {names}"
+                ) from None
+        return cls(precision)
+
+
+class precision(ContextDecorator):  # noqa: N801
+    """Context manager and decorator that multiplies with a precision in a block.
+
+    Elsewhere PyTorch's own settings hold: `torch.set_float32_matmul_precision`, where "highest",
+    the default, is HIGHEST, "high" HIGH and "medium" DEFAULT; or, where that says "highest",
+    `torch.backends.fp32_precision`, where "tf32" is HIGH.
+    """
+
+    def __init__(self, precision: Precision | str | int) -> None:
+        self.precision = Precision.of(precision)
+        self._previous: list[int] = []
+
+    def __enter__(self) -> None:
+        self._previous.append(_C.set_precision(self.precision.value))
+
+    def __exit__(self, *exception: object) -> None:
+        _C.set_precision(self._previous.pop())
+
+
+def get_precision() -> Precision:
+    """Returns how exactly products are computed now."""
+    return Precision(_C.precision())
+
+
 def metrics() -> dict[str, int | float | dict[str, int]]:
     """Returns what was counted since the start, or since reset_metrics.
 
