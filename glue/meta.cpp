@@ -11,12 +11,12 @@ namespace {
 
 constexpr size_t kMostBytes = size_t{1} << 28;
 
-// Twins of tensors, without data on the meta device, of zeros on the host. On the host, those that
-// share memory do so as well, and each storage has room for all tensors: kernels that take a target
-// for contiguous, though its elements coincide, then write nowhere else.
+// Twins of tensors, without data on the meta device, full of one number on the host. On the host,
+// those that share memory do so as well, and each storage has room for all tensors: kernels that
+// take a target for contiguous, though its elements coincide, then write nowhere else.
 class Twins {
  public:
-  explicit Twins(c10::DeviceType device) : device_(device) {}
+  Twins(c10::DeviceType device, int64_t fill) : device_(device), fill_(fill) {}
 
   void make_room(const at::Tensor& tensor) {
     size_t first = static_cast<size_t>(tensor.storage_offset()) * tensor.itemsize();
@@ -31,8 +31,12 @@ class Twins {
       return at::empty_strided(tensor.sizes(), tensor.strides(), options);
     auto* own = tensor.storage().unsafeGetStorageImpl();
     auto& storage = storages_[own];
-    auto bytes = static_cast<int64_t>(room_[own]);
-    if (!storage) storage = at::zeros({bytes}, options.dtype(at::kByte)).storage();
+    if (!storage) {
+      auto bytes = static_cast<int64_t>(room_[own]);
+      auto width = static_cast<int64_t>(tensor.itemsize());
+      storage = fill_ ? at::full({(bytes + width - 1) / width}, fill_, options).storage()
+                      : at::zeros({bytes}, options.dtype(at::kByte)).storage();
+    }
     auto same = at::empty({0}, options);
     return same.set_(*storage, tensor.storage_offset(), tensor.sizes(), tensor.strides());
   }
@@ -40,6 +44,7 @@ class Twins {
  private:
   c10::DeviceType device_;
   std::unordered_map<c10::StorageImpl*, size_t> room_;
+  int64_t fill_;
   std::unordered_map<c10::StorageImpl*, std::optional<c10::Storage>> storages_;
 };
 
@@ -71,9 +76,9 @@ template <class Visit> void each_of_device(c10::ArrayRef<c10::IValue> args, Visi
 }
 
 torch::jit::Stack twin_stack(const Plan& plan, c10::ArrayRef<c10::IValue> args,
-                             c10::DeviceType device) {
+                             c10::DeviceType device, int64_t fill = 0) {
   torch::jit::Stack stack;
-  Twins twins(device);
+  Twins twins(device, fill);
   each_of_device(args, [&twins](const at::Tensor& tensor) { twins.make_room(tensor); });
   for (size_t i = 0; i < args.size(); i++)
     stack.push_back(twin_value(args[i], plan.args[i].kind, device, twins));
@@ -142,15 +147,15 @@ bool stumbled(const pybind11::error_already_set& error) {
 
 }  // namespace
 
-bool raise_as_cpu(const Plan& plan, const c10::OperatorHandle& op,
-                  c10::ArrayRef<c10::IValue> args) {
+bool raise_as_cpu(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args,
+                  int64_t fill) {
   size_t bytes = 0;
   each_of_device(args, [&bytes](const at::Tensor& tensor) {
     bytes += std::max(tensor.nbytes(), tensor.storage().nbytes());
   });
   if (bytes > kMostBytes || !op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU))
     return false;
-  auto stack = twin_stack(plan, args, c10::DeviceType::CPU);
+  auto stack = twin_stack(plan, args, c10::DeviceType::CPU, fill);
   op.callBoxed(&stack);
   return true;
 }

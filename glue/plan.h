@@ -63,9 +63,11 @@ std::unique_ptr<Plan> rowless_plan(const c10::FunctionSchema& schema);
 // run_elsewhere where the row cannot express the arguments.
 void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
-// Runs the operator on host zeros of the same shapes, so that the type and text of an error are
-// the CPU's. False if the tensors are too large to try; true if the CPU has no objection.
-bool raise_as_cpu(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args);
+// Runs the operator on host tensors of the same shapes, full of one number, so that the type and
+// text of an error are the CPU's. False if they are too large to try; true if the CPU has no
+// objection.
+bool raise_as_cpu(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args,
+                  int64_t fill = 0);
 
 // For each tensor that the operator writes: the dtype of what it computes, by the functional
 // overload's Meta kernel, and the tensor's own. Empty if there is no such kernel.

@@ -4,8 +4,9 @@
 #include <ATen/MemoryOverlap.h>
 
 #include <algorithm>
-#include <limits>
+#include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace tt {
 namespace {
@@ -128,6 +129,62 @@ bool written_twice(const Walk& walk) {
   return found;
 }
 
+// Dtypes for which operators have kernels on the CPU or not, as it happens; real numbers in
+// floating point are taken nearly everywhere, and what is rare on the CPU is not worth refusing.
+bool choosy(at::ScalarType type) {
+  switch (type) {
+  case at::kBool:
+  case at::kByte:
+  case at::kChar:
+  case at::kShort:
+  case at::kInt:
+  case at::kLong:
+  case at::kComplexFloat:
+  case at::kComplexDouble:
+    return true;
+  default:
+    return false;
+  }
+}
+
+// The operator and the dtypes of its operands, of lists without repetitions; empty where the CPU
+// takes what the Meta kernel does. Bounded: there are few dtypes.
+std::string dtypes_of(const Walk& walk) {
+  tt_op_class cls = walk.plan.row->cls;
+  bool lists = cls == TT_FOREACH || cls == TT_OPTIM;
+  if (cls != TT_POINTWISE && cls != TT_REDUCE && !lists) return {};
+  bool any = false;
+  std::string text = walk.plan.name;
+  char last = 0;
+  auto append = [&](char mark, at::ScalarType type) {
+    auto one = static_cast<char>(mark + static_cast<char>(type));
+    if (one != last) text += one;
+    last = one;
+    any |= choosy(type);
+  };
+  for (const at::Tensor* tensor : walk.tensors) append(1, tensor->scalar_type());
+  for (const IValue& value : walk.args)
+    if (value.isScalar() && (value.isBool() || value.isComplexDouble()))
+      append(64, value.toScalar().type());
+  return any ? text : std::string();
+}
+
+// Whether the CPU takes operands of these dtypes is asked once for each operator and dtypes. They
+// are full of ones: the CPU refuses to divide integers by zero.
+void check_dtypes(const Walk& walk, const c10::OperatorHandle& op) {
+  static auto* lock = new std::mutex;
+  static auto* taken = new std::unordered_set<std::string>;
+  std::string dtypes = dtypes_of(walk);
+  if (dtypes.empty()) return;
+  {
+    std::lock_guard<std::mutex> guard(*lock);
+    if (taken->count(dtypes)) return;
+  }
+  raise_as_cpu(walk.plan, op, walk.args, 1);
+  std::lock_guard<std::mutex> guard(*lock);
+  taken->insert(dtypes);
+}
+
 // Where Meta kernels are known to accept what the CPU refuses: reductions of nothing, complex
 // numbers written to real tensors, and targets of another dtype or that overlap.
 bool may_be_refused(const Walk& walk) {
@@ -169,6 +226,7 @@ void check_values(const Walk& walk, const c10::OperatorHandle& op,
   if (writes_integers(walk)) check_casts(walk);
   if (may_be_refused(walk) || mixes_floats(walk, op) || loses_imaginary(walk, results))
     raise_as_cpu(walk.plan, op, walk.args);
+  check_dtypes(walk, op);
 }
 
 void check_parameters(const Walk& walk, const c10::OperatorHandle& op) {

@@ -79,7 +79,7 @@ void spec_numbers(Spec& spec, const Walk& walk, const ArgPlan& arg, c10::ArrayRe
                   tt_arg* out) {
   bool all_static = arg.is_static;
   for (const IValue& value : list) {
-    spec.beyond |= value.isComplexDouble();
+    spec.beyond |= value.isComplexDouble() || value.isBool();
     spec.promotion = at::native::update_result_type_state(value.toScalar(), spec.promotion);
   }
   out->count = static_cast<int>(list.size());

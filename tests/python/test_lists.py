@@ -31,6 +31,11 @@ def test_complex_numbers():
     )
 
 
+def test_truth_values_among_numbers():
+    check(lambda x: torch._foreach_pow(x, [0.5, True]), [torch.arange(3), torch.arange(4)])
+    check(lambda x: torch._foreach_mul(x, [True, False]), [torch.arange(3), torch.arange(4)])
+
+
 def test_imaginary_parts_that_would_be_lost():
     raises_alike(lambda x: torch._foreach_addcmul(x, x, x, [1j, 2j]), pair())
     raises_alike(lambda x: torch.addcmul(x, x, x, value=1j), torch.randn(3))

@@ -22,18 +22,9 @@ LISTS = [
 ]
 IN_PLACE = [op for op in LISTS if op.inplace_variant is not None]
 DIFFERENTIABLE = [op for op in LISTS if op.supports_autograd]
-DTYPES = (
-    torch.float32,
-    torch.float64,
-    torch.bfloat16,
-    torch.float16,
-    torch.int32,
-    torch.uint8,
-    torch.bool,
-    torch.complex64,
-)
+DTYPES = (torch.float32, torch.bfloat16, torch.int32, torch.bool, torch.complex64)
 FLOATS = (torch.float32, torch.complex64)
-COUNT = 5
+COUNT = 4  # the database has lists of scalars with four kinds of them
 
 
 def samples(op, dtype, device="cpu", **options):

@@ -35,7 +35,7 @@ def dual(tree):
 
 
 class TestDerivatives(DeviceTest):
-    def check(self, op, dtype, device, work, count=2):
+    def check(self, op, dtype, device, work, count=1):
         for sample, unique in samples(op, dtype, count, requires_grad=True):
             both(lambda s, u=unique: work(u, s), sample, device)
 
