@@ -162,10 +162,13 @@ std::string dtypes_of(const Walk& walk) {
     last = one;
     any |= choosy(type);
   };
-  for (const at::Tensor* tensor : walk.tensors) append(1, tensor->scalar_type());
-  for (const IValue& value : walk.args)
+  for (const IValue& value : walk.args) {
+    each_tensor(value, [&](const at::Tensor& one) {
+      if (one.defined()) append(1, one.scalar_type());  // a number, too, may be one on the host
+    });
     if (value.isScalar() && (value.isBool() || value.isComplexDouble()))
       append(64, value.toScalar().type());
+  }
   return any ? text : std::string();
 }
 
