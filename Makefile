@@ -1,4 +1,4 @@
-# make run | test | test-all | lint | bench | clean. Everything lives in .venv and build.
+# make run | test | test-all | test-sweep | lint | bench | clean. Everything lives in .venv and build.
 VENV ?= .venv
 PY := $(VENV)/bin/python
 export PYTHON ?= python3
@@ -13,7 +13,7 @@ ENV_STAMP := $(VENV)/.env-ready
 MODELS_STAMP := $(VENV)/.models-ready
 INSTALL_STAMP := $(VENV)/.torchtpu-installed
 
-.PHONY: build run test test-c test-sanitized test-tsan test-python test-all lint format bench \
+.PHONY: build run test test-c test-sanitized test-tsan test-python test-all test-sweep lint format bench \
 	docs clean
 
 build: build/release $(INSTALL_STAMP)
@@ -60,10 +60,15 @@ test-tsan: build/tsan
 	cd build/tsan && $(CTEST) -E "hlo_run|view|_cpu"  # those are on the plugin, which has no TSan
 
 test-python: build
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow and not sweep"
 
 test-all: test-c test-sanitized test-tsan build $(MODELS_STAMP)
-	$(PYTEST)
+	$(PYTEST) -m "not sweep"
+	TORCH_TPU_EAGER_MODE=fused $(PYTEST) tests/upstream -m "not sweep"
+
+# PyTorch's op_db and binary functions in every form: hours.
+test-sweep: build
+	$(PYTEST) tests/upstream -m sweep
 
 lint: build
 	scripts/lint.sh $(BIN) build/release $(JOBS)

@@ -160,14 +160,16 @@ std::string dtypes_of(const Walk& walk) {
     auto one = static_cast<char>(mark + static_cast<char>(type));
     if (one != last) text += one;
     last = one;
-    any |= choosy(type);
   };
   for (const IValue& value : walk.args) {
     each_tensor(value, [&](const at::Tensor& one) {
-      if (one.defined()) append(1, one.scalar_type());  // a number, too, may be one on the host
+      if (!one.defined()) return;
+      append(1, one.scalar_type());  // a number, too, may be one on the host
+      any |= choosy(one.scalar_type());
     });
-    if (value.isScalar() && (value.isBool() || value.isComplexDouble()))
-      append(64, value.toScalar().type());
+    if (!value.isScalar()) continue;
+    append(64, value.toScalar().type());
+    any |= value.isBool() || value.isComplexDouble();
   }
   return any ? text : std::string();
 }

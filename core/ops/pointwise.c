@@ -1,6 +1,8 @@
 /* Arithmetic, comparisons, logic, and selection. */
 #include "ops/pointwise.h"
 
+#include <math.h>
+
 bool tt_static_equals(const tt_lower *cx, int i, double value) {
   if (i < 0 || i >= cx->arg_count) return false;
   const tt_arg *arg = &cx->args[i];
@@ -159,6 +161,23 @@ static tt_node *simple_power(tt_lower *cx, tt_node *x, double exponent) {
   return NULL;
 }
 
+/* Of complex numbers, where powers of 0 are what exp(b log 0) comes to on the CPU. */
+static tt_node *complex_power(tt_lower *cx, tt_node *a, tt_node *b) {
+  tt_hlo *h = cx->h;
+  tt_dtype dtype = a->type.dtype;
+  tt_node *re = tt_hlo_real(h, b), *none = tt_like(cx, re, 0);
+  tt_node *fine = tt_hlo_const_c(h, dtype, 0, 0);
+  tt_node *pole = tt_hlo_const_c(h, dtype, INFINITY, NAN),
+          *lost = tt_hlo_const_c(h, dtype, NAN, NAN);
+  tt_node *other = tt_hlo_select(h, tt_hlo_compare(h, TT_LT, re, none),
+                                 tt_hlo_broadcast_to(h, pole, b->type.rank, b->type.dims),
+                                 tt_hlo_broadcast_to(h, lost, b->type.rank, b->type.dims));
+  other = tt_hlo_select(h, tt_hlo_compare(h, TT_GT, re, none),
+                        tt_hlo_broadcast_to(h, fine, b->type.rank, b->type.dims), other);
+  tt_node *zero = tt_hlo_compare(h, TT_EQ, a, tt_hlo_const_c(h, dtype, 0, 0));
+  return tt_hlo_select(h, zero, other, tt_hlo_power(h, a, b));
+}
+
 void tt_lower_pow(tt_lower *cx) {
   tt_dtype dtype = tt_compute_dtype(cx->common);
   const tt_arg *exponent = &cx->args[1];
@@ -170,10 +189,14 @@ void tt_lower_pow(tt_lower *cx) {
   }
   if (exponent->kind == TT_ARG_INT || exponent->kind == TT_ARG_FLOAT)
     y = simple_power(cx, tt_in_as(cx, 0, dtype), tt_float(cx, 1));
+  if (exponent->kind == TT_ARG_COMPLEX && exponent->floats[1] == 0)
+    y = simple_power(cx, tt_in_as(cx, 0, dtype), exponent->floats[0]);
   if (!y) {
     tt_node *a, *b;
     tt_operands(cx, &a, &b, dtype);
-    y = dtype == TT_BOOL ? tt_hlo_or(cx->h, a, tt_hlo_not(cx->h, b)) : tt_hlo_power(cx->h, a, b);
+    y = dtype == TT_BOOL       ? tt_hlo_or(cx->h, a, tt_hlo_not(cx->h, b))
+        : tt_is_complex(dtype) ? complex_power(cx, a, b)
+                               : tt_hlo_power(cx->h, a, b);
   }
   tt_out_in(cx, 0, y, cx->common);
 }

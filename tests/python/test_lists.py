@@ -5,6 +5,7 @@ import torch
 from support import check, only_tpu, raises_alike
 
 pytestmark = [only_tpu, pytest.mark.usefixtures("no_host")]
+INTS = torch.arange(3)
 HOST = [torch.tensor(2.0), torch.tensor(3.0)]
 
 
@@ -39,3 +40,9 @@ def test_truth_values_among_numbers():
 def test_imaginary_parts_that_would_be_lost():
     raises_alike(lambda x: torch._foreach_addcmul(x, x, x, [1j, 2j]), pair())
     raises_alike(lambda x: torch.addcmul(x, x, x, value=1j), torch.randn(3))
+
+
+def test_fractions_of_integers():
+    raises_alike(
+        lambda x: torch._foreach_add([x], [x]) + torch._foreach_add([x], [x], alpha=2.5), INTS
+    )

@@ -158,5 +158,11 @@ def test_an_angle_whose_side_is_one():
             check(work, x)
 
 
+@pytest.mark.parametrize("exponent", [0.9 + 0.05j, -1 + 1j, 1j, 0j, 2 + 0j, 0.5])
+def test_powers_of_a_complex_zero(exponent):
+    x = torch.tensor([0, 2, -2], dtype=torch.complex64)
+    check(lambda x: (x**exponent, x**x, exponent**x), x)
+
+
 def test_the_list_names_operators():
     assert {op.name for op in op_db} >= QUICK

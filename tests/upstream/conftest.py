@@ -11,7 +11,8 @@ if "TORCH_TPU_CACHE_DIR" not in os.environ:
     _cache = tempfile.TemporaryDirectory(prefix="torchtpu-tests-", ignore_cleanup_errors=True)
     os.environ["TORCH_TPU_CACHE_DIR"] = _cache.name
 
-import pytest
+import pytest  # noqa: E402
+import torch  # noqa: E402
 
 HERE = Path(__file__).parent
 EXPECTED = HERE / "expected_failures.txt"
@@ -76,7 +77,7 @@ def pytest_terminal_summary(terminalreporter):
         return
     listed = "; ".join(f"{n} {reason}" for reason, n in skips.most_common())
     terminalreporter.write_line(
-        f"upstream: {counts['passed']} passed, {counts['failed'] + counts['error']} failed, "
+        f"upstream ({torch.tpu.eager_mode}): {counts['passed']} passed, {counts['failed'] + counts['error']} failed, "
         f"{counts['xfailed']} failed as expected, {counts['skipped']} skipped"
         + (f" ({listed})" if listed else "")
     )

@@ -8,7 +8,7 @@ from op_cases import OPS, samples
 from torch.testing._internal.common_device_type import OpDTypes, ops
 from torch.utils._pytree import tree_map
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.sweep
 DOUBLE = (torch.float64,)
 FORWARD = [op for op in OPS if op.supports_forward_ad]
 TWICE = [op for op in OPS if op.supports_gradgrad]

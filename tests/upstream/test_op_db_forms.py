@@ -7,7 +7,7 @@ from op_cases import OPS, call, samples
 from torch.testing._internal.common_device_type import OpDTypes, ops
 from torch.utils._pytree import tree_map
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.sweep
 METHODS = [op for op in OPS if op.get_method()]
 IN_PLACE = [op for op in OPS if op.get_inplace()]
 ALIASES = [op for op in OPS if op.aliases]
