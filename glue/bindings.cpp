@@ -174,7 +174,9 @@ PYBIND11_MODULE(_C, m) {
   m.def("reset_accumulated_memory_stats", [](int64_t i) {
     tt_stream_memory_reset_totals(stream_of(static_cast<c10::DeviceIndex>(i)));
   });
-  m.def("empty_cache", [] {});
+  m.def(
+      "empty_cache", [] { static_cast<c10::DeviceAllocator*>(allocator())->emptyCache({0, 0}); },
+      release);
   m.def("default_generator", &default_generator);
   m.def("manual_seed_all", [](int64_t seed) { manual_seed_all(static_cast<uint64_t>(seed)); });
   m.def("op_rows", &op_rows);

@@ -1,10 +1,14 @@
-// Which Python line is running: looked up without the GIL by the address of its instruction, which
-// stays valid because each code object that was ever named is kept.
+// Which Python line is running: looked up by its instruction, which stays valid because each code
+// object that was ever named is kept. Up to Python 3.11 that needs no GIL; later interpreters keep
+// their frames to themselves, and the public functions need it.
 #include "dispatch.h"
 
-#define Py_BUILD_CORE 1
 #include <Python.h>
-#if PY_VERSION_HEX < 0x030C0000
+#ifndef TT_PUBLIC_FRAMES
+#define TT_PUBLIC_FRAMES (PY_VERSION_HEX >= 0x030C0000)
+#endif
+#if !TT_PUBLIC_FRAMES
+#define Py_BUILD_CORE 1
 #include <internal/pycore_frame.h>
 #endif
 #include <pybind11/pybind11.h>
@@ -13,13 +17,6 @@
 #include <unordered_set>
 
 namespace tt {
-
-#if PY_VERSION_HEX >= 0x030C0000
-
-// Newer interpreters: the public API, which needs the GIL.
-uint32_t call_site() { return 0; }
-
-#else
 
 namespace {
 
@@ -30,7 +27,8 @@ struct CodeSlot {
   bool library = false;
 };
 struct SiteSlot {
-  const void* instruction = nullptr;
+  PyCodeObject* code = nullptr;
+  int offset = 0;  // of the instruction, in bytes
   uint32_t site = 0;
 };
 thread_local std::array<CodeSlot, kSlots> codes;
@@ -61,16 +59,44 @@ bool is_library(PyCodeObject* code) {
 // Only of a code object that is kept may an instruction's address be remembered.
 bool is_kept(PyCodeObject* code) { return codes[slot_of(code)].code == code; }
 
-uint32_t add_site(PyCodeObject* code, const _Py_CODEUNIT* instruction) {
+uint32_t add_site(PyCodeObject* code, int offset) {
   pybind11::gil_scoped_acquire gil;
-  auto offset = (instruction - _PyCode_CODE(code)) * static_cast<Py_ssize_t>(sizeof(_Py_CODEUNIT));
-  int line = PyCode_Addr2Line(code, static_cast<int>(offset));
+  int line = PyCode_Addr2Line(code, offset);
   const char* function = PyUnicode_AsUTF8(code->co_name);
   if (!function) PyErr_Clear();
   return tt_site_add(file_of(code).c_str(), line, function ? function : "?");
 }
 
+uint32_t site_of(PyCodeObject* code, int offset) {
+  SiteSlot& slot = sites[(slot_of(code) + static_cast<size_t>(offset)) % kSlots];
+  if (slot.code == code && slot.offset == offset) return slot.site;
+  uint32_t site = add_site(code, offset);
+  if (is_kept(code)) slot = {code, offset, site};
+  return site;
+}
+
 }  // namespace
+
+#if TT_PUBLIC_FRAMES
+
+uint32_t call_site() {
+  if (!PyGILState_GetThisThreadState()) return 0;
+  pybind11::gil_scoped_acquire gil;
+  PyFrameObject* frame = PyThreadState_GetFrame(PyThreadState_Get());
+  uint32_t site = 0;
+  for (size_t depth = 0; frame && depth < kMaxDepth && !site; depth++) {
+    PyCodeObject* code = PyFrame_GetCode(frame);
+    if (!is_library(code)) site = site_of(code, PyFrame_GetLasti(frame));
+    Py_DECREF(code);
+    PyFrameObject* caller = PyFrame_GetBack(frame);
+    Py_DECREF(frame);
+    frame = caller;
+  }
+  Py_XDECREF(frame);
+  return site;
+}
+
+#else
 
 uint32_t call_site() {
   PyThreadState* thread = PyGILState_GetThisThreadState();
@@ -78,11 +104,8 @@ uint32_t call_site() {
   _PyInterpreterFrame* frame = thread->cframe->current_frame;
   for (size_t depth = 0; frame && depth < kMaxDepth; depth++, frame = frame->previous) {
     if (is_library(frame->f_code)) continue;
-    SiteSlot& slot = sites[slot_of(frame->prev_instr)];
-    if (slot.instruction == frame->prev_instr) return slot.site;
-    uint32_t site = add_site(frame->f_code, frame->prev_instr);
-    if (is_kept(frame->f_code)) slot = {frame->prev_instr, site};
-    return site;
+    auto offset = (frame->prev_instr - _PyCode_CODE(frame->f_code)) * sizeof(_Py_CODEUNIT);
+    return site_of(frame->f_code, static_cast<int>(offset));
   }
   return 0;
 }

@@ -1,10 +1,12 @@
 // What the CPU refuses and Meta kernels let pass. Asked once for each key.
 #include "walk.h"
 
+#include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 
 #include <algorithm>
 #include <mutex>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -190,8 +192,20 @@ void check_dtypes(const Walk& walk, const c10::OperatorHandle& op) {
   taken->insert(dtypes);
 }
 
+// What is added to a product of matrices must not be larger than that is.
+bool widens_product(const Walk& walk) {
+  std::string_view row = walk.plan.row->name;
+  bool vector = row == "addmv";
+  if ((!vector && row != "addmm") || walk.args.size() < 3) return false;
+  const at::Tensor &self = as_tensor(walk.args[0]), &a = as_tensor(walk.args[1]),
+                   &b = as_tensor(walk.args[2]);
+  if (a.dim() != 2 || b.dim() != (vector ? 1 : 2)) return false;
+  int64_t product[] = {a.size(0), vector ? 1 : b.size(1)};
+  return !at::is_expandable_to(self.sizes(), {product, vector ? size_t{1} : size_t{2}});
+}
+
 // Where Meta kernels are known to accept what the CPU refuses: reductions of nothing, complex
-// numbers written to real tensors, and targets of another dtype or that overlap.
+// numbers written to real tensors, targets of another dtype or that overlap, and wide summands.
 bool may_be_refused(const Walk& walk) {
   bool empty = false, complex = false, real_target = false;
   for (const at::Tensor* tensor : walk.tensors) empty |= tensor->numel() == 0;
@@ -203,7 +217,7 @@ bool may_be_refused(const Walk& walk) {
     else complex |= value.toTensor().is_complex();
   }
   return (walk.plan.row->cls == TT_REDUCE && empty) || (complex && real_target) ||
-         unusual_target(walk);
+         unusual_target(walk) || widens_product(walk);
 }
 
 }  // namespace

@@ -107,6 +107,12 @@ void tt_stream_release_zeros(tt_stream *stream) {
   tt_intern_deinit(&stream->zeros);
 }
 
+void tt_stream_empty_cache(tt_stream *stream) {
+  pthread_mutex_lock(&stream->record_lock);
+  tt_stream_release_zeros(stream);
+  pthread_mutex_unlock(&stream->record_lock);
+}
+
 /* A ready value of the stream's own; MAX_ZEROS bound what such values hold. */
 static tt_status zeros_of(tt_stream *stream, const tt_type *type, uint32_t site, tt_value **out) {
   int64_t bytes = 0;

@@ -55,6 +55,8 @@ typedef struct tt_memory {
 void tt_stream_memory(tt_stream *stream, tt_memory *out);
 void tt_stream_memory_reset_peak(tt_stream *stream);
 void tt_stream_memory_reset_totals(tt_stream *stream);
+/* Forgets buffers that are kept only to be shared again. Thread-safe. */
+void tt_stream_empty_cache(tt_stream *stream);
 /* Called by values: it has a buffer from now on, or no longer. Thread-safe. */
 void tt_stream_list(tt_stream *stream, tt_value *value);
 void tt_stream_unlist(tt_stream *stream, tt_value *value);

@@ -286,6 +286,13 @@ static tt_node *as_window(tt_hlo *h, tt_node *value, const tt_view *view, const 
   return tt_hlo_reshape(h, value, d->count, dims);
 }
 
+/* XLA's CPU compiler updates a slice in place although what it writes there is read from elsewhere
+ * in the same memory by other dims, and so reads what it wrote before. A barrier makes it read
+ * first. */
+static tt_node *update_window(tt_hlo *h, tt_node *x, tt_node *window, const int64_t *start) {
+  return tt_hlo_update_slice(h, x, tt_hlo_optimization_barrier(h, window), start);
+}
+
 static tt_node *write_window(tt_hlo *h, tt_node *x, tt_node *window, const digits *d) {
   bool stepped = false, whole = true;
   for (int i = 0; i < d->count; i++) {
@@ -293,7 +300,7 @@ static tt_node *write_window(tt_hlo *h, tt_node *x, tt_node *window, const digit
     whole = whole && d->start[i] == 0 && d->limit[i] == d->radix[i] && d->step[i] == 1;
   }
   if (whole) return window;
-  if (!stepped) return tt_hlo_update_slice(h, x, window, d->start);
+  if (!stepped) return update_window(h, x, window, d->start);
   int64_t low[TT_MAX_RANK], high[TT_MAX_RANK], interior[TT_MAX_RANK];
   for (int i = 0; i < d->count; i++) {
     low[i] = d->start[i];
@@ -331,7 +338,7 @@ static tt_node *write_same(tt_hlo *h, tt_node *x, const tt_view *view, tt_node *
   if (d.first != 0 || d.length != total) {
     int64_t start = 0, limit = d.length < total - d.first ? d.length : total - d.first;
     written = tt_hlo_slice(h, written, &start, &limit, NULL);
-    written = tt_hlo_update_slice(h, flat(h, x), written, &d.first);
+    written = update_window(h, flat(h, x), written, &d.first);
   }
   return tt_hlo_reshape(h, written, type.rank, type.dims);
 }

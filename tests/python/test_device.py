@@ -115,7 +115,24 @@ def test_memory_is_counted():
     assert "peak" in torch.tpu.memory_summary()
     assert torch.accelerator.memory_allocated() >= 0
     assert torch.tpu.memory_stats()["allocated_bytes.all.current"] >= 0
-    torch.tpu.empty_cache()
+
+
+@only_tpu
+@pytest.mark.parametrize("empty", [torch.tpu.empty_cache, torch.accelerator.empty_cache])
+def test_zeros_are_kept_until_the_cache_is_emptied(empty):
+    torch.tpu.synchronize()
+    empty()
+    before = torch.tpu.memory_allocated()
+    torch.zeros(1 << 12, device="tpu")
+    kept = torch.zeros(1 << 12, device="tpu")
+    torch.tpu.synchronize()
+    assert torch.tpu.memory_allocated() - before == 1 << 14
+    empty()
+    assert torch.tpu.memory_allocated() - before == 1 << 14 and not kept.any().item()
+    del kept
+    torch.tpu.synchronize()
+    empty()
+    assert torch.tpu.memory_allocated() <= before
 
 
 @only_tpu

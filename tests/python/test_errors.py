@@ -16,6 +16,8 @@ REFUSED = {
     "select-overlap": lambda x, i: torch.index_select(x, 0, i[0], out=x.new_empty(1).expand(3, 3)),
     "cat-input": lambda x, i: torch.cat([x, x], out=torch.cat([x, x])[:1].expand(4, 3)),
     "complex-dtypes": lambda x, i: torch.complex(x, x.double()),
+    "wide-summand": lambda x, i: torch.addmm(x, x[:1], x[:1].t()),
+    "wide-vector": lambda x, i: torch.addmv(x[0], x[:1], x[0]),
     "boundaries": lambda x, i: torch.bucketize(x, x),
     "byte-mask": lambda x, i: x.masked_scatter(i.byte(), x),
     "add-other-rank": lambda x, i: x.index_add(0, i[0, :2], x[0, :2]),

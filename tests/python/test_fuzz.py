@@ -30,9 +30,9 @@ def test_random_programs(part):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(20))
+@pytest.mark.parametrize("part", range(50))
 def test_many_random_programs(part):
-    run(range(100_000 + 100 * part, 100_000 + 100 * (part + 1)))
+    run(range(100_000 + 200 * part, 100_000 + 200 * (part + 1)))
 
 
 def test_a_seed_makes_one_program():

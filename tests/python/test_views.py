@@ -352,3 +352,34 @@ def test_operators_on_lists_count_their_writes():
         z.sum().backward()
 
     raises_alike(overwritten, torch.arange(4.0, requires_grad=True))
+
+
+SHIFTED = {
+    "by-other-dims": lambda x: (
+        x.view(6, 3)[:2, 1:3].copy_(x.view(9, 2)[:2] + 1),
+        x.view(6, 3)[:2, :2].add_(1),
+    ),
+    "transposed": lambda x: (
+        x.as_strided((2, 2), (1, 3), 1).copy_(x.view(18)[:4].view(2, 2) + 1),
+        x.as_strided((2, 2), (3, 1)).add_(1),
+    ),
+    "flat": lambda x: (
+        x.view(6, 3)[2:4, 1:3].copy_(x.view(6, 3)[2:4, :2].t() + 1),
+        x.view(18)[9:13].view(2, 2).copy_(x.view(9, 2)[4:6] + 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("mode", modes())
+@pytest.mark.parametrize("shape", [(18,), (6, 3), (9, 2)], ids=str)
+@pytest.mark.parametrize("name", SHIFTED)
+def test_what_is_written_was_read_before(name, shape, mode):
+    """In one program, where the memory that is read is the memory that is written."""
+    if DEVICE == "tpu":
+        torch.tpu.eager_mode = mode
+
+    def work(x):
+        SHIFTED[name](x)
+        return x
+
+    check(work, torch.arange(18, dtype=torch.int32).view(shape) * 10)

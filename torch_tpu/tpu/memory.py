@@ -82,7 +82,7 @@ def reset_accumulated_memory_stats(device: Device = None) -> None:
 
 
 def empty_cache() -> None:
-    """Lets go of every compiled program and buffer that can be made again."""
+    """Lets go of device memory that is kept only to be used again; compiled programs stay."""
     _C.empty_cache()
 
 

@@ -154,8 +154,8 @@ def put(pool):
 @template()
 def data_dependent(pool):
     a = pool.tensor(nonempty)
-    form = pool.pick("dependent", "{0}[{0} != 0]", "{0}.nonzero()",
+    form = pool.pick("dependent", "{0}[{0} != 0]", "{0}.nonzero().contiguous()",
                      "torch.masked_select({0}, {0} == 1)",
                      "torch.unique({0}) if not {0}.is_complex() else {0}",
-                     "torch.argwhere({0})")  # fmt: skip
+                     "torch.argwhere({0}).contiguous()")  # fmt: skip
     return new(pool, form.format(a))
