@@ -79,7 +79,7 @@ class Compare(TorchDispatchMode):
             exact = func(*operands[0], **operands[1])
         except (RuntimeError, NotImplementedError):
             return results  # such as _overrideable operators, which the CPU does not have
-        least = 0.0 if row["class"] == "pointwise" else 1e-7 * squares(operands)
+        least = 0.0 if row["class"] == "pointwise" else 1e-6 * squares(operands)
         for got, wanted in zip(tree_flatten(results)[0], tree_flatten(exact)[0], strict=False):
             if isinstance(got, torch.Tensor) and isinstance(wanted, torch.Tensor):
                 WORST[name] = max(WORST[name], error_of(got, wanted, least))
