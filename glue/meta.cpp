@@ -136,8 +136,8 @@ bool raise_as_cpu(const Plan& plan, const c10::OperatorHandle& op,
   return true;
 }
 
-std::vector<std::pair<at::ScalarType, at::ScalarType>> written_dtypes(
-    const Plan& plan, c10::ArrayRef<c10::IValue> args) {
+std::vector<std::pair<at::ScalarType, at::ScalarType>>
+written_dtypes(const Plan& plan, c10::ArrayRef<c10::IValue> args) {
   if (!plan.functional || !has_meta(*plan.functional, plan.row->cls)) return {};
   auto twins = twin_stack(plan, args, c10::DeviceType::Meta);
   torch::jit::Stack stack;

@@ -69,8 +69,8 @@ bool raise_as_cpu(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef
 
 // For each tensor that the operator writes: the dtype of what it computes, by the functional
 // overload's Meta kernel, and the tensor's own. Empty if there is no such kernel.
-std::vector<std::pair<at::ScalarType, at::ScalarType>> written_dtypes(
-    const Plan& plan, c10::ArrayRef<c10::IValue> args);
+std::vector<std::pair<at::ScalarType, at::ScalarType>>
+written_dtypes(const Plan& plan, c10::ArrayRef<c10::IValue> args);
 
 // How exactly products of f32 numbers are computed (precision.cpp): what was set here, else what
 // PyTorch's own settings ask for. -1 sets the latter; returns what was set before.
