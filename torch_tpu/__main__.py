@@ -1,6 +1,7 @@
 """`python -m torch_tpu`: what is installed, what can be set, what is supported."""
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import torch
@@ -21,7 +22,16 @@ Made by `make docs` from the op table and from what PyTorch's dispatcher knows. 
 operator's functional overload; its in-place and `out=` forms come with it. Static arguments shape
 the program: a new value compiles anew, while every other number may change freely. What has no row
 is decomposed, by this package or by PyTorch; the few operators that run on the host are at the end.
+
+A row's f32 results are within 1e-7 of what the CPU computes in f64 from the same operands, as the
+sum of squared errors divided by that of the squared values; `tests/python/test_tolerance.py` checks
+that. Other tolerances are in a table before that of the host.
 """
+TOLERANCE_PAGE = """
+## other tolerances than 1e-7
+
+| operator | tolerance | why |
+|---|---|---|"""
 HOST_PAGE = """
 ## on the host
 
@@ -39,7 +49,7 @@ What the CPU computes beyond these is about tensors and libraries that the devic
 |---|---|"""
 
 
-def show(rows: list[dict[str, Any]], title: str, as_json: bool) -> None:
+def show(rows: Sequence[Mapping[str, Any]], title: str, as_json: bool) -> None:
     """Prints rows, which share their keys, as a table or as JSON."""
     if as_json:
         typer.echo(json.dumps(rows, indent=1))
@@ -105,7 +115,7 @@ def ops(as_json: Json = False, markdown: Markdown = False) -> None:
         show(rows, f"{len(rows)} operators", as_json)
 
 
-def ops_page(rows: list[dict[str, str]]) -> str:
+def ops_page(rows: "list[_C.OpRow]") -> str:
     """Returns the op table and what lies beside it as a Markdown page, one section a class."""
     from torch_tpu import _decompositions, _host
 
@@ -121,6 +131,10 @@ def ops_page(rows: list[dict[str, str]]) -> str:
     theirs = [name for name, path in _host.paths() if path == "decomposed"]
     parts.append("\n## decomposed by PyTorch\n\nAnd what PyTorch composes for every device.\n")
     parts.append(", ".join(f"`{_short(name)}`" for name in theirs) + ".")
+    parts.append(TOLERANCE_PAGE)
+    parts += [
+        f"| `{row['name']}` | {row['tolerance']:g} | {row['why']} |" for row in rows if row["why"]
+    ]
     parts.append(HOST_PAGE)
     for name, reason in sorted(_host.named(_host.ON_HOST).items()):
         parts.append(f"| `{_short(name)}` | {reason} |")
@@ -138,7 +152,7 @@ def _summary(function: Any) -> str:
     return str(function.__doc__).partition("\n")[0]
 
 
-def _ops_line(row: dict[str, str]) -> str:
+def _ops_line(row: "_C.OpRow") -> str:
     statics = ", ".join(f"`{name}`" for name in row["statics"].split(",") if name)
     doc = row["doc"].replace("|", r"\|")
     return f"| `{row['name']}` | {statics} | {doc} |"

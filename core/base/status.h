@@ -27,8 +27,8 @@
   X(UNAVAILABLE, 14)   /* no device, a lost device */                                              \
   X(DATA_LOSS, 15)     /* a corrupt file */                                                        \
   X(UNAUTHENTICATED, 16)                                                                           \
-  X(TYPE, 17)  /* a value of the wrong Python type: TypeError */                                   \
-  X(VALUE, 18) /* a value outside what is allowed: ValueError */                                   \
+  X(TYPE, 17)         /* a value of the wrong Python type: TypeError */                            \
+  X(VALUE, 18)        /* a value outside what is allowed: ValueError */                            \
   X(LINALG_ERROR, 19) /* a matrix that has no such factors: torch.linalg.LinAlgError */
 
 typedef enum tt_code {

@@ -115,7 +115,8 @@ static const char *const precisions[] = {
 int tt_hlo_add_precision(const tt_hlo *h, const tt_node *operand, tt_attr *attrs, int count) {
   const char *text = precisions[h->precision];
   tt_dtype dtype = operand->type.dtype;
-  if (text && (dtype == TT_F32 || dtype == TT_C64)) attrs[count++] = tt_attr_text("precision_config", text);
+  if (text && (dtype == TT_F32 || dtype == TT_C64))
+    attrs[count++] = tt_attr_text("precision_config", text);
   return count;
 }
 

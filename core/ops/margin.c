@@ -117,7 +117,8 @@ void tt_lower_multilabel_margin_loss(tt_lower *cx) {
   static const int pairs[] = {1, 2};
   tt_node *input = tt_in(cx, 0), *valid;
   tt_node *x = as_matrix(cx, input, tt_compute_dtype(input->type.dtype));
-  tt_node *above = tt_hlo_add(cx->h, tt_in(cx, 1), tt_like(cx, tt_in(cx, 1), 1)); /* -1 ends a list */
+  tt_node *above =
+      tt_hlo_add(cx->h, tt_in(cx, 1), tt_like(cx, tt_in(cx, 1), 1)); /* -1 ends a list */
   tt_check_index(cx, above, x->type.dims[1] + 1, false, TT_INVALID_ARGUMENT, "target + 1");
   tt_node *target = as_matrix(cx, tt_in(cx, 1), TT_I32);
   tt_node *is_target = listed(cx, target, &valid);

@@ -16,8 +16,8 @@ tt_node *tt_is_nan(tt_lower *cx, tt_node *x);
 tt_node *tt_atan2(tt_lower *cx, tt_node *y, tt_node *x);
 /* Rounds a float towards zero. */
 tt_node *tt_trunc(tt_lower *cx, tt_node *x);
-/* Argument i, a number, in `dtype`; PyTorch rounds numbers to the operands' common dtype, even where
- * it computes in a wider one. */
+/* Argument i, a number, in `dtype`; PyTorch rounds numbers to the operands' common dtype, even
+ * where it computes in a wider one. */
 tt_node *tt_number(tt_lower *cx, int i, tt_dtype dtype);
 /* x, which is computed in a wider dtype, as if it had been stored in this one. */
 tt_node *tt_rounded(tt_lower *cx, tt_node *x, tt_dtype dtype);

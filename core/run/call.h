@@ -41,7 +41,7 @@ typedef struct tt_call_spec {
                   */
   bool checks;   /* Debug */
   tt_precision precision; /* of its products, if tt_op_multiplies */
-  uint32_t site; /* the Python line that made it first; see run.h */
+  uint32_t site;          /* the Python line that made it first; see run.h */
 } tt_call_spec;
 
 typedef struct tt_call {

@@ -97,8 +97,8 @@ static void lower_row(lowering *low) {
     low->cx.offset = low->numbers[spec->number_count - 1];
   }
   tt_hlo_where(low->h, spec->name);
-  (void)tt_hlo_precision(low->h, tt_op_multiplies(spec->row) ? spec->precision
-                                                             : TT_PRECISION_HIGHEST);
+  (void)tt_hlo_precision(low->h,
+                         tt_op_multiplies(spec->row) ? spec->precision : TT_PRECISION_HIGHEST);
   spec->row->lower(&low->cx);
   low->io->checks->count = low->cx.check_count;
 }

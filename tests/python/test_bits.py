@@ -135,7 +135,7 @@ def check_patterns(name, dtype):
 
 @pytest.mark.parametrize("name", QUICK)
 def test_patterns(name):
-    assert any([check_patterns(name, dtype) for dtype in PATTERNS])
+    assert sum(check_patterns(name, dtype) for dtype in PATTERNS) > 0
 
 
 @pytest.mark.slow
@@ -182,7 +182,9 @@ def test_small_floats_beside_indices(name):
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64])
 def test_floats_beyond_integers(dtype):
     """They wrap around as on x86."""
-    x = torch.tensor([-1.0, -129, 300, 4e4, -4e4, 3e9, -3e9, 1e19, torch.inf, -torch.inf, torch.nan])
+    x = torch.tensor(
+        [-1.0, -129, 300, 4e4, -4e4, 3e9, -3e9, 1e19, torch.inf, -torch.inf, torch.nan]
+    )
     for source in (torch.float32, torch.float64, torch.bfloat16):
         host = x.to(source)
         assert torch.equal(host.to(DEVICE).to(dtype).cpu(), host.to(dtype)), source

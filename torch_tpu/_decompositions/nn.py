@@ -1,4 +1,4 @@
-"""Layers: attention fused for inference, synchronised batch normalization, unfused convolutions."""
+"""Layers: attention fused for inference, batch normalization, unfused convolutions."""
 
 from typing import Any
 
@@ -301,3 +301,23 @@ def embedding_bag_backward(
         per_sample_weights,
         padding_idx,
     )
+
+
+# -- Normalization --
+
+
+@decomposes("_batch_norm_with_update")
+def batch_norm_with_update(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_var: Tensor,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Batch normalization that updates the running statistics; nothing is reserved."""
+    output, mean, rstd = aten._native_batch_norm_legit(
+        input, weight, bias, running_mean, running_var, True, momentum, eps
+    )
+    return output, mean, rstd, input.new_empty(0, dtype=torch.uint8)
