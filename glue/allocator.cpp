@@ -38,8 +38,7 @@ struct Allocator final : c10::DeviceAllocator {
 
   bool initialized() override { return tt_runtime_ready(); }
   void emptyCache(c10::MempoolId_t) override {
-    for (int i = 0; i < tt_runtime_device_count(); i++)
-      tt_stream_empty_cache(tt_runtime_stream(i));
+    for (int i = 0; i < tt_runtime_device_count(); i++) tt_stream_empty_cache(tt_runtime_stream(i));
   }
   void recordStream(const c10::DataPtr&, c10::Stream) override {}
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override {

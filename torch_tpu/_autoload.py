@@ -60,7 +60,10 @@ def _load() -> None:
     except ImportError as error:
         raise ImportError(_explain_import(error)) from error
     backend_registration.rename_privateuse1_backend("tpu")
-    from torch_tpu import _C, _nested, _patches, _sparse, _sparse_softmax, tpu  # noqa: F401 (registers kernels)
+    from torch_tpu import _C, _patches, tpu
+
+    for kernels in ("_sparse", "_sparse_softmax", "_nested"):  # they register themselves
+        importlib.import_module(f"torch_tpu.{kernels}")
 
     torch._register_device_module("tpu", tpu)
     for name, module in list(sys.modules.items()):
