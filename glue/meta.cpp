@@ -2,6 +2,7 @@
 #include "plan.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/native/ConvUtils.h>
 #include <pybind11/pybind11.h>
 
 #include <unordered_map>
@@ -139,6 +140,28 @@ void forget_sample(const Plan& plan, c10::ArrayRef<c10::IValue> args,
   (*results)[0] = at::empty({}, (*results)[0].options());
 }
 
+bool channels_last(const at::Tensor& tensor) {
+  auto format = tensor.suggest_memory_format();
+  return format == at::MemoryFormat::ChannelsLast || format == at::MemoryFormat::ChannelsLast3d;
+}
+
+// A convolution's result lies in memory as its image or its weight does, of doubles aside; its
+// sizes were checked by who calls it. The arguments are those of aten::convolution.
+void convolve(const torch::jit::Stack& args, std::vector<at::Tensor>* results) {
+  at::Tensor x = args[0].toTensor(), w = args[1].toTensor();
+  auto stride = args[3].toIntVector(), padding = args[4].toIntVector();
+  auto dilation = args[5].toIntVector(), more = args[7].toIntVector();
+  auto sizes = args[6].toBool()
+                   ? at::native::conv_input_size(x.sizes(), w.sizes(), padding, more, stride,
+                                                 dilation, args[8].toInt())
+                   : at::native::conv_output_size(x.sizes(), w.sizes(), padding, stride, dilation);
+  bool last = (channels_last(x) || channels_last(w)) && x.scalar_type() != at::kDouble;
+  auto format = !last          ? at::MemoryFormat::Contiguous
+                : x.dim() == 4 ? at::MemoryFormat::ChannelsLast
+                               : at::MemoryFormat::ChannelsLast3d;
+  results->push_back(at::empty(sizes, x.options().memory_format(format)));
+}
+
 // Shape functions in Python that forget that a tensor may be None know nothing of such arguments.
 bool stumbled(const pybind11::error_already_set& error) {
   pybind11::gil_scoped_acquire gil;
@@ -185,6 +208,10 @@ written_dtypes(const Plan& plan, c10::ArrayRef<c10::IValue> args) {
 
 Meta run_meta(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args,
               std::vector<at::Tensor>* results, std::vector<at::Tensor>* outs) {
+  if (plan.name == "aten::convolution_overrideable") {
+    convolve(twin_stack(plan, args, c10::DeviceType::Meta), results);
+    return Meta::Done;
+  }
   if (!has_meta(op, plan.row->cls)) return Meta::Missing;
   auto stack = twin_stack(plan, args, c10::DeviceType::Meta);
   for (size_t i = 0; i < args.size(); i++)

@@ -222,3 +222,18 @@ def test_initializers_run_on_the_device():
 def test_spectral_and_weight_norm():
     torch.manual_seed(0)
     compare_module(nn.utils.parametrizations.weight_norm(nn.Linear(4, 3)), torch.randn(2, 4))
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("dims", [2, 3])
+def test_convolutions_keep_channels_last(dims, transposed):
+    make = getattr(nn, f"Conv{'Transpose' if transposed else ''}{dims}d")
+    module, x = make(4, 6, 3, stride=2, padding=1), torch.randn(2, 4, *[7] * dims)
+    last = torch.channels_last if dims == 2 else torch.channels_last_3d
+    for image, weight in ((last, None), (None, last), (None, None)):
+        host = module.to(memory_format=weight or torch.contiguous_format)
+        given = x.contiguous(memory_format=image or torch.contiguous_format)
+        expected = host(given)
+        actual = copy.deepcopy(host).to(DEVICE)(given.to(DEVICE))
+        same(actual, expected)
+        assert actual.stride() == expected.stride()

@@ -11,8 +11,8 @@ if "TORCH_TPU_CACHE_DIR" not in os.environ:
     _cache = tempfile.TemporaryDirectory(prefix="torchtpu-tests-", ignore_cleanup_errors=True)
     os.environ["TORCH_TPU_CACHE_DIR"] = _cache.name
 
-import pytest  # noqa: E402
-import torch  # noqa: E402
+import pytest
+import torch
 
 HERE = Path(__file__).parent
 EXPECTED = HERE / "expected_failures.txt"
@@ -76,8 +76,10 @@ def pytest_terminal_summary(terminalreporter):
     if not counts:
         return
     listed = "; ".join(f"{n} {reason}" for reason, n in skips.most_common())
+    failed = counts["failed"] + counts["error"]
+    mode = torch.tpu.eager_mode.name.lower()
     terminalreporter.write_line(
-        f"upstream ({torch.tpu.eager_mode}): {counts['passed']} passed, {counts['failed'] + counts['error']} failed, "
+        f"upstream ({mode}): {counts['passed']} passed, {failed} failed, "
         f"{counts['xfailed']} failed as expected, {counts['skipped']} skipped"
         + (f" ({listed})" if listed else "")
     )

@@ -112,14 +112,12 @@ class TestModules(DeviceTest):
     @pytest.mark.slow
     @modules(module_db, allowed_dtypes=QUICK)
     def test_noncontiguous(self, device, dtype, module_info, training):
-        def forward(case):
-            module, args, kwargs = case
+        """Operands with gaps give what the CPU gives for those without; some of its kernels crash."""
+        for case in few(module_info, dtype, training):
+            module, args, kwargs = on(device, case)
             for parameter in module.parameters():
                 parameter.data = noncontiguous(parameter.data)
-            return run([module, *noncontiguous([args, kwargs])])
-
-        for case in few(module_info, dtype, training):
-            self.check(case, device, forward)
+            same(run([module, *noncontiguous([args, kwargs])]), run(on("cpu", case)))
 
     @pytest.mark.slow
     @modules(module_db, allowed_dtypes=QUICK)
