@@ -112,7 +112,7 @@ class TestModules(DeviceTest):
     @pytest.mark.slow
     @modules(module_db, allowed_dtypes=QUICK)
     def test_noncontiguous(self, device, dtype, module_info, training):
-        """Operands with gaps give what the CPU gives for those without; some of its kernels crash."""
+        """Operands with gaps give what the CPU gives for those without: its own may crash."""
         for case in few(module_info, dtype, training):
             module, args, kwargs = on(device, case)
             for parameter in module.parameters():
@@ -128,7 +128,10 @@ class TestModules(DeviceTest):
 
         for case in few(module_info, dtype, training):
             if any(x.dim() in FORMATS for x in tensors(case[1:])):
-                self.check(case, device, forward, strides=module_info.module_memformat_affects_out)
+                # What the CPU does with a lone image depends on its size and its threads.
+                alone = any(x.dim() > case[1][0].dim() for x in case[0].parameters())
+                keeps = module_info.module_memformat_affects_out and not alone
+                self.check(case, device, forward, strides=keeps)
 
     @pytest.mark.slow
     @modules(module_db, allowed_dtypes=OTHERS)
