@@ -41,7 +41,7 @@ typedef struct tt_cut_limits {
 #define TT_CUT_OPERATORS                                                                           \
   ((tt_cut_limits){.least = 32,                                                                    \
                    .most = 640,                                                                    \
-                   .period = 16,                                                                   \
+                   .period = 24,                                                                   \
                    .window = TT_CUT_WINDOW,                                                        \
                    .grams = TT_CUT_GRAMS,                                                          \
                    .bytes = INT64_C(1) << 28})

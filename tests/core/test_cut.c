@@ -94,7 +94,7 @@ static void what_recurs_is_cut_at_each_turn(void **state) {
   (void)state;
   enum { TURNS = 6, LONGEST_LAYER = 100 };
   uint64_t body[LONGEST_LAYER];
-  for (int length = 16; length < LONGEST_LAYER; length++) {
+  for (int length = 24; length < LONGEST_LAYER; length++) {
     simulation s = {.cutter.limits = TT_CUT_OPERATORS, .random = (uint64_t)length};
     make_body(&s, body, length);
     for (int i = 0; i < 10; i++) record(&s, next_random(&s), 4);

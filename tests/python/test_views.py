@@ -212,7 +212,7 @@ SHARED_LISTS = [
     lambda a, b: torch._foreach_add_([a[0], b[0], a[1]], [a[1], a[2], a[0]], alpha=2),
     lambda a, b: torch._foreach_mul_([a[0, 2], b], a[0, 2]),
     lambda a, b: torch._foreach_addcmul_([a, a], [b, a], [b, b], [2.0, 3.0]),
-    lambda a, b: torch._foreach_addcmul_([a, a], [b, a], [b, b], torch.ones_like(a)[0, :2] * 2),
+    lambda a, b: torch._foreach_addcmul_([a, a], [b, a], [b, b], torch.full((2,), 2.0)),
     lambda a, b: torch._foreach_add_([a[0], a[1], b[:, 0], b[:, 1]], 1),
     lambda a, b: torch._foreach_add_([*[x.clone() for x in [b] * 9], a, a], 1),
     lambda a, b: torch._foreach_add_([a.view(-1)[:4], a.view(-1)[2:6]], [b[0], b[1]]),
