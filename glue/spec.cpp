@@ -75,8 +75,7 @@ void spec_list(Spec& spec, const Walk& walk, const ArgPlan& arg, c10::ArrayRef<I
   }
 }
 
-void spec_numbers(Spec& spec, const Walk& walk, const ArgPlan& arg, c10::ArrayRef<IValue> list,
-                  tt_arg* out) {
+void spec_numbers(Spec& spec, const ArgPlan& arg, c10::ArrayRef<IValue> list, tt_arg* out) {
   bool all_static = arg.is_static;
   for (const IValue& value : list) {
     spec.beyond |= value.isComplexDouble() || value.isBool();
@@ -110,7 +109,7 @@ void spec_arg(Spec& spec, const Walk& walk, const ArgPlan& arg, const IValue& va
       spec.promotion = at::native::update_result_type_state(value.toScalar(), spec.promotion);
     return spec_scalar(spec, walk, arg, value.toScalar(), scalar_dtype(value.toScalar()), out);
   case ArgKind::NumberList:
-    return spec_numbers(spec, walk, arg, value.toListRef(), out);
+    return spec_numbers(spec, arg, value.toListRef(), out);
   case ArgKind::Int:
     out->kind = TT_ARG_INT;
     out->i = value.isBool() ? value.toBool() : value.toInt();
