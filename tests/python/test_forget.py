@@ -50,9 +50,9 @@ def work(number):
     try:
         total = torch.zeros(number + 1, device="tpu")
         for step in range(150):
-            part = torch.full((number + 1, step % 40 + 1), 2.0, device="tpu")
+            part = torch.full((number + 1, step % 80 + 1), 2.0, device="tpu")
             total = total + (part * 3).sum(1)
-        expected = sum(6.0 * (step % 40 + 1) for step in range(150))
+        expected = sum(6.0 * (step % 80 + 1) for step in range(150))
         assert total.tolist() == [expected] * (number + 1)
     except Exception as error:
         errors.append(repr(error))
@@ -72,4 +72,6 @@ def test_what_is_alive_goes_on(body, mode):
     assert status == 0, err
     metrics = json.loads(out)
     assert metrics["forgotten"] >= (3 if body is TRAINING else 1)
-    assert metrics["calls"] <= 400
+    # Tables are emptied where a chunk ends; threads that add to it by turns may put that off, but
+    # not for more than 512 operators (PATIENCE in core/run/forget.c). In all there are 1,200 calls.
+    assert metrics["calls"] <= (400 if body is TRAINING else 700)
