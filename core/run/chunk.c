@@ -83,10 +83,8 @@ tt_status tt_chunk_add(tt_chunk *chunk, tt_call *call, tt_value *const *inputs,
   s->sites[step->depth - 1] = site;
   s->at = step;
   tt_join_add(&chunk->join, call->hash);
-  int depth = step->depth - chunk->join.depth, since = 0;
-  chunk->due = tt_cutter_add(&chunk->cutter, call->hash, depth, chunk->bytes - chunk->join.bytes);
-  if (chunk->due == TT_CUT_CONTENT) since = chunk->cutter.since;
-  if (since && depth - since >= chunk->cutter.limits.period) tt_join_split(&chunk->join, s, since);
+  chunk->due = tt_cutter_add(&chunk->cutter, call->hash, step->depth - chunk->join.depth,
+                             chunk->bytes - chunk->join.bytes);
   return TT_SUCCESS;
 }
 

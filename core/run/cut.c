@@ -22,15 +22,12 @@ static uint64_t known(const tt_cutter *cutter, uint64_t window) {
 /* Is no rank lower since this one came last, just now or a chunk ago, or else of the last `window`?
  * Of fewer it must be one that would be the lowest of most windows, so that the first iteration is
  * cut as later ones. */
-static bool lowest(tt_cutter *cutter, uint64_t window) {
+static bool lowest(const tt_cutter *cutter, uint64_t window) {
   uint64_t rank = rank_of(cutter, 0), least = (uint64_t)cutter->limits.least;
-  bool seen = false;
   for (uint64_t back = 1; back < known(cutter, window); back++) {
     if (rank_of(cutter, back) < rank) return false;
-    if (rank_of(cutter, back) != rank) continue;
-    if (!seen && back >= (uint64_t)cutter->limits.period) cutter->since = (int)back;
-    seen = true;
-    if (cutter->since || back == 1 || back + 1 >= least) return true;
+    bool again = back == 1 || back + 1 >= least;
+    if (rank_of(cutter, back) == rank && again) return true;
   }
   return cutter->count >= window || rank < UINT64_MAX / window * 2;
 }
@@ -56,15 +53,13 @@ static bool append(tt_cutter *cutter, uint64_t call) {
 
 tt_cut tt_cutter_add(tt_cutter *cutter, uint64_t call, int depth, int64_t bytes) {
   const tt_cut_limits *limits = &cutter->limits;
-  cutter->since = 0;
   bool stop = append(cutter, call);
   if (stop && (depth >= limits->least || !recurs(cutter))) return TT_CUT_STOP;
   if (depth >= limits->most) return TT_CUT_LENGTH;
   if (bytes >= limits->bytes) return TT_CUT_BYTES;
   if (bytes >= limits->bytes / 2 && lowest(cutter, FEW)) return TT_CUT_BYTES;
   if (depth >= limits->most / 2 && lowest(cutter, FEW)) return TT_CUT_LENGTH;
-  bool ends = depth >= limits->period && lowest(cutter, (uint64_t)limits->window) &&
-              (depth >= limits->least || cutter->since);
+  bool ends = depth >= limits->least && lowest(cutter, (uint64_t)limits->window);
   return ends ? TT_CUT_CONTENT : TT_CUT_NONE;
 }
 

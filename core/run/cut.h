@@ -29,11 +29,10 @@ typedef enum tt_cut {
   TT_CUT_MODE
 } tt_cut;
 
-/* What bounds a chunk: operators, and bytes of results. What recurs after `period` operators or
- * more, and not before, may be shorter than `least`. An end looks back `window` operators for lower
- * ranks, at most TT_CUT_WINDOW; a rank depends on `grams` operators, at most TT_CUT_GRAMS. */
+/* What bounds a chunk: operators, and bytes of results. An end looks back `window` operators for
+ * lower ranks, at most TT_CUT_WINDOW; a rank depends on `grams` operators, at most TT_CUT_GRAMS. */
 typedef struct tt_cut_limits {
-  int least, most, period, window, grams;
+  int least, most, window, grams;
   int64_t bytes;
 } tt_cut_limits;
 
@@ -41,7 +40,6 @@ typedef struct tt_cut_limits {
 #define TT_CUT_OPERATORS                                                                           \
   ((tt_cut_limits){.least = 32,                                                                    \
                    .most = 640,                                                                    \
-                   .period = 24,                                                                   \
                    .window = TT_CUT_WINDOW,                                                        \
                    .grams = TT_CUT_GRAMS,                                                          \
                    .bytes = INT64_C(1) << 28})
@@ -50,8 +48,6 @@ typedef struct tt_cutter {
   tt_cut_limits limits;
   uint64_t calls[TT_CUT_WINDOW], ranks[TT_CUT_WINDOW]; /* rings: operators' hashes and ranks */
   uint64_t count;                                      /* of operators so far, across chunks */
-  int since;                    /* at an end by content: how many operators ago it came last, if it
-                                   recurs; else 0 */
   uint64_t place;               /* the last operator's rank, if the host had never waited there */
   uint64_t stops[TT_CUT_STOPS]; /* places where the host waited */
 } tt_cutter;

@@ -9,12 +9,7 @@
  * must be behind in a row when it comes; and how much oftener it may be missed than met, joined. */
 enum { TRIES = 4, LAGS = 4, MISSES = 4, MAX_LENGTH = 2048 };
 #define PIECES                                                                                     \
-  ((tt_cut_limits){.least = 2,                                                                     \
-                   .most = TT_JOIN_PIECES,                                                         \
-                   .period = 2,                                                                    \
-                   .window = 8,                                                                    \
-                   .grams = 1,                                                                     \
-                   .bytes = INT64_MAX})
+  ((tt_cut_limits){.least = 2, .most = TT_JOIN_PIECES, .window = 8, .grams = 1, .bytes = INT64_MAX})
 #define MAX_BYTES (INT64_C(1) << 28)
 #define MAX_COMPILE_NS INT64_C(20000000000)
 
@@ -56,16 +51,10 @@ static void note_piece(tt_joining *join) {
   join->hash = 0;
 }
 
-void tt_join_split(tt_joining *join, const tt_section *section, int since) {
-  tt_step *end = section->at;
-  for (int i = 0; i < since; i++) end = end->parent;
-  if (join->count < TT_JOIN_PIECES - 1) join->ends[join->count++] = end;
-}
-
 /* What ends a group: a new piece, whose program is still to be compiled; and one that is as the
  * last one was, since the two share a program. */
 bool tt_join_pass(tt_joining *join, const tt_section *section, int64_t bytes, bool behind) {
-  bool fresh = join->depth == 0 && section->at->met == 0;
+  bool fresh = join->count == 0 && !section->at->variants;
   bool alone = fresh || join->hash == join->before;
   if (join->pieces++ == 0) {
     join->group = find_group(join);
@@ -233,11 +222,6 @@ tt_status tt_join_close(tt_joining *join, tt_section *section, tt_cut why, tt_la
   bool worth = false, by_chance = why != TT_CUT_CONTENT && why != TT_CUT_STOP;
   *out = NULL;
   if (!tt_section_any_live(section)) return TT_SUCCESS;
-  if (join->depth == 0) { /* it is one piece */
-    TT_TRY(launch_pieces(join, section, why, &worth, out));
-    section->at->met++;
-    return TT_SUCCESS;
-  }
   tt_program *program = tt_trace_find(section->at, section->live, false);
   if (program) group->program = program;
   if (program && tt_program_is_ready(program)) {

@@ -34,7 +34,7 @@ typedef struct tt_joining {
   bool passing, trying;  /* the open group goes through its ends; to learn about it */
   tt_group *group;       /* the open one */
   /* Of the open chunk: the ends that it went through, and what came before the open piece. */
-  tt_step *ends[TT_JOIN_PIECES]; /* and those within pieces: see tt_join_split */
+  tt_step *ends[TT_JOIN_PIECES];
   int count, depth;
   int64_t bytes;
   tt_group groups[TT_JOIN_GROUPS];
@@ -45,13 +45,10 @@ void tt_join_init(tt_joining *join);
 static inline void tt_join_add(tt_joining *join, uint64_t call) {
   join->hash = (join->hash ^ call) * UINT64_C(0x9E3779B97F4A7C15);
 }
-/* The open piece, which is due to end by its content, will be launched as two programs: what came
- * before the last `since` operators, and these, as the same are about to come again. */
-void tt_join_split(tt_joining *join, const tt_section *section, int since);
 /* The open chunk, whose results would take `bytes`, is due to end by its content: does it go on?
  * `behind`: the device is. */
 bool tt_join_pass(tt_joining *join, const tt_section *section, int64_t bytes, bool behind);
-/* The launches, a list, of a chunk that has ends within; `live` is filled in. */
+/* The launches, a list, of a chunk that went through ends; `live` is filled in. */
 tt_status tt_join_close(tt_joining *join, tt_section *section, tt_cut why, tt_launch **out);
 /* The chunk has ended. */
 void tt_join_reset(tt_joining *join, tt_cut why);

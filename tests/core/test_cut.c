@@ -89,26 +89,6 @@ static void equal_operators_make_equal_chunks(void **state) {
   assert_true(last > 0);
 }
 
-/* Equal layers: one chunk each from the second end on, which tells where the first one was. */
-static void what_recurs_is_cut_at_each_turn(void **state) {
-  (void)state;
-  enum { TURNS = 6, LONGEST_LAYER = 100 };
-  uint64_t body[LONGEST_LAYER];
-  for (int length = 24; length < LONGEST_LAYER; length++) {
-    simulation s = {.cutter.limits = TT_CUT_OPERATORS, .random = (uint64_t)length};
-    make_body(&s, body, length);
-    for (int i = 0; i < 10; i++) record(&s, next_random(&s), 4);
-    int ends = 0, last = 0;
-    for (int i = 0; i < TURNS * length; i++) {
-      if (!record(&s, body[i % length], 4)) continue;
-      if (i >= 2 * length) assert_int_equal(s.cutter.since, length);
-      if (ends++ && last >= length) assert_int_equal(i - last, length);
-      last = i;
-    }
-    assert_true(ends >= TURNS - 2);
-  }
-}
-
 /* The host waits at one place in the tenth turn alone. */
 static void a_wait_makes_a_place(void **state) {
   (void)state;
@@ -167,7 +147,6 @@ int main(void) {
       cmocka_unit_test(every_loop_settles),
       cmocka_unit_test(what_came_before_does_not_matter),
       cmocka_unit_test(equal_operators_make_equal_chunks),
-      cmocka_unit_test(what_recurs_is_cut_at_each_turn),
       cmocka_unit_test(a_wait_makes_a_place),
       cmocka_unit_test(a_wait_in_a_uniform_stretch_does_not_cut_it_up),
       cmocka_unit_test(limits_hold),

@@ -4,7 +4,6 @@ import contextlib
 import gc
 import inspect
 import random
-import re
 import time
 from functools import partial
 
@@ -483,44 +482,6 @@ def test_events_and_synchronisation_end_a_chunk():
     y = x + 1
     torch.tpu.synchronize()
     assert y.tolist() == [3.0] * 3
-
-
-# -- Equal layers share a program, the first one too --
-
-LAYER = [
-    *(torch.sin, torch.cos, torch.tanh, torch.exp, torch.neg, torch.sigmoid, torch.abs),
-    *(torch.sqrt, torch.log1p, torch.atan, torch.relu, torch.erf, torch.sinh, torch.square),
-    *(torch.rsqrt, torch.expm1, torch.floor, torch.asinh, torch.cosh, torch.sign, torch.round),
-    *(torch.cos, torch.acos, torch.asin, torch.ceil, torch.erfc, torch.nan_to_num, torch.trunc),
-]
-
-
-def run_layers(device, count):
-    x, kept = torch.linspace(-1, 1, 31).to(device), []
-    for _ in range(count):
-        for function in LAYER:
-            x = function(x)
-            kept.append(x)
-    return kept
-
-
-def test_equal_layers_share_a_program():
-    torch.tpu.synchronize()
-    before = asked()
-    ours = [x.cpu() for x in run_layers("tpu", 8)]
-    sizes = re.findall(r"new program: (\d+) operators", torch.tpu.explain())
-    new = [int(size) for size in sizes[before - asked() :]]
-    assert 0 < sum(new) < 4 * len(LAYER)
-    torch.testing.assert_close(ours, run_layers("cpu", 8))
-
-    def turns():
-        while True:
-            kept = run_layers("tpu", 8)
-            torch.tpu.synchronize()
-            del kept
-            yield
-
-    settles(turns())
 
 
 # -- Chunks that follow one another again and again are joined --
