@@ -1,8 +1,7 @@
 // Strided nested tensors: one dense buffer of the device, and sizes on the host. PyTorch's kernels
 // for the CPU's are made of operators on the buffer and serve any device, but for those that
 // torch_tpu/_nested.py has.
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <torch/library.h>
+#include "composed.h"
 
 #include <set>
 #include <string>
@@ -27,31 +26,12 @@ const std::set<std::string> kMakes = {"_nested_tensor_from_mask",
                                       "_nested_tensor_from_mask_left_aligned",
                                       "_nested_view_from_buffer"};
 
-template <c10::DispatchKey key>
-void composed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  op.redispatchBoxed(c10::DispatchKeySet(key), stack);
-}
-
-template <c10::DispatchKey host, c10::DispatchKey device, class Chosen>
-void register_composed(Chosen chosen) {
-  static auto* library =
-      new torch::Library(torch::Library::IMPL, "aten", device, __FILE__, __LINE__);
-  auto& dispatcher = c10::Dispatcher::singleton();
-  for (const auto& name : dispatcher.getAllOpNames()) {
-    if (name.name.rfind("aten::", 0) != 0 || !chosen(name.name.substr(6))) continue;
-    auto op = dispatcher.findSchema(name);
-    if (!op || !op->hasKernelForDispatchKey(host)) continue;
-    std::string full = name.name + (name.overload_name.empty() ? "" : "." + name.overload_name);
-    library->impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&composed<host>>());
-  }
-}
-
 [[maybe_unused]] const bool registered = [] {
   using c10::DispatchKey;
   register_composed<DispatchKey::NestedTensorCPU, DispatchKey::NestedTensorPrivateUse1>(
-      [](const std::string& name) { return !kDirect.count(name); });
+      [](const std::string& name, const std::string&) { return !kDirect.count(name); });
   register_composed<DispatchKey::CPU, DispatchKey::PrivateUse1>(
-      [](const std::string& name) { return kMakes.count(name) > 0; });
+      [](const std::string& name, const std::string&) { return kMakes.count(name) > 0; });
   return true;
 }();
 

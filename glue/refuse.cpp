@@ -5,6 +5,7 @@
 #include <ATen/MemoryOverlap.h>
 
 #include <algorithm>
+#include <limits>
 #include <mutex>
 #include <string_view>
 #include <unordered_map>

@@ -1,8 +1,7 @@
 // Sparse tensors: indices and values are dense tensors of the device, and PyTorch's own kernels do
 // the rest. Most of those that it registers for the CPU are made of dense operators alone and serve
 // any device; the others have a kernel in torch_tpu/_sparse.py.
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <torch/library.h>
+#include "composed.h"
 
 #include <set>
 #include <string>
@@ -110,14 +109,6 @@ const std::set<std::string> kDirectCoo = {"add.out", "addmm",   "addmm.out",
 const std::set<std::string> kDirectCsr = {"_to_sparse_csc", "_to_sparse_csr", "add.out",
                                           "addmm.out", "sparse_mask"};
 
-// The kernel for the CPU's key, run on the device's tensors.
-template <c10::DispatchKey key>
-void composed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  op.redispatchBoxed(c10::DispatchKeySet(key), stack);
-}
-
-using Chosen = bool(const std::string& name, const std::string& overload);
-
 bool is_composed(std::string name, const std::string& overload,
                  const std::set<std::string>& direct) {
   if (direct.count(overload.empty() ? name : name + "." + overload)) return false;
@@ -135,20 +126,6 @@ bool of_csr(const std::string& name, const std::string& overload) {
 
 bool makes_sparse(const std::string& name, const std::string&) {
   return name.rfind("_to_sparse", 0) == 0;
-}
-
-template <c10::DispatchKey host, c10::DispatchKey device> void register_composed(Chosen* chosen) {
-  static auto* library =
-      new torch::Library(torch::Library::IMPL, "aten", device, __FILE__, __LINE__);
-  auto& dispatcher = c10::Dispatcher::singleton();
-  for (const auto& name : dispatcher.getAllOpNames()) {
-    if (name.name.rfind("aten::", 0) != 0) continue;
-    if (!chosen(name.name.substr(6), name.overload_name)) continue;
-    auto op = dispatcher.findSchema(name);
-    if (!op || !op->hasKernelForDispatchKey(host)) continue;
-    std::string full = name.name + (name.overload_name.empty() ? "" : "." + name.overload_name);
-    library->impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&composed<host>>());
-  }
 }
 
 [[maybe_unused]] const bool registered = [] {

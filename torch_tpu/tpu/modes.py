@@ -2,8 +2,21 @@
 
 import enum
 from contextlib import ContextDecorator
+from typing import TypeVar
 
 from torch_tpu import _C
+
+Kind = TypeVar("Kind", bound=enum.Enum)
+
+
+def _member(kind: type[Kind], value: Kind | str | int, what: str) -> Kind:
+    if not isinstance(value, str):
+        return kind(value)
+    try:
+        return kind[value.upper()]
+    except KeyError:
+        names = ", ".join(member.name.lower() for member in kind)
+        raise ValueError(f"unknown {what} {value!r}: expected one of {names}") from None
 
 
 class EagerMode(enum.Enum):
@@ -24,13 +37,7 @@ class EagerMode(enum.Enum):
     @classmethod
     def of(cls, mode: "EagerMode | str | int") -> "EagerMode":
         """Returns the mode that is named. Raises ValueError for an unknown one."""
-        if isinstance(mode, str):
-            try:
-                return cls[mode.upper()]
-            except KeyError:
-                names = ", ".join(member.name.lower() for member in cls)
-                raise ValueError(f"unknown eager mode {mode!r}: expected one of {names}") from None
-        return cls(mode)
+        return _member(cls, mode, "eager mode")
 
 
 class set_eager_mode(ContextDecorator):  # noqa: N801 (used as `with torch.tpu.set_eager_mode(..)`)
@@ -82,15 +89,7 @@ class Precision(enum.Enum):
     @classmethod
     def of(cls, precision: "Precision | str | int") -> "Precision":
         """Returns the precision that is named. Raises ValueError for an unknown one."""
-        if isinstance(precision, str):
-            try:
-                return cls[precision.upper()]
-            except KeyError:
-                names = ", ".join(member.name.lower() for member in cls)
-                raise ValueError(
-                    f"unknown precision {precision!r}: expected one of {names}"
-                ) from None
-        return cls(precision)
+        return _member(cls, precision, "precision")
 
 
 class precision(ContextDecorator):  # noqa: N801
