@@ -145,7 +145,7 @@ static tt_status execute(tt_launch *launch, tt_stream *stream, scratch *s, tt_ev
     TT_TRY(upload(stream->words, launch->words, launch->word_count, &s->buffers[count], &owned));
   int arguments = count + (launch->word_count ? 1 : 0);
   for (int i = 0; i < program->donor_count; i++)
-    if (!tt_value_unique(launch->inputs[program->donors[i]]))
+    if (!tt_value_donatable(launch->inputs[program->donors[i]]))
       s->keep[keep_count++] = program->donors[i];
   tt_buffer **outputs = s->buffers + arguments;
   tt_status status = tt_execute(program->executable, stream->device, s->buffers, arguments, s->keep,

@@ -114,7 +114,7 @@ void tt_stream_empty_cache(tt_stream *stream) {
 }
 
 /* A ready value of the stream's own; MAX_ZEROS bound what such values hold. */
-static tt_status zeros_of(tt_stream *stream, const tt_type *type, uint32_t site, tt_value **out) {
+static tt_status keep_zeros(tt_stream *stream, const tt_type *type, uint32_t site, tt_value **out) {
   int64_t bytes = 0;
   tt_buffer *buffer = NULL;
   *out = tt_intern_find(&stream->zeros, &type, sizeof type);
@@ -134,6 +134,13 @@ static tt_status zeros_of(tt_stream *stream, const tt_type *type, uint32_t site,
   return status;
 }
 
+/* Each time a value of its own: that two storages hold zeros must not shape a chunk. */
+static tt_status zeros_of(tt_stream *stream, const tt_type *type, uint32_t site, tt_value **out) {
+  tt_value *kept = NULL;
+  TT_TRY(keep_zeros(stream, type, site, &kept));
+  return tt_value_borrow(kept, site, out);
+}
+
 static tt_status record_zeros(tt_stream *stream, tt_call *call, tt_storage *const *tensors,
                               uint32_t site, tt_storage **results) {
   const tt_call_result *result = &call->results[0];
@@ -145,6 +152,7 @@ static tt_status record_zeros(tt_stream *stream, tt_call *call, tt_storage *cons
   if (!status)
     set_value(result->target < 0 ? results[0] : tensors[result->target], result->storage, value);
   pthread_mutex_unlock(&stream->record_lock);
+  tt_value_release(value);
   if (!status || !results[0]) return status;
   tt_storage_destroy(results[0]);
   results[0] = NULL;

@@ -11,9 +11,19 @@ tt_status tt_value_create(tt_stream *stream, const tt_type *type, uint32_t site,
   return TT_SUCCESS;
 }
 
+tt_status tt_value_borrow(tt_value *lender, uint32_t site, tt_value **out) {
+  TT_TRY(tt_value_create(lender->stream, lender->type, site, out));
+  (*out)->state = TT_VALUE_READY;
+  (*out)->buffer = lender->buffer;
+  (*out)->lender = tt_value_retain(lender);
+  return TT_SUCCESS;
+}
+
 void tt_value_release(tt_value *value) {
   if (!value || atomic_fetch_sub_explicit(&value->refs, 1, memory_order_acq_rel) != 1) return;
-  if (value->buffer) {
+  if (value->lender) {
+    tt_value_release(value->lender);
+  } else if (value->buffer) {
     tt_buffer_destroy(tt_runtime_client(), value->buffer);
     tt_stream_unlist(value->stream, value);
   }

@@ -17,6 +17,7 @@ struct tt_value {
   const tt_type *type;      /* interned */
   int64_t bytes;            /* set when ready */
   tt_buffer *buffer;        /* when ready */
+  tt_value *lender;         /* whose buffer it is, if not its own */
   tt_status error;          /* when failed */
   uint64_t chunk;           /* the open chunk that knows it, and as which slot; see chunk.h */
   int slot;
@@ -35,9 +36,15 @@ void tt_value_release(tt_value *value); /* thread-safe; NULL is allowed */
 static inline tt_value_state tt_value_get_state(const tt_value *value) {
   return (tt_value_state)atomic_load_explicit(&value->state, memory_order_acquire);
 }
-/* Nobody else holds it: its buffer may be donated. */
+/* A ready value that shows a ready lender's buffer and retains the lender. */
+tt_status tt_value_borrow(tt_value *lender, uint32_t site, tt_value **out);
+/* Nobody else holds it. */
 static inline bool tt_value_unique(const tt_value *value) {
   return atomic_load_explicit(&value->refs, memory_order_acquire) == 1;
+}
+/* Nobody else needs its buffer. */
+static inline bool tt_value_donatable(const tt_value *value) {
+  return tt_value_unique(value) && !value->lender;
 }
 /* Pending -> ready (takes the buffer) or failed (takes the status). */
 void tt_value_fulfil(tt_value *value, tt_buffer *buffer);

@@ -201,6 +201,23 @@ def test_a_loop_in_place_settles():
 # -- Few programs, and nothing that nobody needs --
 
 
+def test_first_step_of_an_optimizer_makes_the_programs_of_the_next():
+    """Moments begin as equal zeros, which are no operands of their own kind."""
+    weights = [torch.ones(6, 3, device="tpu"), torch.ones(6, 3, device="tpu")]
+    first, second = ([torch.zeros_like(w) for w in weights] for _ in range(2))
+    torch.tpu.synchronize()
+    new = []
+    for i in range(3):
+        grads = [w * (i + 2) for w in weights]
+        torch._foreach_lerp_(first, grads, 0.1)
+        torch._foreach_addcmul_(second, grads, grads, 0.5)
+        torch._foreach_addcdiv_(weights, first, second, -0.01)
+        before = asked()
+        torch.tpu.synchronize()
+        new.append(asked() - before)
+    assert new == [1, 0, 0]
+
+
 def test_equal_operators_make_few_programs():
     x = torch.zeros(5, 7, device="tpu")
     x.tolist()
