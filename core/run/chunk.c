@@ -94,10 +94,6 @@ static void mark_live(tt_section *s) {
     s->live[i] = !s->is_input[i] && !tt_value_unique(s->slots[i]);
 }
 
-void tt_chunk_added(tt_chunk *chunk) {
-  if (chunk->due == TT_CUT_STOP) mark_live(&chunk->section);
-}
-
 static void count_cut(tt_cut why) {
   static const tt_counter counters[] = {
       [TT_CUT_NONE] = TT_COUNT_CUTS_MODE,        [TT_CUT_CONTENT] = TT_COUNT_CUTS_CONTENT,
@@ -118,7 +114,7 @@ tt_status tt_chunk_close(tt_chunk *chunk, tt_cut why, tt_launch **out) {
   tt_section *s = &chunk->section;
   *out = NULL;
   if (tt_chunk_empty(chunk)) return TT_SUCCESS;
-  if (why != TT_CUT_STOP) mark_live(s);
+  mark_live(s);
   tt_status status = chunk->join.count ? tt_join_close(&chunk->join, s, why, out)
                                        : tt_section_launch(s, NULL, why, out);
   if (tt_status_code(status) == TT_FAILED_PRECONDITION && tt_programs_forbidden()) return status;

@@ -14,7 +14,8 @@ typedef struct tt_chunk {
   uint64_t id;        /* of the open chunk; tt_value.chunk refers to it */
   int64_t bytes;      /* of the results, if all were written */
   tt_cutter cutter;
-  tt_cut due; /* the next operator begins a new chunk, for this reason */
+  tt_cut due; /* the next operator begins a new chunk, for this reason; the open one is closed only
+               * then, so that what lived no longer is not written */
   tt_joining join;
 } tt_chunk;
 
@@ -28,11 +29,6 @@ static inline bool tt_chunk_empty(const tt_chunk *chunk) { return chunk->section
  * the chunk is as before. */
 tt_status tt_chunk_add(tt_chunk *chunk, tt_call *call, tt_value *const *inputs,
                        tt_value *const *outputs, const uint32_t *words, uint32_t site);
-/* Once the last operator's results stand in their storages: when the chunk ends after it, it is
- * closed before the next operator is added, so that what only lived until then is not written. At a
- * place where the host has waited before, what lives now counts, whether the host waits again or
- * not; otherwise there would be two programs. */
-void tt_chunk_added(tt_chunk *chunk);
 /* The chunk is due to end: may the next operator be added all the same, since it goes on to be
  * joined with what follows? `behind`: the device is. */
 bool tt_chunk_goes_on(tt_chunk *chunk, bool behind);

@@ -95,7 +95,6 @@ static tt_status record_fused(const recording *r) {
     TT_TRY(tt_stream_flush(r->stream, chunk->due));
   TT_TRY(tt_chunk_add(chunk, r->call, r->inputs, r->outputs, r->words, r->site));
   write_targets(r);
-  tt_chunk_added(chunk);
   return TT_SUCCESS;
 }
 
