@@ -152,6 +152,8 @@ void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack
     Walk walk(plan, torch::jit::last(*stack, plan.args.size()));
     walk_args(walk);
     if (walk.lazy) return run_resolved(plan, op, stack);
+    if (walk.away)  // PyTorch's own way makes an empty tensor there, and fills it
+      return op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
     if (walk.host) return run_elsewhere(op, stack);
     if (plan.writes_lists && lists_meet(walk)) return run_elements(walk, op, stack);
     if (plan.row->cls == TT_RANDOM) check_parameters(walk, op);
