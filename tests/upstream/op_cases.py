@@ -27,6 +27,8 @@ def samples(op, dtype, count=COUNT, **options):
     made = op.sample_inputs("cpu", dtype, **options)
     kept = (one for one in made if not one.kwargs.get("dropout_p"))
     for one in first(kept, count):
+        if "device" in one.kwargs:  # a name stays as it is where a sample is copied
+            one.kwargs["device"] = torch.device(one.kwargs["device"])
         yield [one.input, list(one.args), one.kwargs], one.output_process_fn_grad
 
 
