@@ -300,6 +300,8 @@ def test_out_arguments_of_other_dtypes():
     for function in (torch.cumsum, torch.cumprod, torch.sum, torch.prod):
         for dtype in (torch.uint8, torch.int32, torch.float64):
             check(into(function, dtype), x, 1)
+    definite = torch.eye(3) + 0.1  # what the CPU is asked is not, which is no matter of dtypes
+    check(into(torch.cholesky, torch.float64), definite, tolerance={"rtol": 1e-6, "atol": 1e-6})
     raises_alike(into(torch.nonzero, torch.uint8), x)
     raises_alike(into(torch.nonzero, torch.float64), x)
     raises_alike(into(torch.geqrf, torch.uint8, torch.uint8), x)

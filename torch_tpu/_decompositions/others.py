@@ -56,7 +56,11 @@ def scaled_product(
         result = result + bias
     if scale_result is not None:
         result = result * scale_result
-    return result.to(out_dtype or self.dtype)
+    dtype = out_dtype or self.dtype
+    if dtype.itemsize == 1 and dtype.is_floating_point:
+        most = torch.finfo(dtype).max  # stands for what is larger, of which a cast makes NaN
+        result = result.clamp(-most, most)
+    return result.to(dtype)
 
 
 @decomposes("_scaled_mm.out")
