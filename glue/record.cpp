@@ -107,9 +107,9 @@ bool masks_among_indices(const Plan& plan, torch::jit::Stack* stack) {
   return masks;
 }
 
-// An out= overload as the row's own overload and copies. As for any row, its results are first
-// what is returned and then what is written.
-void run_functional(const Plan& plan, torch::jit::Stack* stack) {
+// An out= overload as the row's own overload and copies; of targets of another dtype the CPU is
+// asked. As for any row, its results are first what is returned and then what is written.
+void run_functional(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   auto args = torch::jit::last(*stack, plan.args.size()).vec();
   torch::jit::Stack functional;
   std::vector<at::Tensor> outs, written, results;
@@ -120,6 +120,10 @@ void run_functional(const Plan& plan, torch::jit::Stack* stack) {
   plan.functional->callBoxed(&functional);
   for (const IValue& value : functional) append_tensors(value, &results);
   TORCH_INTERNAL_ASSERT(results.size() == outs.size() + written.size(), plan.name);
+  bool unusual = false;
+  for (size_t k = 0; k < outs.size(); k++)
+    unusual |= outs[k].scalar_type() != results[k].scalar_type();
+  if (unusual) raise_as_cpu(plan, op, args);
   for (size_t k = 0; k < results.size(); k++) {
     if (k < outs.size()) at::native::resize_output(outs[k], results[k].sizes());
     (k < outs.size() ? outs[k] : written[k - outs.size()]).copy_(results[k]);
@@ -148,13 +152,15 @@ void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack
     Walk walk(plan, torch::jit::last(*stack, plan.args.size()));
     walk_args(walk);
     if (walk.lazy) return run_resolved(plan, op, stack);
+    if (walk.away)  // PyTorch's own way makes an empty tensor there, and fills it
+      return op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
     if (walk.host) return run_elsewhere(op, stack);
     if (plan.writes_lists && lists_meet(walk)) return run_elements(walk, op, stack);
     if (plan.row->cls == TT_RANDOM) check_parameters(walk, op);
     tt_call* call = tt_call_find(&walk.key);
     Found found = call ? Found::Call : new_call(walk, op, &call);
     if (found == Found::Restart) continue;
-    if (found == Found::Functional) return run_functional(plan, stack);
+    if (found == Found::Functional) return run_functional(plan, op, stack);
     if (found == Found::Elsewhere) return run_elsewhere(op, stack);
     Words words = pack_words(walk, call);
     c10::SmallVector<tt_storage*, 8> results(static_cast<size_t>(call->result_count), nullptr);

@@ -169,6 +169,18 @@ void add_arg(Walk& walk, const ArgPlan& arg, const IValue& value) {
   }
 }
 
+// Whether a device is named that is not the operands' own.
+bool made_away(const Walk& walk) {
+  if (walk.tensors.empty()) return false;
+  for (const IValue& value : walk.args) {
+    if (!value.isDevice()) continue;
+    c10::Device place = value.toDevice();
+    auto index = place.has_index() ? place.index() : current_device();
+    return !place.is_privateuseone() || index != walk.device;
+  }
+  return false;
+}
+
 }  // namespace
 
 void walk_args(Walk& walk) {
@@ -182,6 +194,7 @@ void walk_args(Walk& walk) {
       if (value.isDevice() && value.toDevice().has_index()) walk.device = value.toDevice().index();
     if (walk.device < 0) walk.device = current_device();
   }
+  walk.away = made_away(walk);
   walk.wide |= walk.tensors.empty() || at::get_default_dtype_as_scalartype() == at::kDouble;
   if (!walk.numbers.empty()) tag(walk, kNumber, walk.wide);
   if (!walk.wide)

@@ -26,6 +26,7 @@ struct Walk {
   tt_precision precision = TT_PRECISION_HIGHEST;
   bool wide = false;  // numbers are needed in double precision
   bool lazy = false;  // a tensor's conjugation or negation is still due
+  bool away = false;  // a tensor is to be made on another device than its model's
   bool host = false;  // numbers for the elements of lists are in a host tensor
 
   Walk(const Plan& p, c10::ArrayRef<c10::IValue> a) : plan(p), args(a) { tt_key_init(&key); }

@@ -7,8 +7,12 @@ import torch
 import torch._decomp
 import torch._meta_registrations as _registrations  # noqa: F401 (Meta kernels for the parts)
 from torch._prims_common.wrappers import _maybe_resize_out, _safe_copy_out
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from torch_tpu import _decompositions
+
+MOST_ASKED = 1 << 28
+"""Bytes of operands for which the CPU is asked whether it takes a target's dtype."""
 
 
 def lookup(name: str) -> Callable[..., Any] | None:
@@ -54,17 +58,31 @@ def _written(packet: Any, function: Any) -> Callable[..., Any] | None:
             continue
         found = _direct(twin.name(), twin)
         if found is not None:
-            return _out_form(found, outs) if outs else _in_place_form(found)
+            return _out_form(found, function, outs) if outs else _in_place_form(found)
     return None
 
 
-def _out_form(functional: Callable[..., Any], outs: list[str]) -> Callable[..., Any]:
+def _ask_cpu(function: Any, args: Any, kwargs: Any) -> None:
+    """Raises what the CPU does for operands of these shapes and dtypes, if they are not large."""
+    operands = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
+    if sum(x.numel() * x.element_size() for x in operands) > MOST_ASKED:
+        return
+    args, kwargs = tree_map_only(
+        torch.Tensor, lambda x: torch.zeros_like(x, device="cpu"), (args, kwargs)
+    )
+    function(*args, **kwargs)
+
+
+def _out_form(functional: Callable[..., Any], function: Any, outs: list[str]) -> Callable[..., Any]:
     def write(*args: Any, **kwargs: Any) -> Any:
-        targets = [kwargs.pop(name) for name in outs]
-        results = functional(*args, **kwargs)
+        targets = [kwargs[name] for name in outs]
+        inputs = {name: value for name, value in kwargs.items() if name not in outs}
+        results = functional(*args, **inputs)
         if results is NotImplemented:
             return results
         results = results if len(targets) > 1 else (results,)
+        if any(x.dtype != y.dtype for x, y in zip(targets, results, strict=True)):
+            _ask_cpu(function, args, kwargs)
         for target, result in zip(targets, results, strict=True):
             _maybe_resize_out(target, result.shape)
             _safe_copy_out(copy_from=result, copy_to=target)

@@ -296,6 +296,13 @@ def sampled_addmm_out(
     out: Tensor,
 ) -> Tensor:
     """As `sampled_addmm`."""
+    torch._check(
+        out.dtype == self.dtype,
+        lambda: (
+            f"sampled_addmm: Expected result and self to have the same dtype, but got "
+            f"{out.dtype} and {self.dtype}"
+        ),
+    )
     return out.copy_(sampled_addmm(self, mat1, mat2, beta=beta, alpha=alpha))
 
 

@@ -9,6 +9,20 @@ tt_node *tt_cast(tt_lower *cx, tt_node *x, tt_dtype dtype) {
   return tt_hlo_convert(cx->h, x, dtype);
 }
 
+tt_node *tt_cast_wrapping(tt_lower *cx, tt_node *x, tt_dtype dtype) {
+  tt_hlo *h = cx->h;
+  if (!tt_is_float(x->type.dtype) || !tt_is_integer(dtype) || dtype == TT_U64)
+    return tt_hlo_convert(h, x, dtype);
+  bool wide = tt_dtype_bytes(dtype) == 8 || dtype == TT_U32 || dtype == TT_U8;
+  tt_dtype through = wide ? TT_I64 : TT_I32;
+  x = tt_hlo_convert(h, x, tt_compute_dtype(x->type.dtype));
+  tt_node *least = tt_like(cx, x, wide ? -0x1p63 : -0x1p31);
+  tt_node *fits = tt_hlo_compare(h, TT_LT, tt_hlo_abs(h, x), tt_hlo_negate(h, least));
+  least = tt_hlo_broadcast_to(h, least, x->type.rank, x->type.dims);
+  x = tt_hlo_convert(h, tt_hlo_select(h, fits, x, least), through);
+  return tt_hlo_convert(h, x, dtype);
+}
+
 tt_node *tt_in_as(tt_lower *cx, int i, tt_dtype dtype) {
   bool tensor = i >= 0 && i < cx->arg_count && cx->args[i].kind == TT_ARG_TENSOR;
   return tensor ? tt_cast(cx, tt_in(cx, i), dtype) : tt_num(cx, i, dtype);

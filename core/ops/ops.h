@@ -151,6 +151,9 @@ void tt_check_index(tt_lower *cx, tt_node *index, int64_t size, bool negative, t
 /* The dtype PyTorch computes in: f16/bf16 -> F32, others themselves. */
 tt_dtype tt_compute_dtype(tt_dtype dtype);
 tt_node *tt_cast(tt_lower *cx, tt_node *x, tt_dtype dtype);
+/* The same, floats to integers as x86 does it: through a signed integer of 32 bits, or of 64, whose
+ * least number stands for what it cannot hold, and whose low bits remain. XLA would saturate. */
+tt_node *tt_cast_wrapping(tt_lower *cx, tt_node *x, tt_dtype dtype);
 /* Argument i, a tensor or a number, in `dtype`. */
 tt_node *tt_in_as(tt_lower *cx, int i, tt_dtype dtype);
 /* The dtype of an operator whose results are floating (or complex) even for integers. */

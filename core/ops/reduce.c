@@ -34,7 +34,7 @@ static tt_dtype sum_dtype(tt_lower *cx, tt_node *x) {
 /* param: the position of the dims, or 0 when the operator reduces everything. */
 static tt_reduction sum_operand(tt_lower *cx, tt_dtype dtype) {
   int at = cx->row->param;
-  tt_node *x = tt_in_as(cx, 0, tt_compute_dtype(dtype));
+  tt_node *x = tt_cast_wrapping(cx, tt_in(cx, 0), tt_compute_dtype(dtype));
   return tt_reduction_of(cx, x, at ? at : -1, at ? at + 1 : -1);
 }
 

@@ -17,7 +17,7 @@ void tt_lower_cumulate(tt_lower *cx) {
   tt_node *x = tt_in(cx, 0);
   bool whole = tt_is_integer(x->type.dtype) || x->type.dtype == TT_BOOL;
   tt_dtype dtype = tt_promised_dtype(cx, 0, whole ? TT_I64 : x->type.dtype);
-  x = tt_cast(cx, x, tt_compute_dtype(dtype));
+  x = tt_cast_wrapping(cx, x, tt_compute_dtype(dtype));
   x = running(cx, (tt_reducer)cx->row->param, x, tt_dim(cx, 1, x->type.rank));
   tt_out_in(cx, 0, x, dtype);
 }

@@ -56,6 +56,18 @@ def test_creators(make):
     same(make(DEVICE), make("cpu"))
 
 
+def test_creators_on_another_device():
+    """A tensor made like another one lies where it was asked for."""
+    x = torch.ones(2, 3, device=DEVICE)
+    for make in (torch.zeros_like, torch.ones_like, torch.rand_like, torch.randn_like):
+        made = make(x, device="cpu")
+        assert made.device.type == "cpu" and made.shape == x.shape
+    same(torch.full_like(x, 2.5, device="cpu"), torch.full((2, 3), 2.5))
+    same(x.new_full((2,), 3, device="cpu"), torch.full((2,), 3.0))
+    assert torch.randint_like(x, 4, device="cpu").device.type == "cpu"
+    assert torch.zeros_like(x.cpu(), device=DEVICE).device.type == DEVICE
+
+
 def test_empty_has_the_asked_layout():
     x = torch.empty(2, 3, 4, 5, device=DEVICE, memory_format=torch.channels_last)
     assert x.stride() == (60, 1, 15, 3) and x.is_contiguous(memory_format=torch.channels_last)

@@ -42,6 +42,14 @@ def test_dtypes_reach_decompositions_as_dtypes():
         check(lambda x, y, *s, d=dtype: torch._scaled_mm(x, y.t(), *s, out_dtype=d), a, b, *scales)
 
 
+def test_scaled_products_stay_finite():
+    """Small floats hold no large number, and a conversion alone would make NaN of it."""
+    a, b = (torch.randn(16, 32).mul(8).to(torch.float8_e4m3fn) for _ in range(2))
+    scales = torch.tensor(0.5), torch.tensor(20.0)
+    check(lambda x, y, *s: torch._scaled_mm(x, y.t(), *s), a, b, *scales)
+    check(lambda x, y, *s: torch._scaled_mm(x.to(torch.float8_e5m2), y.t(), *s), a, b, *scales)
+
+
 def test_fake_quantisation(mode):
     x, scale = torch.randn(4, 5) * 3, torch.rand(4) + 0.1
     zero, zeros = torch.tensor([2], dtype=torch.int32), torch.arange(-2, 2, dtype=torch.int32)

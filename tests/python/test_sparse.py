@@ -208,3 +208,10 @@ def test_rows_of_a_compressed_matrix():
                 both[0].to(d), both[1].to(d), transpose=t
             )
         )
+
+
+def test_sampled_products_of_another_dtype_are_refused():
+    for device in ("cpu", DEVICE):
+        x, out = csr(device), csr(device).double()
+        with pytest.raises(RuntimeError, match="same dtype"):
+            torch.sparse.sampled_addmm(x, dense(device, 5, 3), dense(device, 3, 7), out=out)

@@ -286,6 +286,32 @@ def test_out_arguments_of_unknown_size():
     check(pair(torch.split_with_sizes_copy, [2, 3]), torch.arange(5.0))
 
 
+def test_out_arguments_of_other_dtypes():
+    """Running sums and sums are made in the target's dtype; what the CPU refuses is refused."""
+
+    def into(function, *dtypes):
+        def work(x, *args):
+            outs = [torch.empty(0, dtype=dtype, device=x.device) for dtype in dtypes]
+            return function(x, *args, out=outs[0] if len(outs) == 1 else outs)
+
+        return work
+
+    x = torch.tensor([[1.7, 2.6, -3.2, 0.9, 300.5]])
+    for function in (torch.cumsum, torch.cumprod, torch.sum, torch.prod):
+        for dtype in (torch.uint8, torch.int32, torch.float64):
+            check(into(function, dtype), x, 1)
+    definite = torch.eye(3) + 0.1  # what the CPU is asked is not, which is no matter of dtypes
+    check(into(torch.cholesky, torch.float64), definite, tolerance={"rtol": 1e-6, "atol": 1e-6})
+    raises_alike(into(torch.nonzero, torch.uint8), x)
+    raises_alike(into(torch.nonzero, torch.float64), x)
+    raises_alike(into(torch.geqrf, torch.uint8, torch.uint8), x)
+    raises_alike(into(torch.histogram, torch.uint8, torch.uint8), x, 3)
+    a, scale = torch.randn(16, 16).to(torch.float8_e4m3fn), torch.tensor(0.3)
+    raises_alike(into(torch._scaled_mm, torch.float32), a, a.t(), scale, scale, None, None, a.dtype)
+    for dtype in (torch.float32, torch.bfloat16):
+        check(into(torch._scaled_mm, dtype), a, a.t(), scale, scale)
+
+
 def some(shape, device):
     return torch.ones(shape, device=device)
 

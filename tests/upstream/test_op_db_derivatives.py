@@ -17,7 +17,7 @@ BATCHED = [op for op in OPS if op.check_batched_grad and op.supports_autograd]
 
 def apply(op, unique, sample):
     x, args, kwargs = sample
-    return unique(op.gradcheck_wrapper(op, x, *args, **kwargs))
+    return unique(op.gradcheck_wrapper(op.get_op(), x, *args, **kwargs))
 
 
 def direction(x):

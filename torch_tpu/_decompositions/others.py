@@ -56,4 +56,27 @@ def scaled_product(
         result = result + bias
     if scale_result is not None:
         result = result * scale_result
-    return result.to(out_dtype or self.dtype)
+    dtype = out_dtype or self.dtype
+    if dtype.itemsize == 1 and dtype.is_floating_point:
+        most = torch.finfo(dtype).max  # stands for what is larger, of which a cast makes NaN
+        result = result.clamp(-most, most)
+    return result.to(dtype)
+
+
+@decomposes("_scaled_mm.out")
+def scaled_product_out(
+    self: Tensor,
+    mat2: Tensor,
+    scale_a: Tensor,
+    scale_b: Tensor,
+    bias: Tensor | None = None,
+    scale_result: Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+    use_fast_accum: bool = False,
+    *,
+    out: Tensor,
+) -> Tensor:
+    """The same, rounded once, to the target's dtype."""
+    torch._check(out_dtype in (None, out.dtype), lambda: "out_dtype must match output matrix type")
+    result = scaled_product(self, mat2, scale_a, scale_b, bias, scale_result, out.dtype)
+    return out.resize_(result.shape).copy_(result)
