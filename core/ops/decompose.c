@@ -94,15 +94,14 @@ static tt_node *hermitian(tt_lower *cx, tt_node *a, bool upper) {
   tt_hlo *h = cx->h;
   tt_node *below = tt_triangle(cx, upper ? tt_adjoint(cx, a) : a, TT_LE, -1);
   tt_node *sum = tt_hlo_add(h, below, tt_adjoint(cx, below));
-  tt_node *diagonal = tt_hlo_multiply(h, tt_identity_matrix(cx, &a->type), a);
+  tt_node *diagonal = tt_triangle(cx, a, TT_EQ, 0);
   if (tt_is_complex(a->type.dtype)) diagonal = tt_cast(cx, tt_hlo_real(h, diagonal), a->type.dtype);
   return tt_hlo_add(h, sum, diagonal);
 }
 
 static tt_node *diagonal_of(tt_lower *cx, tt_node *x) {
-  tt_node *kept = tt_hlo_multiply(cx->h, x, tt_identity_matrix(cx, &x->type));
   int dim = x->type.rank - 2;
-  return tt_hlo_reduce(cx->h, TT_SUM, tt_hlo_real(cx->h, kept), &dim, 1);
+  return tt_hlo_reduce(cx->h, TT_SUM, tt_hlo_real(cx->h, tt_triangle(cx, x, TT_EQ, 0)), &dim, 1);
 }
 
 /* v spread over matrices: element (i, j) is v[j], or v[i]. */
@@ -159,7 +158,7 @@ static tt_node *diagonal_signs(tt_lower *cx, tt_node *r, int64_t n) {
   tt_hlo *h = cx->h;
   tt_node *square = with_rows(cx, with_columns(cx, r, n), n);
   int dim = square->type.rank - 2;
-  tt_node *kept = tt_hlo_multiply(h, square, tt_identity_matrix(cx, &square->type));
+  tt_node *kept = tt_triangle(cx, square, TT_EQ, 0);
   tt_node *d = tt_hlo_reduce(h, TT_SUM, kept, &dim, 1), *size = tt_hlo_abs(h, d);
   tt_node *none = tt_hlo_compare(h, TT_EQ, size, tt_like(cx, size, 0));
   tt_node *one = tt_hlo_full(h, &d->type, 1);
