@@ -7,6 +7,7 @@ import torch
 import torch._decomp
 import torch._meta_registrations as _registrations  # noqa: F401 (Meta kernels for the parts)
 from torch._prims_common.wrappers import _maybe_resize_out, _safe_copy_out
+from torch.utils._pytree import tree_leaves
 
 from torch_tpu import _decompositions
 
@@ -64,8 +65,7 @@ def _out_form(functional: Callable[..., Any], outs: list[str]) -> Callable[..., 
         results = functional(*args, **kwargs)
         if results is NotImplemented:
             return results
-        results = results if len(targets) > 1 else (results,)
-        for target, result in zip(targets, results, strict=True):
+        for target, result in zip(tree_leaves(targets), tree_leaves(results), strict=True):
             _maybe_resize_out(target, result.shape)
             _safe_copy_out(copy_from=result, copy_to=target)
         return targets[0] if len(targets) == 1 else tuple(targets)
