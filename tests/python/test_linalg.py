@@ -140,7 +140,6 @@ SPECTRA = {
 @pytest.mark.parametrize("shape", [(24, 24), (40, 24), (24, 40)], ids=str)
 def test_singular_values(shape, spectrum, dtype):
     """Values, product and orthogonality are as exact as the dtype's numbers."""
-    m, n = shape
     wide = torch.complex128 if dtype.is_complex else torch.float64
     left, right = (torch.linalg.qr(torch.randn(k, k, dtype=wide))[0] for k in shape)
     values = SPECTRA[spectrum].double().sort(descending=True).values
