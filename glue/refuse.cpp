@@ -256,7 +256,8 @@ void check_parameters(const Walk& walk, const c10::OperatorHandle& op) {
     bool given = i < walk.args.size() && (walk.args[i].isScalar());
     return given ? walk.args[i].toScalar().toDouble() : 0.0;
   };
-  if (!rule->fit(number(rule->first), number(rule->first + 1), walk.tensors[0]->scalar_type()))
+  auto dtype = walk.tensors.empty() ? at::kFloat : walk.tensors[0]->scalar_type();
+  if (!rule->fit(number(rule->first), number(rule->first + 1), dtype))
     raise_as_cpu(walk.plan, op, walk.args);
 }
 

@@ -80,10 +80,10 @@ def _out_form(functional: Callable[..., Any], function: Any, outs: list[str]) ->
         results = functional(*args, **inputs)
         if results is NotImplemented:
             return results
-        results = results if len(targets) > 1 else (results,)
-        if any(x.dtype != y.dtype for x, y in zip(targets, results, strict=True)):
+        pairs = list(zip(tree_leaves(targets), tree_leaves(results), strict=True))
+        if any(target.dtype != result.dtype for target, result in pairs):
             _ask_cpu(function, args, kwargs)
-        for target, result in zip(targets, results, strict=True):
+        for target, result in pairs:
             _maybe_resize_out(target, result.shape)
             _safe_copy_out(copy_from=result, copy_to=target)
         return targets[0] if len(targets) == 1 else tuple(targets)

@@ -209,6 +209,9 @@ tt_node *tt_hlo_convert(tt_hlo *h, tt_node *x, tt_dtype dtype) {
     return tt_hlo_convert(h, tt_hlo_real(h, x), dtype);
   tt_type type = x->type;
   type.dtype = dtype;
+  /* XLA takes a product with converted booleans for a choice, where 0 times infinity is 0. */
+  if (x->type.dtype == TT_BOOL && !tt_is_integer(dtype))
+    return tt_hlo_select(h, x, tt_hlo_full(h, &type, 1), tt_hlo_zeros(h, &type));
   return tt_hlo_emit1(h, TT_DRAFT(convert, NULL, 0, x), type);
 }
 

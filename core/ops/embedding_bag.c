@@ -1,5 +1,6 @@
 /* Embedding bags: sums, means, or maxima of the table's rows over stretches of the indices. */
 #include "ops/index.h"
+#include "ops/nn.h"
 
 enum { BAG_SUM = 0, BAG_MEAN = 1, BAG_MAX = 2 };
 
@@ -13,11 +14,15 @@ static tt_node *valid_index(tt_lower *cx, int arg, int padding_arg) {
   return tt_hlo_select(h, skip, tt_hlo_full(h, &index->type, -1.0), index);
 }
 
-/* Whether each index counts, as a column [n, 1] of this dtype. */
-static tt_node *counts_column(tt_lower *cx, tt_node *index, tt_dtype dtype) {
-  tt_hlo *h = cx->h;
-  tt_node *valid = tt_hlo_compare(h, TT_GE, index, tt_hlo_const_i(h, TT_I64, 0));
-  return tt_hlo_reshape(h, tt_hlo_convert(h, valid, dtype), 2, (int64_t[]){index->type.dims[0], 1});
+/* Whether each index counts. */
+static tt_node *counts(tt_lower *cx, tt_node *index) {
+  return tt_hlo_compare(cx->h, TT_GE, index, tt_hlo_const_i(cx->h, TT_I64, 0));
+}
+
+/* Zeros in the rows that do not count, whatever padding reads. */
+static tt_node *counted_rows(tt_lower *cx, tt_node *rows, tt_node *index) {
+  tt_node *valid = tt_hlo_broadcast(cx->h, counts(cx, index), (int[]){0}, 2, rows->type.dims);
+  return tt_where_or_zero(cx, valid, rows);
 }
 
 static tt_node *times_column(tt_lower *cx, tt_node *rows, tt_node *column) {
@@ -40,7 +45,7 @@ static tt_node *bag_maxima(tt_lower *cx, tt_node *rows, tt_node *index, tt_node 
                            const tt_type *result, tt_node **winners) {
   tt_hlo *h = cx->h;
   int64_t n = rows->type.dims[0];
-  tt_node *counted = tt_hlo_compare(h, TT_GE, index, tt_hlo_const_i(h, TT_I64, 0));
+  tt_node *counted = counts(cx, index);
   tt_node *target = tt_hlo_select(h, counted, bag, tt_hlo_full(h, &bag->type, -1.0));
   tt_node *lowest = tt_hlo_lowest(h, rows->type.dtype);
   tt_node *start = tt_hlo_broadcast_to(h, lowest, 2, result->dims);
@@ -60,7 +65,7 @@ static tt_node *bag_maxima(tt_lower *cx, tt_node *rows, tt_node *index, tt_node 
 static tt_node *bag_sums(tt_lower *cx, tt_node *rows, tt_node *index, tt_node *bag,
                          const tt_type *result, tt_node *sizes) {
   tt_hlo *h = cx->h;
-  rows = times_column(cx, rows, counts_column(cx, index, rows->type.dtype));
+  rows = counted_rows(cx, rows, index);
   if (tt_has(cx, 6)) rows = times_column(cx, rows, as_column(cx, tt_in(cx, 6)));
   tt_node *sum = tt_scatter_rows(cx, tt_hlo_zeros(h, result), bag, rows, TT_ADD);
   if (!sizes) return sum;
@@ -80,11 +85,11 @@ void tt_lower_embedding_bag(tt_lower *cx) {
   tt_check_index(cx, tt_in(cx, 1), weight->type.dims[0], false, TT_INVALID_ARGUMENT, "index");
   if (tt_bool(cx, 7)) bags--;
   tt_type result = {.dtype = compute, .rank = 2, .dims = {bags, weight->type.dims[1]}};
-  tt_type line = {.dtype = TT_I64, .rank = 1, .dims = {n}}, per_bag = line, each = line;
+  tt_type line = {.dtype = TT_I64, .rank = 1, .dims = {n}}, per_bag = line;
   per_bag.dims[0] = offsets->type.dims[0];
   tt_node *bag = tt_search(cx, offsets, tt_hlo_iota(h, &line, 0), true);
   bag = tt_hlo_subtract(h, bag, tt_hlo_const_i(h, TT_I64, 1));
-  tt_node *one = tt_hlo_reshape(h, counts_column(cx, index, TT_I64), 1, each.dims);
+  tt_node *one = tt_cast(cx, counts(cx, index), TT_I64);
   tt_node *sizes = tt_scatter_rows(cx, tt_hlo_zeros(h, &per_bag), bag, one, TT_ADD);
   tt_node *own = tt_hlo_slice_dim(h, sizes, 0, 0, bags, 1);
   tt_node *rows = picked_rows(cx, weight, index, compute);
@@ -169,6 +174,6 @@ void tt_lower_embedding_bag_weights_backward(tt_lower *cx) {
   tt_node *bag = tt_cast(cx, tt_in(cx, 4), TT_I64);
   tt_node *each = tt_hlo_take(h, tt_cast(cx, grad, compute), bag, 0);
   each = tt_hlo_multiply(h, each, picked_rows(cx, weight, index, compute));
-  each = times_column(cx, each, counts_column(cx, index, compute));
+  each = counted_rows(cx, each, index);
   tt_out_as(cx, 0, tt_cast(cx, tt_hlo_reduce(h, TT_SUM, each, &last, 1), dtype));
 }

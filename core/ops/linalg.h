@@ -24,6 +24,20 @@ tt_lu tt_lu_factor(tt_lower *cx, tt_node *a, bool pivot);
 tt_node *tt_permutation(tt_lower *cx, tt_node *pivots, int64_t m);
 /* Solves a x = b, or a^H x = b, of equal batches. */
 tt_node *tt_lu_solve(tt_lower *cx, tt_node *lu, tt_node *perm, tt_node *b, bool adjoint);
+static inline int64_t tt_rows(const tt_node *x) { return x->type.dims[x->type.rank - 2]; }
+static inline int64_t tt_columns(const tt_node *x) { return x->type.dims[x->type.rank - 1]; }
+static inline bool tt_is_empty(const tt_node *x) { return tt_type_numel(&x->type) == 0; }
+/* The factors of an empty matrix: what is not empty itself is an identity. */
+void tt_out_of_nothing(tt_lower *cx, int count);
+/* x with its last dim cut or filled with zeros to n; the one before it. */
+tt_node *tt_with_columns(tt_lower *cx, tt_node *x, int64_t n);
+tt_node *tt_with_rows(tt_lower *cx, tt_node *x, int64_t m);
+/* v spread over matrices: element (i, j) is v[j], or v[i]. */
+tt_node *tt_by_column(tt_lower *cx, tt_node *v, const tt_type *matrix, bool by_row);
+/* a = q r, q of `columns` columns. */
+void tt_qr(tt_lower *cx, tt_node *a, int64_t columns, tt_node **q, tt_node **r);
+/* Eigenvectors of a Hermitian matrix; *values ascend. */
+tt_node *tt_eigh(tt_lower *cx, tt_node *a, tt_node **values);
 /* A sort's comparison of its first operand. */
 void tt_sort_ascending(tt_hlo *h, tt_node *const *args, tt_node **results, void *user);
 

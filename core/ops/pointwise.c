@@ -182,6 +182,11 @@ void tt_lower_pow(tt_lower *cx) {
   tt_dtype dtype = tt_compute_dtype(cx->common);
   const tt_arg *exponent = &cx->args[1];
   tt_node *y = NULL;
+  if (cx->common == TT_BOOL && exponent->kind == TT_ARG_INT) {
+    tt_hlo_fail(cx->h, TT_UNIMPLEMENTED, "%s: of booleans, which Meta takes for integers",
+                cx->row->name);
+    return;
+  }
   if (exponent->kind == TT_ARG_INT && exponent->i < 0 && tt_is_integer(dtype)) {
     tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT, "%s: integers have no negative integer powers",
                 cx->row->name);

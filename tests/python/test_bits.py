@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from support import DEVICE
+from support import DEVICE, check, modes
 from torch.testing._internal.common_methods_invocations import op_db, unary_ufuncs
 
 SHORTS = torch.arange(-(1 << 15), 1 << 15).to(torch.int16)
@@ -247,3 +247,34 @@ def test_statistics_of_half_precision(parameters):
         assert [one.dtype for one in got] == [one.dtype for one in wanted]
         for one, other in zip(got, wanted, strict=True):
             torch.testing.assert_close(one.cpu(), other, rtol=2e-2, atol=2e-2)
+
+
+WITH_BOOLEANS = {
+    "mul": lambda mask, x: mask * x,
+    "mul.number": lambda mask, x: mask * torch.inf,
+    "div": lambda mask, x: mask / torch.zeros_like(x).bool(),
+    "div.lone": lambda mask, x: mask / torch.zeros((), dtype=torch.bool, device=x.device),
+    "addcmul": lambda mask, x: torch.addcmul(torch.ones_like(x), mask.float(), x),
+    "converted": lambda mask, x: mask.to(x.dtype) * x,
+    "compared": lambda mask, x: (x < 0) * x,
+    "complex": lambda mask, x: mask.to(torch.complex64) * x,
+    "dropout": lambda mask, x: torch.ops.aten.native_dropout_backward(x, mask, 2.0),
+}
+
+
+@pytest.mark.parametrize("mode", modes())
+@pytest.mark.parametrize("name", WITH_BOOLEANS)
+def test_false_times_infinity(name, mode):
+    mask = torch.tensor([False, True, False, True, False])
+    x = torch.tensor([torch.inf, torch.inf, torch.nan, torch.nan, -1])
+    with torch.tpu.set_eager_mode(mode):
+        check(WITH_BOOLEANS[name], mask, x)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_padding_reads_nothing(mode):
+    def bags(table, index):
+        return torch.nn.functional.embedding_bag(index, table, mode=mode, padding_idx=0)
+
+    table = torch.tensor([[torch.nan, torch.inf], [1.0, 2]])
+    check(bags, table, torch.tensor([[0, 1], [1, 1], [0, 0]]))

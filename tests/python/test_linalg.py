@@ -123,3 +123,33 @@ def test_running_sums_of_complex_exponentials():
     inf, nan = torch.inf, torch.nan
     check(torch.logcumsumexp, torch.tensor([-inf, -inf, 1, inf, 2]), 0)
     check(torch.logcumsumexp, torch.tensor([-inf, 1, nan, inf, 2]), 0)
+
+
+SPECTRA = {
+    "spread": torch.logspace(0, -12, 24),
+    "equal": torch.ones(24),
+    "deficient": torch.cat([torch.linspace(1, 2, 10), torch.zeros(14)]),
+    "tiny": torch.linspace(1e-25, 2e-25, 24),
+    "huge": torch.linspace(1e25, 2e25, 24),
+    "none": torch.zeros(24),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64], ids=str)
+@pytest.mark.parametrize("spectrum", SPECTRA)
+@pytest.mark.parametrize("shape", [(24, 24), (40, 24), (24, 40)], ids=str)
+def test_singular_values(shape, spectrum, dtype):
+    """Values, product and orthogonality are as exact as the dtype's numbers."""
+    wide = torch.complex128 if dtype.is_complex else torch.float64
+    left, right = (torch.linalg.qr(torch.randn(k, k, dtype=wide))[0] for k in shape)
+    values = SPECTRA[spectrum].double().sort(descending=True).values
+    a = ((left[:, :24] * values) @ right[:24]).to(dtype)
+    limit = 200 * torch.finfo(dtype).eps
+    for full in (False, True):
+        u, s, vh = (x.cpu() for x in torch.linalg.svd(a.to(DEVICE), full_matrices=full))
+        largest = float(values[0])
+        assert (s - values).abs().max() <= limit * largest
+        product = (u[:, :24].to(wide) * s) @ vh[:24].to(wide)
+        assert (product - a.to(wide)).abs().max() <= limit * largest
+        for one in (u.mH @ u, vh @ vh.mH):
+            assert (one - torch.eye(len(one))).abs().max() <= limit

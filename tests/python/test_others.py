@@ -152,3 +152,20 @@ def test_gradients_of_samples(mode):
     weights = torch.full((2000, 3), 2.0, device=DEVICE, requires_grad=True)
     torch.distributions.Dirichlet(weights).rsample()[:, 0].mean().backward()
     assert abs(weights.grad[:, 0].sum().item() - 1 / 9) < 0.03
+
+
+POWERS_OF_BOOLEANS = {
+    "pow": lambda x, e: x**e,
+    "in_place": lambda x, e: x.pow_(e),
+    "out": lambda x, e: torch.pow(x, e, out=torch.empty_like(x)),
+    "list": lambda x, e: torch._foreach_pow([x, x[1:]], e),
+    "lists": lambda x, e: torch._foreach_pow([x, x[1:]], [e, 2]),
+    "list_out": lambda x, e: aten._foreach_pow([x], e, out=[torch.empty_like(x)]),
+    "list_in_place": lambda x, e: torch._foreach_pow_([x], e) and x,
+}
+
+
+@pytest.mark.parametrize("name", POWERS_OF_BOOLEANS)
+def test_powers_of_booleans(name, mode):
+    for exponent in (True, False):
+        check(POWERS_OF_BOOLEANS[name], torch.tensor([True, False, True]), exponent)

@@ -99,6 +99,12 @@ def test_uniform():
     assert ((counts - 2000).abs() < 250).all()
 
 
+def test_normal_of_two_numbers():
+    drawn = torch.normal(0.5, 2.0, (1000,), device=DEVICE)
+    assert drawn.device.type == DEVICE and abs(drawn.mean().item() - 0.5) < 0.5
+    raises_alike(lambda x: torch.normal(0.5, -2.0, (3,), device=x.device), torch.ones(1))
+
+
 def test_normal():
     x = torch.randn(20_000, device=DEVICE)
     assert abs(x.mean().item()) < 0.03 and abs(x.std().item() - 1) < 0.03

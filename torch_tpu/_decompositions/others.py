@@ -5,6 +5,8 @@ from torch import Tensor
 
 from torch_tpu._decompositions import decomposes
 
+aten = torch.ops.aten
+
 # -- Checks, which wait --
 
 
@@ -34,6 +36,41 @@ def randperm_out(n: int, *, generator: torch.Generator | None, out: Tensor) -> T
     """A random permutation."""
     drawn = torch.randperm(n, generator=generator, dtype=out.dtype, device=out.device)
     return out.resize_(n).copy_(drawn)
+
+
+# -- Powers of booleans, which PyTorch's Meta kernels take for integers --
+
+
+@decomposes("pow.Tensor_Scalar")
+def pow_scalar(self: Tensor, exponent: float) -> Tensor:
+    """Booleans to the power of a boolean."""
+    if self.dtype != torch.bool or not isinstance(exponent, bool):
+        return NotImplemented
+    return self.clone() if exponent else torch.ones_like(self)
+
+
+@decomposes("pow_.Scalar")
+def pow_scalar_(self: Tensor, exponent: float) -> Tensor:
+    """The same in place."""
+    powers = pow_scalar(self, exponent)
+    return powers if powers is NotImplemented else self.copy_(powers)
+
+
+@decomposes("pow.Tensor_Scalar_out")
+def pow_scalar_out(self: Tensor, exponent: float, *, out: Tensor) -> Tensor:
+    """The same into a given tensor."""
+    powers = pow_scalar(self, exponent)
+    return powers if powers is NotImplemented else out.resize_(self.shape).copy_(powers)
+
+
+@decomposes("_foreach_pow.Scalar", "_foreach_pow.ScalarList")
+def foreach_pow(self: list[Tensor], exponents: float | list[float]) -> list[Tensor]:
+    """Lists with booleans to the power of booleans."""
+    if not isinstance(exponents, list | tuple):
+        exponents = [exponents] * len(self)
+    if not any(x.dtype == torch.bool for x in self):
+        return NotImplemented
+    return [aten.pow(x, e) for x, e in zip(self, exponents, strict=True)]
 
 
 # -- Products of scaled small floats --

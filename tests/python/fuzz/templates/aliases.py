@@ -2,7 +2,7 @@
 
 import torch
 
-from ..pool import FLOATS, LARGEST, LOOSE, RAW, Skip
+from ..pool import FLOATS, LARGEST, LOOSE, RAW, Skip, overlaps
 from .step import (
     Step,
     has_dims,
@@ -251,7 +251,7 @@ def foreach_windows(pool):
                      "torch._foreach_lerp_([{a}[0]], [{a}[-1].clone()], 2.0)")  # fmt: skip
     if "lerp" in form and pool[a].dtype not in FLOATS:
         raise Skip
-    return Step(form.format(a=a, n=pool.number(a)), writes=(a,), overlap=True)
+    return Step(form.format(a=a, n=pool.number(a)), writes=(a,), overlap=not overlaps(pool[a]))
 
 
 # -- Functions of rows, mapped --

@@ -153,9 +153,10 @@ def put(pool):
 
 @template()
 def data_dependent(pool):
+    """Copied, since on the device they are windows on results of the largest size."""
     a = pool.tensor(nonempty)
-    form = pool.pick("dependent", "{0}[{0} != 0]", "{0}.nonzero().contiguous()",
+    form = pool.pick("dependent", "{0}[{0} != 0]", "{0}.nonzero()",
                      "torch.masked_select({0}, {0} == 1)",
                      "torch.unique({0}) if not {0}.is_complex() else {0}",
-                     "torch.argwhere({0}).contiguous()")  # fmt: skip
-    return new(pool, form.format(a))
+                     "torch.argwhere({0})")  # fmt: skip
+    return new(pool, f"({form.format(a)}).clone(memory_format=torch.contiguous_format)")
