@@ -218,6 +218,16 @@ def test_first_step_of_an_optimizer_makes_the_programs_of_the_next():
     assert new == [1, 0, 0]
 
 
+def test_storages_that_share_zeros_keep_them():
+    a, b = torch.zeros(8, device="tpu"), torch.zeros(8, device="tpu")
+    torch.tpu.synchronize()
+    a.add_(1)
+    torch.tpu.synchronize()
+    assert b.tolist() == [0.0] * 8
+    assert torch.zeros(8, device="tpu").tolist() == [0.0] * 8
+    assert a.tolist() == [1.0] * 8
+
+
 def test_equal_operators_make_few_programs():
     x = torch.zeros(5, 7, device="tpu")
     x.tolist()
