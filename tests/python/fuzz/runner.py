@@ -151,10 +151,22 @@ def differences(got, want, marks, lines):
     return found
 
 
+def outline(outcome):
+    """What is known of a program when it is written, with the first set of numbers."""
+    shapes = {name: tensor.shape for name, tensor in outcome.tensors.items()}
+    return shapes, partition(outcome.tensors), [type(error) for error in outcome.errors]
+
+
 def check(lines, marks, modes=MODES, salt=0):
-    """Returns (mode, sentences) for the first mode that does something else than the CPU."""
+    """Returns (mode, sentences) for the first mode that does something else than the CPU.
+
+    With numbers for which sizes, errors or shared storages are others than those that the program
+    was written for, an index may be out of range, and marks are not true: these are left out.
+    """
     with torch.random.fork_rng(devices=[]):
         want = run(lines, "cpu", salt=salt)
+        if salt and outline(want) != outline(run(lines, "cpu")):
+            return None
         for mode in modes:
             found = differences(run(lines, "tpu", mode, salt), want, marks, lines)
             if found:
