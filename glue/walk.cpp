@@ -130,7 +130,10 @@ void add_numbers(Walk& walk, const ArgPlan& arg, c10::ArrayRef<IValue> list) {
 
 void add_arg(Walk& walk, const ArgPlan& arg, const IValue& value) {
   if (arg.kind == ArgKind::Tensor) return add_tensor(walk, arg, as_tensor(value));
-  if (arg.kind == ArgKind::Ignored) return;
+  if (arg.kind == ArgKind::Ignored) {
+    if (value.isDevice()) walk.place = value.toDevice();
+    return;
+  }
   if (value.isNone()) return tag(walk, kNone);
   switch (arg.kind) {
   case ArgKind::TensorList:
@@ -171,14 +174,9 @@ void add_arg(Walk& walk, const ArgPlan& arg, const IValue& value) {
 
 // Whether a device is named that is not the operands' own.
 bool made_away(const Walk& walk) {
-  if (walk.tensors.empty()) return false;
-  for (const IValue& value : walk.args) {
-    if (!value.isDevice()) continue;
-    c10::Device place = value.toDevice();
-    auto index = place.has_index() ? place.index() : current_device();
-    return !place.is_privateuseone() || index != walk.device;
-  }
-  return false;
+  if (walk.tensors.empty() || !walk.place) return false;
+  auto index = walk.place->has_index() ? walk.place->index() : current_device();
+  return !walk.place->is_privateuseone() || index != walk.device;
 }
 
 }  // namespace
@@ -189,11 +187,8 @@ void walk_args(Walk& walk) {
   tt_key_u64(&walk.key, reinterpret_cast<uintptr_t>(&walk.plan) | (checks ? 1 : 0) |
                             static_cast<uintptr_t>(walk.precision) << 1);
   for (size_t i = 0; i < walk.plan.args.size(); i++) add_arg(walk, walk.plan.args[i], walk.args[i]);
-  if (walk.device < 0) {
-    for (const IValue& value : walk.args)
-      if (value.isDevice() && value.toDevice().has_index()) walk.device = value.toDevice().index();
-    if (walk.device < 0) walk.device = current_device();
-  }
+  if (walk.device < 0 && walk.place && walk.place->has_index()) walk.device = walk.place->index();
+  if (walk.device < 0) walk.device = current_device();
   walk.away = made_away(walk);
   walk.wide |= walk.tensors.empty() || at::get_default_dtype_as_scalartype() == at::kDouble;
   if (!walk.numbers.empty()) tag(walk, kNumber, walk.wide);

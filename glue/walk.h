@@ -4,6 +4,8 @@
 #include "dispatch.h"
 #include "plan.h"
 
+#include <optional>
+
 namespace tt {
 
 struct Number {
@@ -24,10 +26,11 @@ struct Walk {
   std::optional<at::Generator> generator;
   c10::DeviceIndex device = -1;
   tt_precision precision = TT_PRECISION_HIGHEST;
-  bool wide = false;  // numbers are needed in double precision
-  bool lazy = false;  // a tensor's conjugation or negation is still due
-  bool away = false;  // a tensor is to be made on another device than its model's
-  bool host = false;  // numbers for the elements of lists are in a host tensor
+  bool wide = false;                 // numbers are needed in double precision
+  bool lazy = false;                 // a tensor's conjugation or negation is still due
+  std::optional<c10::Device> place;  // where a result is to be made, if that is said
+  bool away = false;                 // a tensor is to be made on another device than its model's
+  bool host = false;                 // numbers for the elements of lists are in a host tensor
 
   Walk(const Plan& p, c10::ArrayRef<c10::IValue> a) : plan(p), args(a) { tt_key_init(&key); }
   ~Walk() { tt_key_deinit(&key); }
