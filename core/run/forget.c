@@ -6,7 +6,8 @@
 
 #include <time.h>
 
-enum { PATIENCE = 512, NAPS = 50, NAP_EVERY = 16, STEPS_A_CALL = 16, TYPES_A_CALL = 2 };
+enum { PATIENCE = 512, NAPS = 50, LONG_NAPS = 1000, NAP_EVERY = 16 };
+enum { STEPS_A_CALL = 16, TYPES_A_CALL = 2 };
 #define MAX_BYTES ((int64_t)1 << 29)
 
 static _Atomic int64_t grown[TT_GROWTHS];
@@ -155,14 +156,16 @@ static void try_to_forget(int naps, bool patient) {
   unlock_streams(streams);
 }
 
-/* Gives up if it comes at a bad time: it will be tried again. */
+/* Gives up if it comes at a bad time: it will be tried again, in the end with long naps, so that a
+ * thread that waits for a program within its hold can't let the others fill the tables. */
 static void forget(void) {
   if (!atomic_exchange(&closing, true)) {
     int before = atomic_fetch_add(&tries, 1);
-    try_to_forget(before % NAP_EVERY == 0 ? NAPS : 0, before < PATIENCE);
+    bool patient = before < PATIENCE;
+    try_to_forget(!patient ? LONG_NAPS : before % NAP_EVERY == 0 ? NAPS : 0, patient);
     atomic_store(&closing, false);
   } else {
-    while (atomic_load(&closing)) nap(); /* it waits for launches at most */
+    while (atomic_load(&closing)) nap(); /* it naps and waits for launches at most */
   }
 }
 
