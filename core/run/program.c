@@ -3,6 +3,7 @@
 #include "cache/pool.h"
 #include "run/explain.h"
 #include "run/forget.h"
+#include "run/mappings.h"
 #include "run/run.h"
 
 #include <pthread.h>
@@ -11,6 +12,8 @@
 #include <unistd.h>
 
 #define MAX_TEXT ((int64_t)1 << 28) /* bytes of StableHLO of loaded programs */
+/* Mappings are counted when programs of so many bytes were loaded, each counted for no less. */
+enum { LOOK_EVERY = 1 << 16, LEAST_LOAD = 1 << 12 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
@@ -18,6 +21,7 @@ static tt_intern table = TT_INTERN_INIT;
 static tt_pool *pool;
 static atomic_bool ending;                 /* the process is about to exit */
 static int64_t loaded_count, loaded_bytes; /* of programs that are ready, and of their text */
+static int64_t unseen;                     /* bytes loaded since mappings were counted */
 static _Atomic int64_t launches;           /* the clock by which programs were last used */
 
 static void mark_used(tt_program *program) {
@@ -59,6 +63,7 @@ static void unload(tt_program *program) {
   program->executable = NULL;
   loaded_count--;
   loaded_bytes -= (int64_t)program->text.size;
+  tt_count_add(TT_COUNT_UNLOADED, 1);
 }
 
 /* Unloads what was launched longest ago; a quarter at once, so that this is seldom needed. */
@@ -78,13 +83,22 @@ static void unload_some(int64_t limit) {
   tt_free(all);
 }
 
+static bool mappings_are_scarce(const tt_program *loaded) {
+  int64_t bytes = (int64_t)loaded->text.size;
+  unseen += bytes > LEAST_LOAD ? bytes : LEAST_LOAD;
+  if (unseen < LOOK_EVERY) return false;
+  unseen = 0;
+  return tt_mappings_scarce();
+}
+
 /* The lock is held. */
 static void add_loaded(tt_program *program) {
   int64_t limit = tt_env_int(TT_ENV_PROGRAM_LIMIT);
+  if (limit <= 0) limit = INT64_MAX;
   loaded_count++;
   loaded_bytes += (int64_t)program->text.size;
-  if ((limit > 0 && loaded_count > limit) || loaded_bytes > MAX_TEXT)
-    unload_some(limit > 0 ? limit : INT64_MAX);
+  if (mappings_are_scarce(program)) unload_some(loaded_count);
+  else if (loaded_count > limit || loaded_bytes > MAX_TEXT) unload_some(limit);
 }
 
 /* -- Compiling -- */
@@ -326,6 +340,6 @@ void tt_program_shutdown(void) {
     if (program) destroy(program);
   }
   tt_intern_deinit(&table);
-  loaded_count = loaded_bytes = 0;
+  loaded_count = loaded_bytes = unseen = 0;
   atomic_store(&ending, false);
 }

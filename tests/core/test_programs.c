@@ -4,10 +4,12 @@
 #include "base/base.h"
 #include "run/compile.h"
 #include "run/explain.h"
+#include "run/mappings.h"
 #include "run/program.h"
 
 #include <pthread.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -88,6 +90,33 @@ static void test_few_stay_loaded(void **state) {
   run_length(stream, 100); /* long ago: loaded again, not compiled */
   assert_int_equal(tt_count_get(TT_COUNT_COMPILES), 100);
   assert_int_equal(tt_count_get(TT_COUNT_DISK_HITS), 1);
+}
+
+/* Neighbours of different protection, which the kernel does not merge. */
+static char *take_mappings(size_t count) {
+  size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  char *pages =
+      mmap(NULL, count * page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  assert_true(pages != MAP_FAILED);
+  for (size_t i = 0; i < count; i += 2) mprotect(pages + i * page, page, PROT_NONE);
+  return pages;
+}
+
+/* The kernel gives a process so many mappings, of which each kernel of a program takes some. */
+static void test_programs_make_way_for_mappings(void **state) {
+  size_t count = 0;
+  FILE *file = fopen("/proc/sys/vm/max_map_count", "r");
+  if (!file || fscanf(file, "%zu", &count) != 1) skip();
+  fclose(file);
+  for (int scarce = 0; scarce < 2; scarce++) {
+    fake_close(state);
+    start(state);
+    char *pages = scarce ? take_mappings(count / 2) : NULL;
+    assert_int_equal(tt_mappings_scarce(), scarce);
+    run_lengths(700, 700 + LIMIT);
+    assert_int_equal(tt_count_get(TT_COUNT_UNLOADED), scarce ? LIMIT / 4 : 0);
+    if (pages) munmap(pages, count / 2 * (size_t)sysconf(_SC_PAGESIZE));
+  }
 }
 
 static void test_the_one_in_use_stays(void **state) {
@@ -279,6 +308,7 @@ int main(void) {
       TEST(test_short_process),
       TEST(test_nothing_compiles_twice),
       TEST(test_few_stay_loaded),
+      TEST(test_programs_make_way_for_mappings),
       TEST(test_the_one_in_use_stays),
       TEST(test_threads_and_unloading),
       TEST(test_warm),
