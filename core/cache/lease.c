@@ -128,13 +128,15 @@ tt_claim_result tt_lease_try(tt_dir *dir, const char *name, int64_t stale, tt_le
   if (!tt_dir_writable(dir)) return TT_CLAIM_IMPOSSIBLE;
   snprintf(file, sizeof file, "%.32s.claim.tmp", name);
   int fd = make_file(dir, file);
-  if (fd < 0 && errno == EEXIST && is_stale(dir, file, stale, watch)) {
+  bool taken = fd < 0 && errno == EEXIST;
+  if (taken && is_stale(dir, file, stale, watch)) {
     *watch = (tt_lease_watch){.since = 0};
     tt_dir_remove(dir, file);
     fd = make_file(dir, file);
+    taken = fd < 0 && errno == EEXIST;
   }
   if (fd >= 0) return hold(dir, file, fd, stale, out);
-  return errno == EEXIST ? TT_CLAIM_BUSY : TT_CLAIM_IMPOSSIBLE;
+  return taken ? TT_CLAIM_BUSY : TT_CLAIM_IMPOSSIBLE;
 }
 
 void tt_lease_end(tt_lease *lease) {
