@@ -59,9 +59,10 @@ def _load() -> None:
         importlib.import_module("torch_tpu._C")  # registers kernels, guard, hooks, allocator
     except ImportError as error:
         raise ImportError(_explain_import(error)) from error
-    backend_registration.rename_privateuse1_backend("tpu")
     from torch_tpu import _C, _patches, tpu
 
+    _apply_environment()
+    backend_registration.rename_privateuse1_backend("tpu")
     for kernels in ("_sparse", "_sparse_softmax", "_nested"):  # they register themselves
         importlib.import_module(f"torch_tpu.{kernels}")
 
@@ -74,6 +75,19 @@ def _load() -> None:
     # The plugin is torn down by C's exit handlers, which come later; no thread may be in it then.
     atexit.register(_C.end)
     _loaded = True
+
+
+def _apply_environment() -> None:
+    """Sets the properties of `torch.tpu` that an environment variable chooses."""
+    from torch_tpu import _C, tpu
+
+    values = {name: value for name, _, _, value in _C.env_vars()}
+    for name in ("eager_mode", "host_fallback"):
+        variable = f"TORCH_TPU_{name.upper()}"
+        try:
+            setattr(tpu, name, values[variable])
+        except ValueError as error:
+            raise ValueError(f"{variable}: {error}") from None
 
 
 def _check_version() -> None:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from support import DEVICE, modes, only_tpu, raises_alike
+from support import DEVICE, modes, only_tpu, python, raises_alike
 
 
 @only_tpu
@@ -31,6 +31,27 @@ def test_eager_mode_is_a_property():
         return torch.tpu.eager_mode
 
     assert inside() is mode.DEBUG
+
+
+@only_tpu
+def test_the_environment_chooses_how_operators_run():
+    code = (
+        "import torch\n"
+        "torch.arange(8.0, device='tpu').add(1).mul(2).cpu()\n"
+        "print(torch.tpu.eager_mode.name, torch.tpu.host_fallback, torch.tpu.metrics()['chunks'])"
+    )
+    for mode, policy, chunks in (("strict", "warn", 0), ("fused", "error", 1)):
+        env = {"TORCH_TPU_EAGER_MODE": mode, "TORCH_TPU_HOST_FALLBACK": policy}
+        assert python(code, **env) == (0, f"{mode.upper()} {policy} {chunks}\n", "")
+
+
+@only_tpu
+@pytest.mark.parametrize("variable", ["TORCH_TPU_EAGER_MODE", "TORCH_TPU_HOST_FALLBACK"])
+def test_a_word_that_the_environment_may_not_say(variable):
+    status, _, warning = python(
+        "import torch; assert not hasattr(torch, 'tpu')", **{variable: "swift"}
+    )
+    assert (status, f"{variable}: " in warning) == (0, True)
 
 
 @only_tpu
