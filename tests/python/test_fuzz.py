@@ -4,6 +4,7 @@ TT_FUZZ_PROGRAMS is how many, TT_FUZZ_SEED the first one's seed; tests/python/fu
 """
 
 import os
+from collections import Counter
 
 import pytest
 import torch
@@ -52,6 +53,16 @@ def test_a_failure_is_found_and_made_small(monkeypatch):
     assert kept == [lines[0], wrong]
     status, output, errors = python(shrink.script(kept, "strict", 0))
     assert status == 0 and "v3" in output, errors
+
+
+def test_numbers_that_change_a_program_are_counted(monkeypatch):
+    lines = ["v1 = data(1, (20,), torch.float32)", "v2 = v1[v1 > 0].clone()"]
+    sizes = {int((runner.make_data(1, (20,), torch.float32, salt) > 0).sum()) for salt in (0, 1)}
+    assert len(sizes) == 2
+    monkeypatch.setattr(programs, "program", lambda *_: programs.Program(7, lines, {}))
+    tally = Counter()
+    assert not [*campaign.run([7], modes=("strict",), tally=tally)]
+    assert tally == {"compared": 1, "left out": 1}
 
 
 def test_errors_are_compared(monkeypatch):

@@ -3,6 +3,7 @@
 import argparse
 import sys
 import time
+from collections import Counter
 
 import torch
 
@@ -18,13 +19,14 @@ parser.add_argument("--keep-going", action="store_true", help="after a failure")
 parser.add_argument("--show", action="store_true", help="print the programs")
 options = parser.parse_args()
 torch.tpu.host_fallback = "silent"
-start, failures = time.monotonic(), 0
+start, failures, tally = time.monotonic(), 0, Counter()
 for report in campaign.run(
     range(options.seed, options.seed + options.programs),
     tuple(options.modes.split(",")),
     options.salts,
     options.epoch,
     options.show,
+    tally,
 ):
     failures += 1
     print(report, flush=True)
@@ -32,7 +34,8 @@ for report in campaign.run(
         break
 seconds = time.monotonic() - start
 print(
-    f"{options.programs} programs, {failures} failures, {seconds:.1f} s, "
+    f"{options.programs} programs, {failures} failures, sets of numbers: {tally['compared']} "
+    f"compared, {tally['left out']} left out; {seconds:.1f} s, "
     f"{time.process_time():.1f} s of CPU, {torch.tpu.metrics()}"
 )
 sys.exit(failures > 0)
