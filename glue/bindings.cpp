@@ -120,6 +120,20 @@ tt_stream* stream_of(c10::DeviceIndex index) {
   return stream;
 }
 
+// How operators run, and what their decompositions in Python ask for.
+template <class Release> void bind_operators(py::module_& m, const Release& release) {
+  m.def("eager_mode", [] { return static_cast<int>(tt_runtime_mode()); });
+  m.def("set_eager_mode", &set_eager_mode, release);
+  m.def("precision", [] { return static_cast<int>(product_precision()); });
+  m.def("set_precision", &set_product_precision);
+  m.def("host_fallback", &host_fallback);
+  m.def("set_host_fallback", &set_host_fallback);
+  m.def("asks_meta", &asks_meta);
+  m.def("ask_cpu", &ask_cpu, release);
+  m.def("fit_output", &fit_output);
+  m.def("op_rows", &op_rows);
+}
+
 PYBIND11_MODULE(_C, m) {
   pthread_atfork(nullptr, nullptr, [] { forked.store(tt_runtime_ready()); });
   auto release = py::call_guard<py::gil_scoped_release>();
@@ -161,12 +175,6 @@ PYBIND11_MODULE(_C, m) {
   m.def(
       "synchronize", [](int64_t index) { synchronize(static_cast<c10::DeviceIndex>(index)); },
       release);
-  m.def("eager_mode", [] { return static_cast<int>(tt_runtime_mode()); });
-  m.def("set_eager_mode", &set_eager_mode, release);
-  m.def("precision", [] { return static_cast<int>(product_precision()); });
-  m.def("set_precision", &set_product_precision);
-  m.def("host_fallback", &host_fallback);
-  m.def("set_host_fallback", &set_host_fallback);
   m.def("memory_stats", &memory_stats);
   m.def("reset_peak_memory_stats", [](int64_t i) {
     tt_stream_memory_reset_peak(stream_of(static_cast<c10::DeviceIndex>(i)));
@@ -179,8 +187,8 @@ PYBIND11_MODULE(_C, m) {
       release);
   m.def("default_generator", &default_generator);
   m.def("manual_seed_all", [](int64_t seed) { manual_seed_all(static_cast<uint64_t>(seed)); });
-  m.def("op_rows", &op_rows);
   m.def("env_vars", &env_vars);
+  bind_operators(m, release);
   bind_cache(m);
   bind_explain(m);
   // For tests: the core's Nth allocation from now fails (0: none), and, if `forever`, all later

@@ -11,10 +11,15 @@ namespace tt {
 // target.copy_(source), both on the same device.
 void run_copy(const at::Tensor& target, const at::Tensor& source);
 void resize_storage(const c10::Storage& storage, size_t bytes);
+// Resizes an out= tensor, if it has other sizes, and lets it lie as `like` does, as PyTorch's
+// kernels do; whether it was resized.
+bool fit_output(const at::Tensor& target, const at::Tensor& like);
 
 // What an operator without a row, or whose row cannot express these arguments, does: PyTorch's
 // decomposition, else the host, counted and named.
 void run_elsewhere(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+// Raises what the CPU does for the arguments of the operator that this thread decomposes.
+void ask_cpu();
 // "warn", "silent", or "error".
 std::string host_fallback();
 void set_host_fallback(const std::string& policy);

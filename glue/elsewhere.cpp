@@ -23,7 +23,7 @@ struct Elsewhere {
         return std::tie(a.name, a.overload_name) < std::tie(b.name, b.overload_name);
       }};
   std::map<std::string, int64_t> host;
-  std::string policy = tt_env(TT_ENV_HOST_FALLBACK);
+  std::string policy = "warn";
 };
 
 Elsewhere& state() {
@@ -91,13 +91,29 @@ bool run_decomposition(PyObject* function, const c10::OperatorHandle& op,
   return true;
 }
 
-// A decomposition that arrives at its own operator again does not lead anywhere.
-thread_local std::vector<PyObject*> running;
+// The decompositions that this thread is in. One that arrives at its own operator again does not
+// lead anywhere.
+struct Decomposing {
+  PyObject* function;
+  const c10::OperatorHandle& op;
+  const torch::jit::Stack& stack;  // the arguments are its last
+};
+thread_local std::vector<Decomposing> running;
+
+bool is_running(PyObject* function) {
+  return std::any_of(running.begin(), running.end(),
+                     [&](const Decomposing& one) { return one.function == function; });
+}
 
 struct Running {
-  explicit Running(PyObject* function) { running.push_back(function); }
+  explicit Running(const Decomposing& one) { running.push_back(one); }
   ~Running() { running.pop_back(); }
 };
+
+void refuse_as_cpu(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  auto args = torch::jit::last(stack, op.schema().arguments().size());
+  raise_as_cpu(*rowless_plan(op.schema()), op, args);
+}
 
 // Whether a decomposition may have raised it because it was called wrongly.
 bool about_arguments(const pybind11::error_already_set& error) {
@@ -156,18 +172,17 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
 
 void run_elsewhere(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   PyObject* function = decomposition(op);
-  if (function && std::find(running.begin(), running.end(), function) == running.end()) {
-    Running guard(function);
+  if (function && !is_running(function)) {
+    Running guard({function, op, *stack});
     auto decompose = [&] {
       auto args = torch::jit::last(*stack, op.schema().arguments().size());
-      if (targets_overlap(op.schema(), args)) raise_as_cpu(*rowless_plan(op.schema()), op, args);
+      if (targets_overlap(op.schema(), args)) refuse_as_cpu(op, *stack);
       return run_decomposition(function, op, stack);
     };
     try {
       if (run_template(op, stack, decompose)) return tt_count_add(TT_COUNT_OPS_DECOMPOSED, 1);
     } catch (const pybind11::error_already_set& error) {
-      auto args = torch::jit::last(*stack, op.schema().arguments().size());
-      if (about_arguments(error)) raise_as_cpu(*rowless_plan(op.schema()), op, args);
+      if (about_arguments(error)) refuse_as_cpu(op, *stack);
       throw;
     }
   }
@@ -175,6 +190,10 @@ void run_elsewhere(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   constexpr auto kComposite = c10::DispatchKey::CompositeExplicitAutograd;
   if (op.hasKernelForDispatchKey(kComposite)) return op.callBoxedForDispatchKey(kComposite, *stack);
   run_on_host(op, stack);
+}
+
+void ask_cpu() {
+  if (!running.empty()) refuse_as_cpu(running.back().op, running.back().stack);
 }
 
 std::string host_fallback() {

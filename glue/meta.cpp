@@ -1,8 +1,7 @@
 // PyTorch's own shape functions: the same operator on tensors without data.
-#include "plan.h"
+#include "shapes.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/native/ConvUtils.h>
 #include <pybind11/pybind11.h>
 
 #include <unordered_map>
@@ -26,10 +25,12 @@ class Twins {
   }
 
   at::Tensor of(const at::Tensor& tensor) {
-    if (!tensor.defined() || !tensor.device().is_privateuseone()) return tensor;
+    if (!tensor.defined()) return tensor;
     auto options = tensor.options().device(device_);
-    if (device_ == c10::DeviceType::Meta)
-      return at::empty_strided(tensor.sizes(), tensor.strides(), options);
+    bool meta = device_ == c10::DeviceType::Meta;
+    if (meta && is_number(tensor)) return at::empty({}, options);
+    if (!tensor.device().is_privateuseone()) return tensor;
+    if (meta) return at::empty_strided(tensor.sizes(), tensor.strides(), options);
     auto* own = tensor.storage().unsafeGetStorageImpl();
     auto& storage = storages_[own];
     if (!storage) {
@@ -43,6 +44,13 @@ class Twins {
   }
 
  private:
+  // A number in a tensor of the host may stand beside any tensor; some Meta kernels in Python
+  // think otherwise.
+  static bool is_number(const at::Tensor& tensor) {
+    bool wrapped = tensor.unsafeGetTensorImpl()->is_wrapped_number();
+    return tensor.device().is_cpu() && tensor.dim() == 0 && !wrapped;
+  }
+
   c10::DeviceType device_;
   std::unordered_map<c10::StorageImpl*, size_t> room_;
   int64_t fill_;
@@ -68,6 +76,10 @@ c10::IValue twin_value(const c10::IValue& value, ArgKind kind, c10::DeviceType d
   return list;
 }
 
+// What the host's twins are full of at first: zeros are fit for indices, and ones for operands that
+// integers may be divided by.
+int64_t fill_of(const tt_op_row* row) { return row && computes_with_all(row->cls); }
+
 // Visits the tensors that live on the device.
 template <class Visit> void each_of_device(c10::ArrayRef<c10::IValue> args, Visit visit) {
   for (const c10::IValue& value : args)
@@ -86,80 +98,27 @@ torch::jit::Stack twin_stack(const Plan& plan, c10::ArrayRef<c10::IValue> args,
   return stack;
 }
 
-// Many operators have their shape function in Python; it is registered by this import.
-void load_python_metas() {
-  static bool loaded = false;
-  if (loaded) return;
-  pybind11::gil_scoped_acquire gil;
-  pybind11::module_::import("torch._meta_registrations");
-  loaded = true;
-}
+// Whether this thread asks Meta kernels about tensors of this device, which are to lie as the
+// CPU's.
+thread_local bool asking_meta = false;
+
+// Not for bags of embeddings: what their rows keep for gradients has the shapes of CUDA's.
+class Asking {
+ public:
+  explicit Asking(const Plan& plan)
+      : before_(std::exchange(asking_meta, !strstr(plan.row->name, "embedding_bag"))) {}
+  ~Asking() { asking_meta = before_; }
+  Asking(const Asking&) = delete;
+  Asking& operator=(const Asking&) = delete;
+
+ private:
+  bool before_;
+};
 
 bool has_meta(const c10::OperatorHandle& op, tt_op_class cls) {
   if (op.hasKernelForDispatchKey(c10::DispatchKey::Meta)) return true;
-  load_python_metas();
-  if (op.hasKernelForDispatchKey(c10::DispatchKey::Meta)) return true;
   // The composite kernels of *_overrideable operators only throw.
   return cls != TT_CONV && op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta);
-}
-
-// The CPU keeps the statistics of a normalization in the input's dtype unless its parameters are
-// wider; Meta kernels keep them in f32 for other devices.
-void narrow_statistics(const Plan& plan, c10::ArrayRef<c10::IValue> args,
-                       std::vector<at::Tensor>* results) {
-  const std::string name = plan.row->name;
-  bool layer = name == "native_layer_norm";
-  bool batch = name.find("native_batch_norm") != std::string::npos &&
-               name.find("backward") == std::string::npos;
-  if (!layer && !batch) return;
-  auto dtype = args[0].toTensor().scalar_type();
-  for (const c10::IValue& value : args.slice(1))
-    if (value.isTensor() && value.toTensor().defined() && value.toTensor().scalar_type() != dtype)
-      return;
-  for (size_t i = 1; i < 3 && i < results->size(); i++)
-    (*results)[i] = at::empty((*results)[i].sizes(), (*results)[i].options().dtype(dtype));
-}
-
-// In evaluation batch normalization saves no statistics on the CPU; its Meta kernels say it does.
-void forget_statistics(const Plan& plan, const c10::OperatorHandle& op,
-                       c10::ArrayRef<c10::IValue> args, std::vector<at::Tensor>* results) {
-  const std::string name = plan.row->name;
-  bool evaluates = name == "_native_batch_norm_legit_no_training";
-  if (name.rfind("native_batch_norm", 0) == 0 || name.rfind("_native_batch_norm_legit", 0) == 0) {
-    auto training = op.schema().argumentIndexWithName("training");
-    evaluates |= training && !args[static_cast<size_t>(*training)].toBool();
-  }
-  for (size_t i = 1; evaluates && i < 3 && i < results->size(); i++)
-    (*results)[i] = at::empty({0}, (*results)[i].options());
-}
-
-// The loss of a lone sample has no dims on the CPU; its Meta kernel gives it one.
-void forget_sample(const Plan& plan, c10::ArrayRef<c10::IValue> args,
-                   std::vector<at::Tensor>* results) {
-  if (plan.name != "aten::multilabel_margin_loss_forward" || args[0].toTensor().dim() > 1) return;
-  (*results)[0] = at::empty({}, (*results)[0].options());
-}
-
-bool channels_last(const at::Tensor& tensor) {
-  auto format = tensor.suggest_memory_format();
-  return format == at::MemoryFormat::ChannelsLast || format == at::MemoryFormat::ChannelsLast3d;
-}
-
-// A convolution's result lies in memory as its image or its weight does, of doubles aside; its
-// sizes were checked by who calls it. The arguments are those of aten::convolution.
-void convolve(const torch::jit::Stack& args, std::vector<at::Tensor>* results) {
-  at::Tensor x = args[0].toTensor(), w = args[1].toTensor();
-  auto stride = args[3].toIntVector(), padding = args[4].toIntVector();
-  auto dilation = args[5].toIntVector(), more = args[7].toIntVector();
-  auto sizes = args[6].toBool()
-                   ? at::native::conv_input_size(x.sizes(), w.sizes(), padding, more, stride,
-                                                 dilation, args[8].toInt())
-                   : at::native::conv_output_size(x.sizes(), w.sizes(), padding, stride, dilation);
-  bool last = (channels_last(x) || channels_last(w)) && x.scalar_type() != at::kDouble;
-  auto format = !last          ? at::MemoryFormat::Contiguous
-                : x.dim() == 4 ? at::MemoryFormat::ChannelsLast
-                               : at::MemoryFormat::ChannelsLast3d;
-  results->push_back(at::empty(sizes, x.options().memory_format(format)));
 }
 
 // Shape functions in Python that forget that a tensor may be None know nothing of such arguments.
@@ -168,22 +127,35 @@ bool stumbled(const pybind11::error_already_set& error) {
   return error.matches(PyExc_AttributeError);
 }
 
+// What the CPU raises for tensors full of one number.
+std::exception_ptr refusal(const Plan& plan, const c10::OperatorHandle& op,
+                           c10::ArrayRef<c10::IValue> args, int64_t fill) {
+  auto stack = twin_stack(plan, args, c10::DeviceType::CPU, fill);
+  try {
+    op.callBoxed(&stack);
+  } catch (const c10::LinAlgError&) {
+    // It took the arguments: of matrices full of one number there is no factorisation.
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
 }  // namespace
 
-bool raise_as_cpu(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args,
-                  int64_t fill) {
+bool asks_meta() { return asking_meta; }
+
+bool raise_as_cpu(const Plan& plan, const c10::OperatorHandle& op,
+                  c10::ArrayRef<c10::IValue> args) {
   size_t bytes = 0;
   each_of_device(args, [&bytes](const at::Tensor& tensor) {
     bytes += std::max(tensor.nbytes(), tensor.storage().nbytes());
   });
   if (bytes > kMostBytes || !op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU))
     return false;
-  auto stack = twin_stack(plan, args, c10::DeviceType::CPU, fill);
-  try {
-    op.callBoxed(&stack);
-  } catch (const c10::LinAlgError&) {
-    // It took the arguments: of matrices full of one number there is no factorisation.
-  }
+  int64_t fill = fill_of(plan.row);
+  std::exception_ptr error = refusal(plan, op, args, fill);
+  if (error && refusal(plan, op, args, 1 - fill)) std::rethrow_exception(error);
   return true;
 }
 
@@ -197,6 +169,7 @@ written_dtypes(const Plan& plan, c10::ArrayRef<c10::IValue> args) {
     if (plan.args[i].write) append_tensors(twins[i], &written);
     if (!plan.args[i].out) stack.push_back(twins[i]);
   }
+  Asking asking(plan);
   at::AutoDispatchBelowAutograd below;
   try {
     plan.functional->callBoxed(&stack);
@@ -212,14 +185,13 @@ written_dtypes(const Plan& plan, c10::ArrayRef<c10::IValue> args) {
 
 Meta run_meta(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args,
               std::vector<at::Tensor>* results, std::vector<at::Tensor>* outs) {
-  if (plan.name == "aten::convolution_overrideable") {
-    convolve(twin_stack(plan, args, c10::DeviceType::Meta), results);
-    return Meta::Done;
-  }
+  const auto twins = twin_stack(plan, args, c10::DeviceType::Meta);
+  if (state_shapes(plan, twins, results)) return Meta::Done;
   if (!has_meta(op, plan.row->cls)) return Meta::Missing;
-  auto stack = twin_stack(plan, args, c10::DeviceType::Meta);
+  auto stack = twins;
   for (size_t i = 0; i < args.size(); i++)
     if (plan.args[i].out) append_tensors(stack[i], outs);
+  Asking asking(plan);
   at::AutoDispatchBelowAutograd below;
   try {
     op.callBoxed(&stack);
@@ -240,9 +212,7 @@ Meta run_meta(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10
     if (value.isTensor() || value.isTensorList()) append_tensors(value, results);
     else results->push_back(at::Tensor());
   }
-  if (outs->empty()) narrow_statistics(plan, args, results);
-  forget_statistics(plan, op, args, outs->empty() ? results : outs);
-  forget_sample(plan, args, results);
+  correct_shapes(plan, op, twins, results, outs);
   return Meta::Done;
 }
 

@@ -63,11 +63,18 @@ std::unique_ptr<Plan> rowless_plan(const c10::FunctionSchema& schema);
 // run_elsewhere where the row cannot express the arguments.
 void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
-// Runs the operator on host tensors of the same shapes, full of one number, so that the type and
-// text of an error are the CPU's. False if they are too large to try; true if the CPU has no
-// objection.
-bool raise_as_cpu(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args,
-                  int64_t fill = 0);
+// Whether all operands of such operators are numbers to compute with, and none is an index.
+inline bool computes_with_all(tt_op_class cls) {
+  return cls == TT_POINTWISE || cls == TT_REDUCE || cls == TT_FOREACH || cls == TT_OPTIM;
+}
+
+// Runs the operator on host tensors of the same shapes, so that the type and text of an error are
+// the CPU's. What it raises counts if it does for zeros and for ones: else it was about the numbers
+// (a pivot, a divisor). False if they are too large to try; true if the CPU has no objection.
+bool raise_as_cpu(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args);
+
+// Whether this thread asks Meta kernels about tensors that lie as the CPU's (_patches.py).
+bool asks_meta();
 
 // For each tensor that the operator writes: the dtype of what it computes, by the functional
 // overload's Meta kernel, and the tensor's own. Empty if there is no such kernel.

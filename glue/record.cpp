@@ -3,7 +3,6 @@
 #include "lists.h"
 
 #include <ATen/Context.h>
-#include <ATen/native/Resize.h>
 
 namespace tt {
 namespace {
@@ -125,7 +124,7 @@ void run_functional(const Plan& plan, const c10::OperatorHandle& op, torch::jit:
     unusual |= outs[k].scalar_type() != results[k].scalar_type();
   if (unusual) raise_as_cpu(plan, op, args);
   for (size_t k = 0; k < results.size(); k++) {
-    if (k < outs.size()) at::native::resize_output(outs[k], results[k].sizes());
+    if (k < outs.size()) fit_output(outs[k], results[k]);
     (k < outs.size() ? outs[k] : written[k - outs.size()]).copy_(results[k]);
   }
   torch::jit::drop(*stack, args.size());

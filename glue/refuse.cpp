@@ -132,7 +132,7 @@ bool written_twice(const Walk& walk) {
   return found;
 }
 
-// Dtypes for which operators have kernels on the CPU or not, as it happens; real numbers in
+// Dtypes for which operators have kernels on the CPU or not, as it happens; real numbers in one
 // floating point are taken nearly everywhere, and what is rare on the CPU is not worth refusing.
 bool choosy(at::ScalarType type) {
   switch (type) {
@@ -153,10 +153,9 @@ bool choosy(at::ScalarType type) {
 // The operator and the dtypes of its operands, of lists without repetitions; empty where the CPU
 // takes what the Meta kernel does. Bounded: there are few dtypes.
 std::string dtypes_of(const Walk& walk) {
-  tt_op_class cls = walk.plan.row->cls;
-  bool lists = cls == TT_FOREACH || cls == TT_OPTIM;
-  if (cls != TT_POINTWISE && cls != TT_REDUCE && !lists) return {};
+  if (!computes_with_all(walk.plan.row->cls)) return {};
   bool any = false;
+  std::optional<at::ScalarType> floating;
   std::string text = walk.plan.name;
   char last = 0;
   auto append = [&](char mark, at::ScalarType type) {
@@ -169,6 +168,9 @@ std::string dtypes_of(const Walk& walk) {
       if (!one.defined()) return;
       append(1, one.scalar_type());  // a number, too, may be one on the host
       any |= choosy(one.scalar_type());
+      if (!one.is_floating_point()) return;
+      any |= floating && *floating != one.scalar_type();
+      floating = one.scalar_type();
     });
     if (!value.isScalar()) continue;
     append(64, value.toScalar().type());
@@ -177,8 +179,7 @@ std::string dtypes_of(const Walk& walk) {
   return any ? text : std::string();
 }
 
-// Whether the CPU takes operands of these dtypes is asked once for each operator and dtypes. They
-// are full of ones: the CPU refuses to divide integers by zero.
+// Whether the CPU takes operands of these dtypes is asked once for each operator and dtypes.
 void check_dtypes(const Walk& walk, const c10::OperatorHandle& op) {
   static auto* lock = new std::mutex;
   static auto* taken = new std::unordered_set<std::string>;
@@ -188,7 +189,7 @@ void check_dtypes(const Walk& walk, const c10::OperatorHandle& op) {
     std::lock_guard<std::mutex> guard(*lock);
     if (taken->count(dtypes)) return;
   }
-  raise_as_cpu(walk.plan, op, walk.args, 1);
+  raise_as_cpu(walk.plan, op, walk.args);
   std::lock_guard<std::mutex> guard(*lock);
   taken->insert(dtypes);
 }

@@ -17,16 +17,35 @@ struct Kernel final : c10::OperatorKernel {
   std::shared_ptr<const Plan> plan;
 };
 
+bool tracked(const std::optional<at::Tensor>& running_mean,
+             const std::optional<at::Tensor>& running_var) {
+  return running_mean && running_mean->defined() && running_var && running_var->defined();
+}
+
 // Its schema does not say that it updates the running statistics.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm(
     const at::Tensor& input, const std::optional<at::Tensor>& weight,
     const std::optional<at::Tensor>& bias, const std::optional<at::Tensor>& running_mean,
     const std::optional<at::Tensor>& running_var, bool training, double momentum, double eps) {
-  bool tracked = running_mean && running_mean->defined() && running_var && running_var->defined();
-  if (!tracked) return at::_native_batch_norm_legit(input, weight, bias, training, momentum, eps);
+  if (!tracked(running_mean, running_var))
+    return at::_native_batch_norm_legit(input, weight, bias, training, momentum, eps);
   return at::_native_batch_norm_legit(input, weight, bias, const_cast<at::Tensor&>(*running_mean),
                                       const_cast<at::Tensor&>(*running_var), training, momentum,
                                       eps);
+}
+
+std::tuple<at::Tensor&, at::Tensor&, at::Tensor&>
+native_batch_norm_out(const at::Tensor& input, const std::optional<at::Tensor>& weight,
+                      const std::optional<at::Tensor>& bias,
+                      const std::optional<at::Tensor>& running_mean,
+                      const std::optional<at::Tensor>& running_var, bool training, double momentum,
+                      double eps, at::Tensor& out, at::Tensor& save_mean, at::Tensor& save_invstd) {
+  if (!tracked(running_mean, running_var))
+    return at::_native_batch_norm_legit_out(out, save_mean, save_invstd, input, weight, bias,
+                                            training, momentum, eps);
+  return at::_native_batch_norm_legit_out(
+      out, save_mean, save_invstd, input, weight, bias, const_cast<at::Tensor&>(*running_mean),
+      const_cast<at::Tensor&>(*running_var), training, momentum, eps);
 }
 
 struct CopyPlan {
@@ -56,6 +75,7 @@ struct Registration {
                    torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(one.plan)));
     }
     library.impl("native_batch_norm", TORCH_FN(native_batch_norm));
+    library.impl("native_batch_norm.out", TORCH_FN(native_batch_norm_out));
   }
 };
 
@@ -76,7 +96,9 @@ int64_t choose_attention(const at::Tensor& query, const at::Tensor& key, const a
                          bool enable_gqa) {
   constexpr int64_t kMath = 0, kOverrideable = 4;
   bool special = is_special(query) || is_special(key) || is_special(value);
-  return enable_gqa || special ? kMath : kOverrideable;
+  // Its gradients have no derivative, so what has one on the CPU is taken apart as there.
+  bool unfit = enable_gqa || query.dim() != 4;
+  return special || unfit ? kMath : kOverrideable;
 }
 
 }  // namespace

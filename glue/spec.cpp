@@ -2,7 +2,6 @@
 // written down in the core's terms.
 #include "walk.h"
 
-#include <ATen/native/Resize.h>
 #include <ATen/native/TypeProperties.h>
 
 #include <deque>
@@ -177,13 +176,12 @@ tt_dtype common_dtype(const Spec& spec) {
   return common == at::ScalarType::Undefined ? TT_F32 : require_dtype(common);
 }
 
-// Gives the out= arguments the sizes of `outs`; whether that changed any.
+// Gives the out= arguments the shapes of `outs`; whether that changed any.
 bool resize_targets(const Walk& walk, const std::vector<at::Tensor>& outs) {
   bool resized = false;
   size_t k = 0;
   auto visit = [&](const at::Tensor& target) {
-    if (k < outs.size() && target.sizes() != outs[k].sizes())
-      resized |= at::native::resize_output(target, outs[k].sizes());
+    if (k < outs.size()) resized |= fit_output(target, outs[k]);
     k++;
   };
   for (size_t i = 0; i < walk.plan.args.size(); i++)
@@ -229,6 +227,7 @@ Found make_spec(Walk& walk, const c10::OperatorHandle& op, Spec& spec, tt_call_s
   out->numbers = spec.numbers.data();
   out->number_count = static_cast<int>(spec.numbers.size());
   out->common = common_dtype(spec);
+  out->fractions = require_dtype(at::get_default_dtype_as_scalartype());
   out->results = spec.results.data();
   out->result_count = static_cast<int>(spec.results.size());
   out->promised = types_known;

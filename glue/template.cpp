@@ -74,8 +74,7 @@ bool plain(const IValue& value) {
 // The arguments' key, and the settings that a decomposition may ask for.
 std::string key_of(Walk& walk) {
   walk_args(walk);
-  tt_key_u64(&walk.key, static_cast<uint64_t>(at::get_default_dtype_as_scalartype()) << 8 |
-                            static_cast<uint64_t>(product_precision()) << 1 |
+  tt_key_u64(&walk.key, static_cast<uint64_t>(product_precision()) << 1 |
                             static_cast<uint64_t>(at::globalContext().deterministicAlgorithms()));
   tt_key_u64(&walk.key, static_cast<uint64_t>(walk.device));
   TORCH_CHECK(!walk.key.failed, walk.plan.name, ": out of memory");
@@ -218,6 +217,12 @@ std::shared_ptr<const Template> make(const torch::jit::Stack& stack, const Walk&
   return made;
 }
 
+std::vector<std::vector<int64_t>> sizes_of(const Walk& walk) {
+  std::vector<std::vector<int64_t>> all;
+  for (const at::Tensor* tensor : walk.tensors) all.push_back(tensor->sizes().vec());
+  return all;
+}
+
 bool usable(const std::shared_ptr<const Template>& one) {
   return !one || tt_template_usable(one->calls);
 }
@@ -261,9 +266,11 @@ bool run_template(const c10::OperatorHandle& op, torch::jit::Stack* stack,
     return use(*found, walk, stack), true;
   }
   Notes notes(walk);
+  auto sizes = sizes_of(walk);
   if (!decompose()) return false;
-  if (!notes.taking) return true; /* part of a decomposition that is being noted */
-  keep(std::move(key), make(*stack, walk, notes));
+  if (!notes.taking) return true;         /* part of a decomposition that is being noted */
+  bool resized = sizes_of(walk) != sizes; /* which is nothing that a template would do again */
+  keep(std::move(key), resized ? nullptr : make(*stack, walk, notes));
   return true;
 }
 

@@ -263,4 +263,12 @@ void resize_storage(const c10::Storage& storage, size_t bytes) {
   storage.unsafeGetStorageImpl()->set_nbytes(bytes);
 }
 
+bool fit_output(const at::Tensor& target, const at::Tensor& like) {
+  if (!at::native::resize_output(target, like.sizes())) return false;
+  auto extent = bytes_needed(like.sizes(), like.strides(), 0, 1);
+  if (target.strides() != like.strides())
+    target.resize_({static_cast<int64_t>(extent)}).as_strided_(like.sizes(), like.strides());
+  return true;
+}
+
 }  // namespace tt

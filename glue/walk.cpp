@@ -184,8 +184,9 @@ bool made_away(const Walk& walk) {
 void walk_args(Walk& walk) {
   bool checks = tt_runtime_mode() == TT_MODE_DEBUG;
   if (walk.plan.multiplies) walk.precision = product_precision();
+  auto fractions = static_cast<uint64_t>(at::get_default_dtype_as_scalartype());
   tt_key_u64(&walk.key, reinterpret_cast<uintptr_t>(&walk.plan) | (checks ? 1 : 0) |
-                            static_cast<uintptr_t>(walk.precision) << 1);
+                            static_cast<uintptr_t>(walk.precision) << 1 | fractions << 56);
   for (size_t i = 0; i < walk.plan.args.size(); i++) add_arg(walk, walk.plan.args[i], walk.args[i]);
   if (walk.device < 0 && walk.place && walk.place->has_index()) walk.device = walk.place->index();
   if (walk.device < 0) walk.device = current_device();

@@ -5,14 +5,10 @@ from typing import Any
 
 import torch
 import torch._decomp
-import torch._meta_registrations as _registrations  # noqa: F401 (Meta kernels for the parts)
-from torch._prims_common.wrappers import _maybe_resize_out, _safe_copy_out
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch._prims_common.wrappers import _safe_copy_out
+from torch.utils._pytree import tree_leaves
 
-from torch_tpu import _decompositions
-
-MOST_ASKED = 1 << 28
-"""Bytes of operands for which the CPU is asked whether it takes a target's dtype."""
+from torch_tpu import _C, _decompositions
 
 
 def lookup(name: str) -> Callable[..., Any] | None:
@@ -58,22 +54,11 @@ def _written(packet: Any, function: Any) -> Callable[..., Any] | None:
             continue
         found = _direct(twin.name(), twin)
         if found is not None:
-            return _out_form(found, function, outs) if outs else _in_place_form(found)
+            return _out_form(found, outs) if outs else _in_place_form(found)
     return None
 
 
-def _ask_cpu(function: Any, args: Any, kwargs: Any) -> None:
-    """Raises what the CPU does for operands of these shapes and dtypes, if they are not large."""
-    operands = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
-    if sum(x.numel() * x.element_size() for x in operands) > MOST_ASKED:
-        return
-    args, kwargs = tree_map_only(
-        torch.Tensor, lambda x: torch.zeros_like(x, device="cpu"), (args, kwargs)
-    )
-    function(*args, **kwargs)
-
-
-def _out_form(functional: Callable[..., Any], function: Any, outs: list[str]) -> Callable[..., Any]:
+def _out_form(functional: Callable[..., Any], outs: list[str]) -> Callable[..., Any]:
     def write(*args: Any, **kwargs: Any) -> Any:
         targets = [kwargs[name] for name in outs]
         inputs = {name: value for name, value in kwargs.items() if name not in outs}
@@ -82,9 +67,9 @@ def _out_form(functional: Callable[..., Any], function: Any, outs: list[str]) ->
             return results
         pairs = list(zip(tree_leaves(targets), tree_leaves(results), strict=True))
         if any(target.dtype != result.dtype for target, result in pairs):
-            _ask_cpu(function, args, kwargs)
+            _C.ask_cpu()
         for target, result in pairs:
-            _maybe_resize_out(target, result.shape)
+            _C.fit_output(target, result)
             _safe_copy_out(copy_from=result, copy_to=target)
         return targets[0] if len(targets) == 1 else tuple(targets)
 

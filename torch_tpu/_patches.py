@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from torch_tpu import _exchange
+from torch_tpu import _C, _exchange
 
 
 def apply() -> None:
@@ -16,6 +16,7 @@ def apply() -> None:
     _exchange.apply()
     _patch_storage()
     _patch_flex_attention()
+    _patch_device_hint()
 
 
 def _patch_repr() -> None:
@@ -109,3 +110,19 @@ def _patch_flex_attention() -> None:
             original(query, key, value)
 
     flex_attention._validate_device = validate_device
+
+
+def _patch_device_hint() -> None:
+    """Lets results lie in memory as the CPU's do, where devices differ.
+
+    Shape functions in Python take every tensor of the meta device for one of CUDA
+    (`device_hint` in torch/_meta_registrations.py); those that the glue asks about stand for ours.
+    """
+    from torch import _meta_registrations
+
+    original = _meta_registrations.device_hint
+
+    def device_hint(tensor: Any) -> str:
+        return "cpu" if _C.asks_meta() else str(original(tensor))
+
+    _meta_registrations.device_hint = device_hint

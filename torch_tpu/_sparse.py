@@ -303,7 +303,7 @@ def sampled_addmm_out(
             f"{out.dtype} and {self.dtype}"
         ),
     )
-    return out.copy_(sampled_addmm(self, mat1, mat2, beta=beta, alpha=alpha))
+    return _write(out, sampled_addmm(self, mat1, mat2, beta=beta, alpha=alpha))
 
 
 def mm_reduce(self: Tensor, other: Tensor, reduce: str) -> tuple[Tensor, Tensor]:

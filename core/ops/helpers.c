@@ -30,8 +30,7 @@ tt_node *tt_in_as(tt_lower *cx, int i, tt_dtype dtype) {
 
 tt_dtype tt_float_common(tt_lower *cx) {
   if (tt_is_float(cx->common) || tt_is_complex(cx->common)) return cx->common;
-  tt_dtype promised = cx->promised && cx->promised_count > 0 ? cx->promised[0].dtype : TT_F32;
-  return tt_is_float(promised) || tt_is_complex(promised) ? promised : TT_F32;
+  return cx->fractions == TT_INVALID ? TT_F32 : cx->fractions;
 }
 
 void tt_out_in(tt_lower *cx, int k, tt_node *x, tt_dtype dtype) {

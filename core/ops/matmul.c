@@ -127,7 +127,7 @@ void tt_lower_addr(tt_lower *cx) {
   tt_dtype dtype = cx->common, wide = tt_compute_dtype(dtype);
   tt_node *a = tt_in_as(cx, 1, dtype), *b = tt_in_as(cx, 2, dtype), *x = tt_in_as(cx, 0, dtype);
 #define TIMES(a, b)                                                                                \
-  tt_cast(cx, tt_hlo_multiply(h, tt_cast(cx, a, wide), tt_cast(cx, b, wide)), dtype)
+  tt_settled(cx, tt_hlo_multiply(h, tt_cast(cx, a, wide), tt_cast(cx, b, wide)), dtype)
   a = tt_hlo_reshape(h, a, 2, (const int64_t[]){a->type.dims[0], 1});
   if (tt_has(cx, 4) && !tt_static_equals(cx, 4, 1)) a = TIMES(a, tt_num(cx, 4, dtype));
   tt_broadcast_pair(cx, &a, &b, dtype);

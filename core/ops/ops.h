@@ -102,6 +102,7 @@ struct tt_lower {
   tt_node *const *tensors; /* the call's tensors as read through their views */
   tt_node *const *numbers; /* the call's run-time numbers, rank 0, F64 / F32, I64, or BOOL */
   tt_dtype common;         /* PyTorch's result_type of all tensors and numbers */
+  tt_dtype fractions;      /* of whole operands: PyTorch's default dtype, F32 if INVALID */
   const tt_type *promised; /* result types that PyTorch's Meta kernel promises; NULL if unknown */
   int promised_count;
   tt_node *seed, *offset; /* TT_RANDOM: rank-0 I64 */

@@ -22,8 +22,14 @@ tt_node *tt_trunc(tt_lower *cx, tt_node *x) {
   return tt_hlo_select(cx->h, negative, tt_hlo_ceil(cx->h, x), tt_hlo_floor(cx->h, x));
 }
 
+/* Where a processor computes in f16, LLVM would fuse this step with the next and round once. */
+tt_node *tt_settled(tt_lower *cx, tt_node *x, tt_dtype dtype) {
+  x = tt_cast(cx, x, dtype);
+  return dtype == TT_F16 ? tt_hlo_optimization_barrier(cx->h, x) : x;
+}
+
 tt_node *tt_rounded(tt_lower *cx, tt_node *x, tt_dtype dtype) {
-  return tt_cast(cx, tt_cast(cx, x, dtype), x->type.dtype);
+  return tt_cast(cx, tt_settled(cx, x, dtype), x->type.dtype);
 }
 
 tt_node *tt_number(tt_lower *cx, int i, tt_dtype dtype) {

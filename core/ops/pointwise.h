@@ -19,7 +19,9 @@ tt_node *tt_trunc(tt_lower *cx, tt_node *x);
 /* Argument i, a number, in `dtype`; PyTorch rounds numbers to the operands' common dtype, even
  * where it computes in a wider one. */
 tt_node *tt_number(tt_lower *cx, int i, tt_dtype dtype);
-/* x, which is computed in a wider dtype, as if it had been stored in this one. */
+/* x, which is computed in a wider dtype, in this one, rounded for good. */
+tt_node *tt_settled(tt_lower *cx, tt_node *x, tt_dtype dtype);
+/* The same, then as wide as before. */
 tt_node *tt_rounded(tt_lower *cx, tt_node *x, tt_dtype dtype);
 /* Arguments 0 and 1, tensors or numbers, in `dtype` and in one shape. */
 void tt_operands(tt_lower *cx, tt_node **a, tt_node **b, tt_dtype dtype);

@@ -9,6 +9,8 @@
  * In one draw element i takes word i, or words 2i and 2i + 1, or the whole block i. */
 #include "ops/random.h"
 
+#include "ops/pointwise.h"
+
 static tt_node *unit_like(tt_lower *cx, const tt_type *type, tt_dtype compute) {
   tt_stream stream = {0};
   tt_node *x = tt_draw_unit(cx, &stream, tt_type_numel(type), compute);
@@ -209,7 +211,7 @@ void tt_lower_rrelu(tt_lower *cx) {
     slope = tt_hlo_multiply(h, unit_like(cx, &type, compute), tt_hlo_subtract(h, upper, lower));
     slope =
         tt_hlo_select(h, negative, tt_hlo_add(h, slope, lower), tt_hlo_full(h, &slope->type, 1.0));
-    slope = tt_cast(cx, tt_cast(cx, slope, type.dtype), compute);
+    slope = tt_rounded(cx, slope, type.dtype);
     noise = tt_cast(cx, slope, type.dtype);
   } else {
     slope = tt_hlo_multiply(h, tt_hlo_add(h, lower, upper), tt_like(cx, lower, 0.5));

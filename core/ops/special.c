@@ -153,6 +153,10 @@ void tt_lower_complex(tt_lower *cx) {
                 tt_dtype_name(tt_in(cx, 1)->type.dtype));
     return;
   }
+  if (tt_in(cx, 0)->type.dtype == TT_BF16) {
+    tt_hlo_fail(h, TT_INVALID_ARGUMENT, "%s: no complex number has parts in bf16", cx->row->name);
+    return;
+  }
   tt_operands(cx, &a, &b, tt_compute_dtype(tt_in(cx, 0)->type.dtype));
   if (cx->row->param) {
     tt_node *angle = b;
@@ -162,12 +166,38 @@ void tt_lower_complex(tt_lower *cx) {
   tt_out_as(cx, 0, tt_hlo_complex(h, a, b));
 }
 
-/* mantissa * 2^exponent. */
+/* x times 2 to a whole power, in three steps that neither overflow nor vanish before the end. */
+static tt_node *scaled(tt_lower *cx, tt_node *x, tt_node *e) {
+  tt_hlo *h = cx->h;
+  bool wide = x->type.dtype == TT_F64;
+  double most = 3 * (wide ? 1022 : 126);
+  e = tt_hlo_minimum(h, tt_hlo_maximum(h, e, splat(cx, e, -most)), splat(cx, e, most));
+  tt_node *third = tt_hlo_floor(h, times(cx, e, 1.0 / 3));
+  tt_node *rest = tt_hlo_subtract(h, e, tt_hlo_add(h, third, third));
+  tt_node *power = tt_hlo_power(h, splat(cx, x, 2), third);
+  x = tt_hlo_multiply(h, tt_hlo_multiply(h, x, power), power);
+  return tt_hlo_multiply(h, x, tt_hlo_power(h, splat(cx, x, 2), rest));
+}
+
+/* The dtype of an operand, be it a tensor or a number. */
+static tt_dtype dtype_of(tt_lower *cx, int i) {
+  const tt_arg *arg = &cx->args[i];
+  return arg->kind == TT_ARG_TENSOR ? tt_in(cx, i)->type.dtype : tt_dtype_computed(arg->dtype);
+}
+
+/* A product of x and a power of two, which is rounded to the exponent's dtype unless x is complex;
+ * but floating numbers are scaled by whole powers, large as they may be. */
 void tt_lower_ldexp(tt_lower *cx) {
   tt_hlo *h = cx->h;
-  tt_node *x, *e;
-  tt_dtype dtype = float_operands(cx, &x, &e);
-  tt_out_in(cx, 0, tt_hlo_multiply(h, x, tt_hlo_power(h, splat(cx, e, 2), e)), dtype);
+  tt_dtype dtype = tt_float_common(cx), wide = tt_compute_dtype(dtype), power = dtype_of(cx, 1);
+  bool whole = tt_is_integer(power) || power == TT_BOOL;
+  bool scales = whole && tt_is_float(dtype_of(cx, 0));
+  if (whole) power = dtype;
+  if (tt_is_complex(dtype_of(cx, 0))) power = tt_compute_dtype(power);
+  tt_node *x = tt_in_as(cx, 0, wide), *e = tt_in_as(cx, 1, tt_compute_dtype(power));
+  if (!scales) e = tt_rounded(cx, tt_hlo_power(h, splat(cx, e, 2), e), power);
+  tt_broadcast_pair(cx, &x, &e, wide);
+  tt_out_in(cx, 0, scales ? scaled(cx, x, e) : tt_hlo_multiply(h, x, e), dtype);
 }
 
 /* Whether any q (args[1]) is still to be moved to the right. */

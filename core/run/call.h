@@ -32,9 +32,9 @@ typedef struct tt_call_spec {
   int arg_count;
   const tt_call_tensor *tensors;
   int tensor_count;
-  const tt_dtype *numbers; /* dtypes of the run-time numbers: F64, F32, I64, BOOL */
-  int number_count;        /* for TT_RANDOM the last two are the seed and the offset */
-  tt_dtype common;
+  const tt_dtype *numbers;       /* dtypes of the run-time numbers: F64, F32, I64, BOOL */
+  int number_count;              /* for TT_RANDOM the last two are the seed and the offset */
+  tt_dtype common, fractions;    /* see tt_lower */
   const tt_call_result *results; /* view filled in where promised */
   int result_count;
   bool promised; /* false: no Meta kernel; the lowering's types and count rule (up to result_count)

@@ -171,6 +171,9 @@ static void compare(differences *d, const tt_call_spec *now, const tt_call_spec 
   if (differ(d, now->common != known->common))
     tt_text_printf(d->text, "it computes in %s, not %s", tt_dtype_name(now->common),
                    tt_dtype_name(known->common));
+  if (differ(d, now->fractions != known->fractions))
+    tt_text_printf(d->text, "the default dtype is %s, not %s", tt_dtype_name(now->fractions),
+                   tt_dtype_name(known->fractions));
   if (differ(d, now->precision != known->precision))
     tt_text_printf(d->text, "the precision of products is another");
   if (differ(d, now->checks != known->checks))

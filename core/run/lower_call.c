@@ -78,6 +78,7 @@ static tt_status prepare(lowering *low) {
                        .tensors = low->tensors,
                        .numbers = low->numbers,
                        .common = tt_dtype_computed(spec->common),
+                       .fractions = spec->fractions,
                        .promised = spec->promised ? low->promised : NULL,
                        .promised_count = spec->promised ? spec->result_count : 0,
                        .checks = spec->checks,

@@ -85,6 +85,15 @@ def test_several_results_and_written_arguments(runs):
     assert sum(runs.values()) <= 1
 
 
+def test_a_target_is_resized_every_time():
+    x = values(5).add(5).to("tpu")
+    for _ in range(3):
+        out = torch.zeros(5, 2, device="tpu")
+        with pytest.warns(UserWarning, match="was resized"):
+            torch.mvlgamma(x, 2, out=out)
+        torch.testing.assert_close(out, torch.mvlgamma(x, 2))
+
+
 def test_an_error_leaves_no_notes_behind(runs):
     with pytest.raises(RuntimeError):
         torch._addmm_activation(*(values(2, 2).to("tpu"),) * 2, values(3, 3).to("tpu"))

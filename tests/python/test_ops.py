@@ -11,7 +11,11 @@ from torch.utils._pytree import tree_flatten
 SAMPLES = 3
 # Left to random tests, or without a value to compare.
 SKIP = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
+SKIP |= {"as_strided.partial_views"}  # its operands are cut out of storages that are not moved
+SKIP |= {op.name for op in op_db if op.name.startswith("jiterator")}  # a compiler of CUDA's
 RANDOM = (
+    "cauchy",
+    "uniform",
     "rand",
     "dropout",
     "bernoulli",
@@ -44,7 +48,12 @@ def full_name(op):
 
 def comparable(op):
     name = op.name.replace("normalize", "")
-    return op.name not in SKIP and not any(word in name for word in RANDOM)
+    return full_name(op) not in SKIP and not any(word in name for word in RANDOM)
+
+
+def draws(op, sample):
+    dropout = "multi_head_attention" in op.name and sample.kwargs.get("training")
+    return dropout or sample.kwargs.get("dropout_p")
 
 
 def chosen_dtype(op):
@@ -97,7 +106,7 @@ def fix_places(op, sample):
 def compare(op, dtype, samples):
     limits = {torch.float32: {"rtol": 1e-3, "atol": 1e-4}}.get(dtype, {})
     wanted = op.sample_inputs("cpu", dtype, requires_grad=differentiable(op, dtype))
-    exact = (sample for sample in wanted if not sample.kwargs.get("dropout_p"))
+    exact = (sample for sample in wanted if not draws(op, sample))
     for _, sample in zip(range(samples), exact, strict=False):
         fix_places(op, sample)
         inputs = (sample.input, sample.args, sample.kwargs)
@@ -121,6 +130,18 @@ def test_every_other_operator(op):
     compare(op, chosen_dtype(op), SAMPLES)
 
 
+EQUAL = "which of equal elements comes first is open"
+UNSETTLED = {
+    ("sort", torch.bfloat16): EQUAL,
+    ("sort", torch.uint8): EQUAL,
+    ("topk", torch.bfloat16): EQUAL,
+    ("topk", torch.int64): EQUAL,
+    ("topk", torch.uint8): EQUAL,
+    ("nn.functional.scaled_dot_product_attention", torch.bfloat16): "gradients are differences of "
+    "rounded numbers, on the CPU as here: both are as far from the exact ones",
+}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "dtype", [torch.bfloat16, torch.float64, torch.int64, torch.uint8, torch.complex64], ids=str
@@ -129,6 +150,8 @@ def test_every_other_operator(op):
 def test_other_dtypes(op, dtype):
     if dtype not in op.dtypes:
         pytest.skip("not a dtype of this operator")
+    if (op.name, dtype) in UNSETTLED:
+        pytest.skip(UNSETTLED[op.name, dtype])
     compare(op, dtype, 2)
 
 

@@ -52,3 +52,49 @@ def test_edges_integers_and_modes(name):
     for mode in modes():
         with torch.tpu.set_eager_mode(mode):
             check(function, torch.tensor([[0.5, 1.5], [2.5, 9.5]]))
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_whole_operands_become_the_default_dtype(wide):
+    """Whatever the target's dtype is, and whatever the default was before."""
+    x, n = torch.arange(1, 5), torch.arange(2, 6)
+    before = torch.get_default_dtype()
+    for default in (before, torch.float64 if wide else torch.bfloat16, before):
+        torch.set_default_dtype(default)
+        try:
+            check(torch.sqrt, x)
+            check(torch.div, x, n)
+            check(lambda x, n: x * 2.5 + n, x, n)
+        finally:
+            torch.set_default_dtype(before)
+    for dtype in (torch.complex64, torch.float64, torch.float32):
+        for function in (torch.special.zeta, torch.special.hermite_polynomial_h, torch.atan2):
+            limits = {"rtol": 1e-5, "atol": 1e-6}
+            check(
+                lambda f, x, n, out: f(x, n, out=out),
+                function,
+                x,
+                n,
+                torch.zeros(4, dtype=dtype),
+                tolerance=limits,
+            )
+
+
+def test_powers_of_two():
+    """A whole power scales, and may be larger than a number can be; others are rounded."""
+    x = torch.tensor([1.5 * 2.0**-100, -(2.0**100), 0.0, torch.inf, 3.0])
+    check(torch.ldexp, x, torch.tensor([200, -200, 400, -400, 127]))
+    check(torch.ldexp, x.double(), torch.tensor([1000, -1000, 3000, -3000, 1]))
+    check(torch.ldexp, torch.ones(2).bfloat16(), torch.tensor([3, -4]))
+    fraction = torch.tensor([1.3, 2.7])
+    for dtype in (torch.int64, torch.float32, torch.bfloat16, torch.complex64):
+        check(torch.ldexp, torch.tensor([3, 5]).to(dtype), fraction.bfloat16())
+        check(torch.ldexp, torch.tensor([3, 5]).to(dtype), fraction.bfloat16()[0])
+
+
+def test_a_sign_that_stays_on_the_host():
+    x = torch.randn(5)
+    for sign in (torch.tensor(-1.0), torch.tensor(2, dtype=torch.int64)):
+        check(lambda x, s=sign: torch.copysign(x, s), x)
+        check(lambda x, s=sign: torch.copysign(s, x), x)
+        check(lambda x, s=sign: x.copysign_(s), x)

@@ -35,6 +35,12 @@ def slogdet(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return sign * diagonal.sgn().prod(-1), diagonal.abs().log().sum(-1), factors, pivots
 
 
+def _by_columns(matrices: Tensor, rows: int) -> Tensor:
+    """The same, each column in memory of so many rows, as LAPACK leaves what it computes."""
+    memory = matrices.new_empty(*matrices.shape[:-2], matrices.shape[-1], rows)
+    return memory.mT[..., : matrices.shape[-2], :].copy_(matrices)
+
+
 @decomposes("ormqr")
 def ormqr(
     reflectors: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False
@@ -49,7 +55,8 @@ def ormqr(
     product = aten.linalg_householder_product(square, tau)
     if transpose:
         product = product.mH
-    return product @ other if left else other @ product
+    product = product @ other if left else other @ product
+    return _by_columns(product, product.shape[-2])
 
 
 # -- Least squares --
@@ -94,7 +101,7 @@ def lstsq(
         lambda: f"torch.linalg.lstsq: there is no driver {driver!r}",
     )
     m, n = self.shape[-2:]
-    vector = b.dim() == 1 or (b.dim() == self.dim() - 1 and b.shape == self.shape[:-1])
+    vector = b.dim() == self.dim() - 1
     right = b.unsqueeze(-1) if vector else b
     batch = torch.broadcast_shapes(self.shape[:-2], right.shape[:-2])
     a, right = self.expand(*batch, m, n), right.expand(*batch, m, right.shape[-1])
@@ -117,4 +124,5 @@ def lstsq(
         values = values.new_empty(0)
     if driver == "gels":
         rank = rank.new_empty(0)
+    solution = _by_columns(solution, max(m, n))
     return solution.squeeze(-1) if vector else solution, residuals, rank, values

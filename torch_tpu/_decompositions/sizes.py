@@ -30,7 +30,8 @@ def nonzero(self: Tensor) -> Tensor:
     count = count_true(self)
     if self.dim() == 0 or self.numel() == 0:
         return self.new_empty((count, self.dim()), dtype=torch.int64)
-    return first_rows(aten.nonzero_static(self, size=self.numel()), count)
+    memory = self.new_empty((self.dim(), self.numel()), dtype=torch.int64)  # each dim lies together
+    return first_rows(aten.nonzero_static(self, size=self.numel(), out=memory.mT), count)
 
 
 @decomposes("masked_select")

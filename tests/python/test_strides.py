@@ -1,0 +1,138 @@
+"""Results lie in memory as the CPU's do."""
+
+import random
+
+import pytest
+import torch
+from support import DEVICE, only_tpu, raises_alike, same
+
+BINARY = (torch.complex, torch.polar, torch.copysign, torch.clamp_min, torch.logical_and)
+BINARY += (torch.heaviside, torch.logaddexp, torch.xlogy, torch.floor_divide, torch.eq)
+
+
+def numbers(*shape):
+    return torch.arange(1.0, 1 + torch.Size(shape).numel()).reshape(shape).sin()
+
+
+def strides(results):
+    results = (results,) if isinstance(results, torch.Tensor) else results
+    return [
+        [stride for stride, size in zip(x.stride(), x.shape, strict=True) if size > 1]
+        for x in results
+    ]
+
+
+def there(x):
+    """The same on the device, with the same strides."""
+    whole = torch.empty(0, dtype=x.dtype).set_(x.untyped_storage()).to(DEVICE)
+    return whole.as_strided(x.shape, x.stride(), x.storage_offset())
+
+
+def check(work, *inputs):
+    assert strides(work(*map(there, inputs))) == strides(work(*inputs))
+
+
+def turned(shape, draw):
+    """A tensor whose dims are of these sizes or 1, in any order in memory."""
+    shape = [draw.choice([1, size]) for size in shape][draw.randrange(len(shape)) :]
+    order = draw.sample(range(len(shape)), len(shape))
+    return numbers(*(shape[i] for i in order)).permute(torch.tensor(order).argsort().tolist())
+
+
+@pytest.mark.parametrize("operator", BINARY, ids=lambda one: one.__name__)
+def test_elementwise(operator):
+    draw = random.Random(5)
+    for _ in range(8):
+        shape = [draw.choice([2, 3, 4]) for _ in range(3)]
+        check(operator, turned(shape, draw), turned(shape, draw))
+
+
+def test_elementwise_in_other_orders():
+    x, y = numbers(4, 3).T, numbers(3, 4)
+    check(torch.rsub, x, y)
+    check(lambda one: torch.pow(2.5, one), x)
+    check(torch.nn.functional.logsigmoid, x)
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (2, 5, 3)])
+def test_factorisations(shape):
+    for x in (numbers(*shape), numbers(*shape).mT):
+        check(torch.geqrf, x)
+        check(lambda a: torch.linalg.svd(a, full_matrices=False), x)
+        check(lambda a: torch.linalg.svd(a), x)
+    b = numbers(*shape[:-1], 2)
+    for driver in ("gels", "gelsd"):
+        check(lambda a, b, d=driver: torch.linalg.lstsq(a, b, driver=d).solution, x.mT, b)
+        check(lambda a, b, d=driver: torch.linalg.lstsq(a, b, driver=d).solution, x, x)
+    packed, factors = torch.geqrf(numbers(5, 3))
+    check(torch.ormqr, packed, factors, numbers(5, 4))
+
+
+@pytest.mark.parametrize("dims", [(0,), (2,), (0, 1), (2, 0), (0, 1, 2), (2, 1, 0)])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+def test_transforms(dims, order):
+    x = numbers(4, 5, 6).permute(order)
+    for transform in (torch.fft.rfftn, torch.fft.fftn, torch.fft.irfftn, torch.fft.ihfftn):
+        z = x if transform in (torch.fft.rfftn, torch.fft.ihfftn) else x + 1j
+        check(lambda one, f=transform: f(one, dim=dims), z)
+
+
+def test_images():
+    functional = torch.nn.functional
+    for last in (torch.contiguous_format, torch.channels_last):
+        x = numbers(2, 4, 6, 6).contiguous(memory_format=last)
+        where = torch.arange(36).expand(2, 4, 36).reshape(2, 4, 6, 6)
+        check(lambda one: functional.channel_shuffle(one, 2), x)
+        check(lambda one: functional.pixel_shuffle(one, 2), x)
+        check(lambda one, i: functional.max_unpool2d(one, i, 2), x, where)
+        for mode in ("replicate", "reflect", "constant", "circular"):
+            check(lambda one, m=mode: functional.pad(one, (-1, 2, 1, 0), m), x)
+
+
+def test_targets_that_are_resized():
+    x, image = numbers(4, 3).T, numbers(2, 4, 3, 5).contiguous(memory_format=torch.channels_last)
+    check(lambda a, out: torch.add(a, a, out=out), x, torch.empty(0))
+    check(lambda a, out: torch.exp(a, out=out), x, torch.empty(0))
+    check(lambda a, out: torch.sum(a, 2, out=out), image, torch.empty(0))
+    check(lambda a, out: torch.linalg.inv(a @ a.T + 1, out=out), x, torch.empty(0))
+    check(lambda a, out: torch.logit(a, out=out), x, torch.empty(0))
+    check(lambda a, out: torch.complex(a, a, out=out), x, torch.empty(0, dtype=torch.complex64))
+    check(lambda a, q, f: torch.geqrf(a, out=(q, f)), x, torch.empty(0), torch.empty(0))
+
+
+def test_coordinates_lie_together():
+    for column in there(numbers(5, 5)).nonzero().unbind(1):
+        assert column.is_contiguous()
+
+
+@only_tpu
+def test_shape_functions_are_left_as_they_are_for_others():
+    _, _, vh = torch.linalg.svd(torch.empty(5, 3, device="meta"))
+    assert vh.is_contiguous()  # as on CUDA
+
+
+def test_targets_with_gaps_where_zeros_are_no_numbers():
+    factors, pivots = torch.linalg.lu_factor(numbers(3, 3))
+    b = numbers(3, 4)
+
+    def solve(factors, pivots, b, wide):
+        return torch.linalg.lu_solve(factors, pivots, b, out=wide[..., 1])
+
+    wide = torch.zeros(3, 4, 2)
+    expected, actual = (
+        solve(factors, pivots, b, wide),
+        solve(*map(there, (factors, pivots, b, wide))),
+    )
+    same(actual, expected)
+    raises_alike(solve, factors, pivots, b, wide.double())
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_batch_norm_into_targets(training):
+    def work(x, mean, var, *outs):
+        torch.native_batch_norm(x, None, None, mean, var, training, 0.1, 1e-5, out=outs)
+        return mean, var, *outs
+
+    inputs = [numbers(3, 2, 4), torch.zeros(2), torch.ones(2)]
+    inputs += [torch.empty(0) for _ in range(3)]
+    same(work(*map(there, inputs)), work(*inputs))
