@@ -1,4 +1,4 @@
-# make run | test | test-all | test-sweep | lint | bench | clean. Everything lives in .venv and build.
+# make run | test | test-all | test-sweep | lint | bench | clean: builds in build, tools in .venv.
 VENV ?= .venv
 PY := $(VENV)/bin/python
 export PYTHON ?= python3
@@ -13,8 +13,8 @@ ENV_STAMP := $(VENV)/.env-ready
 MODELS_STAMP := $(VENV)/.models-ready
 INSTALL_STAMP := $(VENV)/.torchtpu-installed
 
-.PHONY: build run test test-c test-sanitized test-tsan test-python test-all test-sweep lint format bench \
-	docs clean
+.PHONY: build run test test-c test-sanitized test-tsan test-python test-all test-sweep lint format \
+	bench docs clean
 
 build: build/release $(INSTALL_STAMP)
 	$(CMAKE) --build build/release -j $(JOBS)

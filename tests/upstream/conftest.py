@@ -75,6 +75,8 @@ def pytest_terminal_summary(terminalreporter):
                 skips[re.sub("^Skipped: ", "", reason)] += 1
     if not counts:
         return
+    from harness import UNCOMPARED
+
     listed = "; ".join(f"{n} {reason}" for reason, n in skips.most_common())
     failed = counts["failed"] + counts["error"]
     mode = torch.tpu.eager_mode.name.lower()
@@ -82,4 +84,5 @@ def pytest_terminal_summary(terminalreporter):
         f"upstream ({mode}): {counts['passed']} passed, {failed} failed, "
         f"{counts['xfailed']} failed as expected, {counts['skipped']} skipped"
         + (f" ({listed})" if listed else "")
+        + "".join(f"; {n} not compared ({reason})" for reason, n in UNCOMPARED.most_common())
     )
