@@ -109,7 +109,9 @@ void ensure_runtime() {
   TORCH_CHECK(!forked.load(std::memory_order_relaxed),
               "Cannot re-initialize device 'tpu' in forked subprocess. To use it with "
               "multiprocessing, you must use the 'spawn' start method");
-  if (!tt_runtime_ready()) check(tt_runtime_init(plugin_path().c_str()));
+  if (tt_runtime_ready()) return;
+  bind_lapack();
+  check(tt_runtime_init(plugin_path().c_str()));
 }
 
 tt_stream* stream_of(c10::DeviceIndex index) {

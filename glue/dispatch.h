@@ -25,6 +25,9 @@ std::string host_fallback();
 void set_host_fallback(const std::string& policy);
 std::vector<std::pair<std::string, int64_t>> host_operators();
 
+// Lets programs call PyTorch's LAPACK; before the runtime is opened.
+void bind_lapack();
+
 // The Python line that is being executed by this thread, as a core site id.
 uint32_t call_site();
 // Waits for a device, counted at the Python line that asks for it; throws its errors.

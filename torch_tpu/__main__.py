@@ -32,6 +32,10 @@ TOLERANCE_PAGE = """
 
 | operator | tolerance | why |
 |---|---|---|"""
+LAPACK_NOTE = """
+Programs of a platform that computes in host memory call LAPACK for these, as PyTorch ships it; on
+other platforms they run on the host. There, too, the factorisations of the class before are LAPACK's;
+elsewhere they are XLA's, or the op table's own."""
 HOST_PAGE = """
 ## on the host
 
@@ -125,6 +129,8 @@ def ops_page(rows: "list[_C.OpRow]") -> str:
             f"\n## {family}\n\n| operator | static arguments | what it does |\n|---|---|---|"
         )
         parts += [_ops_line(row) for row in rows if row["class"] == family]
+        if family == "lapack":
+            parts.append(LAPACK_NOTE)
     own = _decompositions.table()
     parts.append("\n## decomposed by this package\n\n| operator | what it does |\n|---|---|")
     parts += [f"| `{_short(name)}` | {_summary(own[name])} |" for name in sorted(own)]

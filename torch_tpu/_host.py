@@ -7,12 +7,6 @@ import torch
 from torch_tpu import _decompose, _decompositions
 
 ON_HOST: dict[str, tuple[str, ...]] = {
-    "Eigenvalues of matrices without symmetry need a shifted QR iteration whose steps depend on "
-    "data; XLA has none.": ("linalg_eig", "linalg_eig.out", "_linalg_eigvals"),
-    "Bunch-Kaufman's factors choose a block of one or two rows at every step; XLA has none such.": (
-        "linalg_ldl_factor_ex.out",
-        "linalg_ldl_solve.out",
-    ),
     "Block-wise scales of 8-bit floats have no decomposition yet.": (
         "_scaled_mm_v2",
         "_scaled_mm_v2.out",

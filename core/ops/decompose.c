@@ -22,6 +22,7 @@ static tt_node *magnitude(tt_lower *cx, tt_node *a) {
 /* Householder's packed form of a, and the factors tau. XLA squares the elements, which must not
  * overflow, nor vanish. */
 static tt_node *packed_qr(tt_lower *cx, tt_node *a, tt_node **tau) {
+  if (tt_lapack_takes(cx, a)) return tt_lapack_packed_qr(cx, a, tau);
   tt_hlo *h = cx->h;
   int rank = a->type.rank;
   int64_t m = a->type.dims[rank - 2], n = a->type.dims[rank - 1];
@@ -39,6 +40,7 @@ static tt_node *packed_qr(tt_lower *cx, tt_node *a, tt_node **tau) {
 
 /* The first columns of the product of reflectors, as many as `v` has. */
 static tt_node *reflectors(tt_lower *cx, tt_node *v, tt_node *tau) {
+  if (tt_lapack_takes(cx, v)) return tt_lapack_reflectors(cx, v, tau);
   tt_node *out;
   tt_hlo_custom_call(cx->h, "ProductOfElementaryHouseholderReflectors", NULL, 2,
                      (tt_node *[]){v, tau}, 1, &v->type, &out);
@@ -162,9 +164,10 @@ void tt_lower_eigh(tt_lower *cx) {
   tt_node *a = tt_in(cx, 0), *values;
   if (tt_is_empty(a)) return tt_out_of_nothing(cx, 2);
   const char *uplo = tt_str(cx, 1);
-  tt_node *vectors = tt_eigh(cx, hermitian(cx, a, *uplo == 'U' || *uplo == 'u'), &values);
+  bool wanted = tt_has(cx, 2) ? tt_bool(cx, 2) : true, upper = *uplo == 'U' || *uplo == 'u';
+  tt_node *vectors = tt_lapack_takes(cx, a) ? tt_lapack_eigh(cx, a, upper, wanted, &values)
+                                            : tt_eigh(cx, hermitian(cx, a, upper), &values);
   tt_type none = {.dtype = a->type.dtype, .rank = 1};
   tt_out_as(cx, 0, values);
-  bool wanted = tt_has(cx, 2) ? tt_bool(cx, 2) : true;
   tt_out(cx, 1, wanted ? vectors : tt_hlo_zeros(cx->h, &none));
 }

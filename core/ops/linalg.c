@@ -84,6 +84,10 @@ void tt_lower_trace(tt_lower *cx) {
 static tt_node *cholesky(tt_lower *cx, tt_node *a, bool upper, tt_node **info) {
   tt_hlo *h = cx->h;
   tt_node *lower = tt_triangle(cx, upper ? tt_adjoint(cx, a) : a, TT_LE, 0);
+  if (tt_lapack_takes(cx, a)) {
+    tt_node *l = tt_lapack_cholesky(cx, lower, info);
+    return upper ? tt_adjoint(cx, l) : l;
+  }
   tt_node *l = tt_triangle(cx, tt_hlo_cholesky(h, lower, true), TT_LE, 0);
   int rank = l->type.rank;
   tt_type order = l->type;

@@ -34,10 +34,27 @@ tt_node *tt_with_columns(tt_lower *cx, tt_node *x, int64_t n);
 tt_node *tt_with_rows(tt_lower *cx, tt_node *x, int64_t m);
 /* v spread over matrices: element (i, j) is v[j], or v[i]. */
 tt_node *tt_by_column(tt_lower *cx, tt_node *v, const tt_type *matrix, bool by_row);
+/* -- By LAPACK (lapack.c), where the program may call it and it has x's dtype -- */
+static inline bool tt_lapack_takes(const tt_lower *cx, const tt_node *x) {
+  tt_dtype real = tt_dtype_real(x->type.dtype);
+  return cx->lapack && (real == TT_F32 || real == TT_F64);
+}
+tt_lu tt_lapack_lu(tt_lower *cx, tt_node *a);
+/* The lower factor of a Hermitian matrix's lower triangle; *info as LAPACK's. */
+tt_node *tt_lapack_cholesky(tt_lower *cx, tt_node *a, tt_node **info);
+tt_node *tt_lapack_packed_qr(tt_lower *cx, tt_node *a, tt_node **tau);
+tt_node *tt_lapack_reflectors(tt_lower *cx, tt_node *v, tt_node *tau);
+/* Of the triangle that `upper` names; vectors that are not wanted may be anything. */
+tt_node *tt_lapack_eigh(tt_lower *cx, tt_node *a, bool upper, bool vectors, tt_node **values);
+/* Values, descending; u and vh unless they are NULL, of `columns` columns and rows. */
+tt_node *tt_lapack_svd(tt_lower *cx, tt_node *a, bool full, tt_node **u, tt_node **vh);
+
 /* a = q r, q of `columns` columns. */
 void tt_qr(tt_lower *cx, tt_node *a, int64_t columns, tt_node **q, tt_node **r);
 /* Eigenvectors of a Hermitian matrix; *values ascend. */
 tt_node *tt_eigh(tt_lower *cx, tt_node *a, tt_node **values);
+/* Whether each element is. */
+tt_node *tt_finite(tt_lower *cx, tt_node *x);
 /* A sort's comparison of its first operand. */
 void tt_sort_ascending(tt_hlo *h, tt_node *const *args, tt_node **results, void *user);
 

@@ -104,6 +104,7 @@ static void lu_more(tt_hlo *h, tt_node *const *args, tt_node **results, void *us
 }
 
 tt_lu tt_lu_factor(tt_lower *cx, tt_node *a, bool pivot) {
+  if (pivot && tt_lapack_takes(cx, a)) return tt_lapack_lu(cx, a);
   tt_hlo *h = cx->h;
   lu_task task = {a->type, pivot};
   int rank = a->type.rank;

@@ -23,6 +23,7 @@ typedef enum tt_op_class {
   TT_POOL,
   TT_SORT,
   TT_LINALG,
+  TT_LAPACK, /* linear algebra that only LAPACK has: needs tt_lower.lapack */
   TT_OPTIM,
   TT_FOREACH, /* applies the row named `base` to each element of its lists */
   TT_COLLECTIVE
@@ -107,6 +108,7 @@ struct tt_lower {
   int promised_count;
   tt_node *seed, *offset; /* TT_RANDOM: rank-0 I64 */
   bool checks;            /* Debug: emit index checks */
+  bool lapack;            /* the program may call LAPACK (lapack/lapack.h) */
   tt_node **results;      /* [result_capacity], set by tt_out */
   int result_count, result_capacity;
   tt_node **check_flags; /* rank-0 BOOL, true means violated; set by tt_check */

@@ -146,7 +146,7 @@ static tt_node *tall_svd(tt_lower *cx, tt_node *a, int64_t columns, tt_node **u,
   return values;
 }
 
-static tt_node *is_finite(tt_lower *cx, tt_node *x) {
+tt_node *tt_finite(tt_lower *cx, tt_node *x) {
   tt_hlo *h = cx->h;
   if (!tt_is_complex(x->type.dtype)) return tt_hlo_is_finite(h, x);
   return tt_hlo_and(h, tt_hlo_is_finite(h, tt_hlo_real(h, x)),
@@ -158,14 +158,20 @@ void tt_lower_svd(tt_lower *cx) {
   tt_node *a = tt_in(cx, 0), *u, *v;
   bool full = tt_bool(cx, 1), wanted = tt_has(cx, 2) ? tt_bool(cx, 2) : true;
   if (tt_is_empty(a)) return tt_out_of_nothing(cx, 3);
-  tt_check(cx, tt_hlo_not(cx->h, is_finite(cx, a)), TT_LINALG_ERROR,
+  tt_type none = {.dtype = a->type.dtype, .rank = 1};
+  tt_node *nothing = tt_hlo_zeros(cx->h, &none);
+  if (tt_lapack_takes(cx, a)) {
+    u = v = nothing;
+    tt_out_as(cx, 1, tt_lapack_svd(cx, a, full, wanted ? &u : NULL, wanted ? &v : NULL));
+    tt_out(cx, 0, u);
+    return tt_out(cx, 2, v);
+  }
+  tt_check(cx, tt_hlo_not(cx->h, tt_finite(cx, a)), TT_LINALG_ERROR,
            "linalg.svd: the input has elements that are not finite");
   bool wide = tt_rows(a) < tt_columns(a);
   tt_node *tall = wide ? tt_adjoint(cx, a) : a;
   int64_t columns = full ? tt_rows(tall) : tt_columns(tall);
   tt_out_as(cx, 1, tall_svd(cx, tall, columns, &u, &v));
-  tt_type none = {.dtype = a->type.dtype, .rank = 1};
-  tt_node *nothing = tt_hlo_zeros(cx->h, &none);
   tt_out(cx, 0, !wanted ? nothing : wide ? v : u);
   tt_out(cx, 2, !wanted ? nothing : tt_adjoint(cx, wide ? u : v));
 }

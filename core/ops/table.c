@@ -63,7 +63,7 @@ const tt_op_row *tt_op_find(const char *name) {
 
 const char *tt_op_class_name(tt_op_class cls) {
   static const char *const names[] = {
-      "pointwise", "reduce", "matmul", "conv", "view",   "create", "index",   "norm",
-      "loss",      "random", "pool",   "sort", "linalg", "optim",  "foreach", "collective"};
+      "pointwise", "reduce", "matmul", "conv",   "view",   "create", "index",   "norm",      "loss",
+      "random",    "pool",   "sort",   "linalg", "lapack", "optim",  "foreach", "collective"};
   return (size_t)cls < sizeof names / sizeof *names ? names[cls] : "unknown";
 }

@@ -1,7 +1,7 @@
 /* One call becomes HLO: its tensors are read through their views, its row is lowered, its results
  * become new storages or are written through the views of their targets. */
 #include "run/call_internal.h"
-#include "run/storage.h"
+#include "run/run.h"
 
 typedef struct lowering {
   tt_hlo *h;
@@ -82,6 +82,7 @@ static tt_status prepare(lowering *low) {
                        .promised = spec->promised ? low->promised : NULL,
                        .promised_count = spec->promised ? spec->result_count : 0,
                        .checks = spec->checks,
+                       .lapack = tt_runtime_has_lapack(),
                        .results = made,
                        .result_capacity = spec->result_count,
                        .check_flags = low->io->checks->flags,

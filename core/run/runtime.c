@@ -1,4 +1,5 @@
 #include "base/intern.h"
+#include "lapack/lapack.h"
 #include "run/program.h"
 #include "run/run.h"
 
@@ -16,6 +17,18 @@ static tt_stream *streams[MAX_DEVICES];
 static atomic_int device_count;
 static atomic_int mode = TT_MODE_STRICT;
 static atomic_bool deterministic;
+static bool has_lapack; /* set before device_count */
+
+/* Not on every platform, nor in every plugin; operators have other ways there. */
+static bool offer_lapack(void) {
+  bool wanted = strcmp(tt_env(TT_ENV_LAPACK), "off") != 0;
+  if (!wanted || !tt_lapack_bound() || !tt_runtime_is_cpu()) return false;
+  tt_status status = tt_lapack_offer(plugin);
+  if (!status) return true;
+  tt_log(TT_LOG_PLUGIN, "%s", tt_status_message(status));
+  tt_status_release(status);
+  return false;
+}
 
 static tt_status open_locked(const char *path) {
   if (!path || !*path) path = tt_env(TT_ENV_PLUGIN);
@@ -26,6 +39,7 @@ static tt_status open_locked(const char *path) {
   if (!plugin) TT_TRY(tt_plugin_open(path, &plugin));
   tt_client_options options = {.cpu_devices = (int)tt_env_int(TT_ENV_CPU_DEVICES)};
   if (!client) TT_TRY(tt_client_create(plugin, &options, &client));
+  has_lapack = offer_lapack();
   int count = tt_client_device_count(client);
   if (count > MAX_DEVICES) count = MAX_DEVICES;
   if (count < 1) return tt_error(TT_UNAVAILABLE, "the plugin %s has no device", path);
@@ -68,6 +82,7 @@ bool tt_runtime_ready(void) { return tt_runtime_device_count() > 0; }
 tt_client *tt_runtime_client(void) { return client; }
 tt_plugin *tt_runtime_plugin(void) { return plugin; }
 bool tt_runtime_is_cpu(void) { return client && strcmp(tt_client_platform(client), "cpu") == 0; }
+bool tt_runtime_has_lapack(void) { return has_lapack; }
 
 int tt_runtime_device_count(void) {
   return atomic_load_explicit(&device_count, memory_order_acquire);

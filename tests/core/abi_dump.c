@@ -5,7 +5,7 @@
  *   code NAME NUMBER, dtype MLIR_NAME NUMBER, proto MESSAGE FIELD NUMBER, enum NAME NUMBER */
 #include "hlo/types.h"
 #include "pjrt/compile_options.h"
-#include "pjrt/pjrt_abi.h"
+#include "pjrt/ffi_abi.h"
 
 #include <stdio.h>
 
@@ -24,6 +24,7 @@ static void print_structs(void) {
     fields                                                                                         \
   }
   TT_PJRT_STRUCTS(STRUCT, FIELD)
+  TT_FFI_STRUCTS(STRUCT, FIELD)
 #undef STRUCT
 #undef FIELD
 }
@@ -45,6 +46,7 @@ static void print_slots(void) {
 static void print_enums(void) {
 #define X(name, number) printf("enum %s %d\n", #name, number);
   TT_PJRT_CONSTANTS(X)
+  TT_FFI_CONSTANTS(X)
 #undef X
 }
 

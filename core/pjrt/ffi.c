@@ -1,0 +1,126 @@
+#include "pjrt/ffi.h"
+
+#include "pjrt/ffi_abi.h"
+#include "pjrt/internal.h"
+
+#include <fenv.h>
+#include <string.h>
+
+static tt_dtype dtype_of(int code) {
+  switch (code) {
+  case XLA_FFI_DataType_S32:
+    return TT_I32;
+  case XLA_FFI_DataType_S64:
+    return TT_I64;
+  case XLA_FFI_DataType_F32:
+    return TT_F32;
+  case XLA_FFI_DataType_F64:
+    return TT_F64;
+  case XLA_FFI_DataType_C64:
+    return TT_C64;
+  case XLA_FFI_DataType_C128:
+    return TT_C128;
+  default:
+    return TT_INVALID;
+  }
+}
+
+static tt_status read_array(const XLA_FFI_Buffer *buffer, tt_ffi_array *out) {
+  *out = (tt_ffi_array){.type = {.dtype = dtype_of(buffer->dtype)}, .data = buffer->data};
+  if (out->type.dtype == TT_INVALID)
+    return tt_error(TT_INVALID_ARGUMENT, "a host function got an array of XLA's type %d, which none "
+                    "of ours takes", buffer->dtype);
+  if (buffer->rank < 0 || buffer->rank > TT_MAX_RANK)
+    return tt_error(TT_INVALID_ARGUMENT, "a host function got an array of %lld dims; at most %d "
+                    "are possible", (long long)buffer->rank, TT_MAX_RANK);
+  out->type.rank = (int)buffer->rank;
+  for (int i = 0; i < out->type.rank; i++) out->type.dims[i] = buffer->dims[i];
+  return TT_SUCCESS;
+}
+
+static tt_status read_arrays(int64_t count, const int *types, int wanted, void **buffers,
+                             tt_ffi_array *out, int *out_count) {
+  if (count < 0 || count > TT_FFI_MAX_ARRAYS)
+    return tt_error(TT_INVALID_ARGUMENT, "a host function got %lld arrays; at most %d are possible",
+                    (long long)count, TT_FFI_MAX_ARRAYS);
+  for (int i = 0; i < count; i++) {
+    if (types[i] != wanted)
+      return tt_error(TT_INVALID_ARGUMENT, "argument %d of a host function is no array", i);
+    TT_TRY(read_array(buffers[i], &out[i]));
+  }
+  *out_count = (int)count;
+  return TT_SUCCESS;
+}
+
+static tt_status run(const tt_ffi_frame *frame, tt_ffi_body body) {
+  tt_ffi_call call = {.frame = frame};
+  TT_TRY(read_arrays(frame->args.size, frame->args.types, XLA_FFI_ArgType_BUFFER, frame->args.args,
+                     call.operands, &call.operand_count));
+  TT_TRY(read_arrays(frame->rets.size, frame->rets.types, XLA_FFI_RetType_BUFFER, frame->rets.rets,
+                     call.results, &call.result_count));
+  fenv_t environment; /* XLA's threads flush denormal numbers to zero */
+  (void)fegetenv(&environment);
+  (void)fesetenv(FE_DFL_ENV);
+  tt_status status = body(&call);
+  (void)fesetenv(&environment);
+  return status;
+}
+
+static bool asks_for_metadata(const tt_ffi_frame *frame) {
+  const PJRT_Extension_Base *first = frame->extension_start;
+  return first && first->type == XLA_FFI_Extension_Metadata;
+}
+
+static void tell_metadata(const tt_ffi_frame *frame) {
+  const XLA_FFI_Metadata_Extension *extension = (const void *)frame->extension_start;
+  extension->metadata->api_version.major_version = XLA_FFI_API_MAJOR;
+  extension->metadata->api_version.minor_version = XLA_FFI_API_MINOR;
+}
+
+tt_ffi_error *tt_ffi_run(tt_ffi_frame *frame, tt_ffi_body body) {
+  if (asks_for_metadata(frame)) return tell_metadata(frame), NULL;
+  if (frame->stage != XLA_FFI_ExecutionStage_EXECUTE) return NULL;
+  tt_status status = run(frame, body);
+  if (!status) return NULL;
+  tt_code code = tt_status_code(status);
+  XLA_FFI_Error_Create_Args args = {
+      .struct_size = XLA_FFI_Error_Create_Args_STRUCT_SIZE,
+      .message = tt_status_message(status),
+      .errc = code >= TT_CANCELLED && code <= TT_UNAUTHENTICATED ? (int)code : TT_INTERNAL};
+  tt_ffi_error *error = frame->api->XLA_FFI_Error_Create(&args);
+  tt_status_release(status);
+  return error;
+}
+
+int64_t tt_ffi_int(const tt_ffi_call *call, const char *name) {
+  const XLA_FFI_Attrs *attrs = &call->frame->attrs;
+  size_t size = strlen(name);
+  for (int64_t i = 0; i < attrs->size; i++) {
+    if (attrs->names[i]->len != size || memcmp(attrs->names[i]->ptr, name, size) != 0) continue;
+    const XLA_FFI_Scalar *scalar = attrs->attrs[i];
+    if (attrs->types[i] != XLA_FFI_AttrType_SCALAR || scalar->dtype != XLA_FFI_DataType_S64) break;
+    return *(const int64_t *)scalar->value;
+  }
+  return 0;
+}
+
+static const PJRT_FFI_Extension *extension_of(const PJRT_Api *api) {
+  for (const PJRT_Extension_Base *one = api->extension_start; one; one = one->next)
+    if (one->type == PJRT_Extension_Type_FFI && one->struct_size >= sizeof(PJRT_FFI_Extension))
+      return (const void *)one;
+  return NULL;
+}
+
+tt_status tt_plugin_register(tt_plugin *plugin, const char *target, const char *platform,
+                             tt_ffi_handler handler) {
+  const PJRT_FFI_Extension *extension = extension_of(plugin->api);
+  if (!extension || !extension->register_handler) return tt_pjrt_missing("FFI_Register_Handler");
+  PJRT_FFI_Register_Handler_Args args = {.struct_size = PJRT_FFI_Register_Handler_Args_STRUCT_SIZE,
+                                         .target_name = target,
+                                         .target_name_size = strlen(target),
+                                         .platform_name = platform,
+                                         .platform_name_size = strlen(platform)};
+  /* ISO C has no cast from function to data pointers. */
+  memcpy((void *)&args.handler, (const void *)&handler, sizeof handler);
+  return tt_pjrt_status(plugin->api, extension->register_handler(&args), "FFI_Register_Handler");
+}

@@ -1,0 +1,38 @@
+/* Functions of ours that programs call (XLA's FFI), on platforms that compute in host memory.
+ *
+ * A handler is `tt_ffi_error *name(tt_ffi_frame *frame) { return tt_ffi_run(frame, body); }`; XLA
+ * calls it from its own threads, several at once, and with the floating-point environment that
+ * programs start with in C. A program names it as a custom call's target (tt_hlo_custom_call). */
+#ifndef TT_FFI_H
+#define TT_FFI_H
+
+#include "pjrt/pjrt.h"
+
+typedef struct XLA_FFI_CallFrame tt_ffi_frame;
+typedef struct XLA_FFI_Error tt_ffi_error;
+typedef tt_ffi_error *(*tt_ffi_handler)(tt_ffi_frame *frame);
+
+enum { TT_FFI_MAX_ARRAYS = 8 };
+typedef struct tt_ffi_array {
+  tt_type type; /* S32, S64, F32, F64, C64 or C128 */
+  void *data;   /* row-major, aligned to its elements at least; good during the call */
+} tt_ffi_array;
+typedef struct tt_ffi_call {
+  const tt_ffi_frame *frame;
+  int operand_count, result_count;
+  tt_ffi_array operands[TT_FFI_MAX_ARRAYS], results[TT_FFI_MAX_ARRAYS];
+} tt_ffi_call;
+
+/* The integer of this name in the custom call's config ("name = 1 : i64"); 0 if there is none. */
+int64_t tt_ffi_int(const tt_ffi_call *call, const char *name);
+
+/* What computes the results. An error fails the program that calls it. */
+typedef tt_status (*tt_ffi_body)(const tt_ffi_call *call);
+tt_ffi_error *tt_ffi_run(tt_ffi_frame *frame, tt_ffi_body body);
+
+/* Makes the handler known to programs of that platform, for ever; the first one of a name stays.
+ * UNIMPLEMENTED: the plugin takes none. */
+tt_status tt_plugin_register(tt_plugin *plugin, const char *target, const char *platform,
+                             tt_ffi_handler handler);
+
+#endif
