@@ -144,7 +144,6 @@ void bump_versions(const Plan& plan, c10::ArrayRef<IValue> args) {
 
 void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   Hold hold;
-  if (plan.row->cls == TT_LAPACK && !tt_runtime_has_lapack()) return run_elsewhere(op, stack);
   if (plan.indices >= 0 && masks_among_indices(plan, stack)) return run_elsewhere(op, stack);
   bool deterministic = at::globalContext().deterministicAlgorithms();
   if (deterministic != tt_runtime_deterministic()) tt_runtime_set_deterministic(deterministic);

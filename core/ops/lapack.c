@@ -89,11 +89,13 @@ tt_node *tt_lapack_svd(tt_lower *cx, tt_node *a, bool full, tt_node **u, tt_node
 
 /* -- What nothing but LAPACK has -- */
 
+/* Elsewhere these operators run on the host. */
 static bool takes(tt_lower *cx, tt_node *x) {
-  if (!tt_lapack_takes(cx, x))
-    tt_hlo_fail(cx->h, TT_UNIMPLEMENTED, "expected a matrix of f32, f64, c64 or c128, got %s",
+  bool can = tt_lapack_takes(cx, x);
+  if (!can)
+    tt_hlo_fail(cx->h, TT_UNIMPLEMENTED, "LAPACK is not at hand, or has no %s",
                 tt_dtype_name(x->type.dtype));
-  return tt_lapack_takes(cx, x);
+  return can;
 }
 
 /* (a): values, and vectors (param 1). */

@@ -23,7 +23,7 @@ typedef enum tt_op_class {
   TT_POOL,
   TT_SORT,
   TT_LINALG,
-  TT_LAPACK, /* linear algebra that only LAPACK has: needs tt_lower.lapack */
+  TT_LAPACK, /* linear algebra that only LAPACK has */
   TT_OPTIM,
   TT_FOREACH, /* applies the row named `base` to each element of its lists */
   TT_COLLECTIVE

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 import torch
-from support import ROOT, check, check_gradients, modes, only_tpu
+from support import ROOT, check, check_gradients, modes, only_tpu, python
 
 pytestmark = [only_tpu, pytest.mark.usefixtures("no_host")]
 linalg = torch.linalg
@@ -49,7 +49,7 @@ ANY = {
 @pytest.mark.parametrize("name", SQUARE)
 def test_square_matrices(name, dtype):
     function, prepare = SQUARE[name]
-    for shape in ((3, 3), (2, 3, 4, 4), (40, 40), (1, 1), (0, 0), (0, 2, 2), (2, 0, 0)):
+    for shape in ((2, 3, 4, 4), (20, 20), (0, 0), (0, 2, 2)):
         a = torch.randn(shape, dtype=dtype)
         check(function, prepare(a) if prepare else a)
 
@@ -57,7 +57,7 @@ def test_square_matrices(name, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", ANY)
 def test_matrices_of_any_sizes(name, dtype):
-    for shape in ((5, 3), (3, 5), (2, 2, 7, 4), (4, 4), (40, 9), (1, 3), (2, 0), (0, 3)):
+    for shape in ((5, 3), (2, 3, 5), (20, 9), (2, 0), (0, 3)):
         check(ANY[name], torch.randn(shape, dtype=dtype))
 
 
@@ -122,6 +122,19 @@ def test_dtypes_that_lapack_lacks_are_refused_as_on_the_cpu():
                 function(a)
             with pytest.raises(RuntimeError):
                 function(a.to("tpu"))
+
+
+def test_where_lapack_is_not_at_hand_it_is_the_hosts():
+    code = """
+import torch
+a = torch.tensor([[1.0, 2], [3, 4]])
+torch.tpu.host_fallback = "silent"
+got = torch.linalg.eigvals(a.to("tpu"))
+torch.testing.assert_close(got.cpu(), torch.linalg.eigvals(a))
+assert torch.tpu.metrics()["host_operators"] == {"aten::_linalg_eigvals": 1}
+"""
+    status, _, err = python(code, TORCH_TPU_LAPACK="off")
+    assert status == 0, err
 
 
 @pytest.mark.slow
