@@ -34,8 +34,8 @@ TOLERANCE_PAGE = """
 |---|---|---|"""
 LAPACK_NOTE = """
 Programs of a platform that computes in host memory call LAPACK for these, as PyTorch ships it; on
-other platforms they run on the host. There, too, the factorisations of the class before are LAPACK's;
-elsewhere they are XLA's, or the op table's own."""
+other platforms they run on the host. There, too, the factorisations of the class before are
+LAPACK's; elsewhere they are XLA's, or the op table's own."""
 HOST_PAGE = """
 ## on the host
 

@@ -24,8 +24,7 @@
   X(PROGRAM_LIMIT, "4096", "Programs that stay loaded in memory; 0 means no limit.")               \
   X(CALL_LIMIT, "32768",                                                                           \
     "Operators on operands of their kind that are remembered; 0 means no limit.")                  \
-  X(LAPACK, "on",                                                                                  \
-    "`on` or `off`: whether the CPU plugin's programs call PyTorch's LAPACK.")                      \
+  X(LAPACK, "on", "`on` or `off`: whether the CPU plugin's programs call PyTorch's LAPACK.")       \
   X(CPU_DEVICES, "1", "Number of virtual devices of the CPU plugin.")                              \
   X(VERIFY, "0", "1 verifies every program before it is compiled; always on in debug builds.")
 

@@ -22,11 +22,12 @@ typedef enum tt_routine {
 #define X(name, real, complex) TT_##name,
   TT_LAPACK_ROUTINES(X)
 #undef X
-  TT_ROUTINES
+      TT_ROUTINES
 } tt_routine;
 
 /* Fortran's procedures take addresses alone, so their signatures differ by dtype only in what these
- * point to. Callers cast to the signature; the pointer is never NULL for a routine of that dtype. */
+ * point to. Callers cast to the signature; the pointer is never NULL for a routine of that dtype.
+ */
 typedef void tt_fortran(void);
 tt_fortran *tt_lapack_routine(tt_routine routine, tt_dtype dtype);
 

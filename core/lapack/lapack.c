@@ -60,8 +60,7 @@ TT_LAPACK_CALLS(X)
 #undef X
 
 tt_status tt_lapack_offer(tt_plugin *plugin) {
-#define X(name)                                                                                    \
-  TT_TRY(tt_plugin_register(plugin, "torch_tpu." #name, "Host", handle_##name));
+#define X(name) TT_TRY(tt_plugin_register(plugin, "torch_tpu." #name, "Host", handle_##name));
   TT_LAPACK_CALLS(X)
 #undef X
   return TT_SUCCESS;

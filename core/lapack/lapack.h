@@ -13,7 +13,7 @@
  *   syevd  a             upper, vectors     eigenvectors (or scratch), values, info
  *   gesdd  a             vectors            [vectors: U, V^H by their sizes,] values, info
  *   geev   a             vectors            [vectors: eigenvectors,] values, info
- *   sytrf  a             hermitian          Bunch-Kaufman factors of the lower triangle, pivots, info
+ *   sytrf  a             hermitian          Bunch-Kaufman factors, lower triangle; pivots, info
  *   sytrs  ld, pivots, b hermitian          the solution
  *
  * Pivots, orders and info are i32. info is LAPACK's: 0, or what went wrong; where an iteration does

@@ -8,8 +8,8 @@ typedef struct job {
   const tt_ffi_call *call;
   tt_dtype dtype;
   bool complex, vectors;
-  tt_matrices a;      /* the operand; syevd: its copy in the first result */
-  tt_workspace work;  /* size -1: the routine is asked how much it wants */
+  tt_matrices a;     /* the operand; syevd: its copy in the first result */
+  tt_workspace work; /* size -1: the routine is asked how much it wants */
   int reals_count, ints_count;
   void *reals, *ints; /* rwork (complex) or geev's two parts of the values; iwork */
   void *copy;         /* of one matrix that the routine destroys */
@@ -27,7 +27,7 @@ static tt_status job_init(job *j, const tt_ffi_call *call) {
   return tt_matrices_of(&call->operands[0], &j->a);
 }
 
-static tt_status job_scratch(job *j, int64_t reals, int64_t ints) {
+static tt_status job_scratch(job *j, int64_t reals, int64_t ints, bool copy) {
   if (reals > INT32_MAX || ints > INT32_MAX)
     return tt_error(TT_INVALID_ARGUMENT, "a matrix of %d rows is too large for LAPACK", j->a.m);
   j->reals_count = (int)reals;
@@ -35,6 +35,7 @@ static tt_status job_scratch(job *j, int64_t reals, int64_t ints) {
   size_t real = (size_t)tt_dtype_bytes(tt_dtype_real(j->dtype));
   TT_TRY(tt_lapack_scratch(reals, real, &j->reals));
   TT_TRY(tt_lapack_scratch(ints, sizeof(int), &j->ints));
+  if (!copy) return TT_SUCCESS;
   return tt_lapack_scratch((int64_t)j->a.m * j->a.n, j->a.element, &j->copy);
 }
 
@@ -45,16 +46,14 @@ static void job_deinit(job *j) {
   tt_lapack_free(j->copy);
 }
 
-/* The part of the k-th result that belongs to matrix i. */
-static void *result_at(const job *j, int k, int64_t i, int64_t *numel) {
-  const tt_ffi_array *result = &j->call->results[k];
-  *numel = tt_type_numel(&result->type) / j->a.count;
-  return (char *)result->data + (size_t)(i * *numel * tt_dtype_bytes(result->type.dtype));
+/* The part of the k-th result that belongs to matrix i, and its size. */
+static size_t part_bytes(const job *j, int k) {
+  const tt_type *type = &j->call->results[k].type;
+  return (size_t)(tt_type_numel(type) / j->a.count * tt_dtype_bytes(type->dtype));
 }
 
 static void *part(const job *j, int k, int64_t i) {
-  int64_t numel;
-  return result_at(j, k, i, &numel);
+  return (char *)j->call->results[k].data + (size_t)i * part_bytes(j, k);
 }
 
 /* The info is the last result; where it is not 0, the others become NaN, whose bits are all set. */
@@ -62,11 +61,7 @@ static void solve_one(job *j, int64_t i, solve_fn *solve, int *info) {
   int last = j->call->result_count - 1;
   solve(j, i, j->work.data, info);
   memcpy(part(j, last, i), info, sizeof *info);
-  for (int k = 0; *info && k < last; k++) {
-    int64_t numel;
-    void *values = result_at(j, k, i, &numel);
-    memset(values, 0xff, (size_t)(numel * tt_dtype_bytes(j->call->results[k].type.dtype)));
-  }
+  for (int k = 0; *info && k < last; k++) memset(part(j, k, i), 0xff, part_bytes(j, k));
 }
 
 static tt_status solve_all(job *j, const char *routine, solve_fn *solve) {
@@ -106,8 +101,8 @@ static void syevd(job *j, int64_t i, void *work, int *info) {
     ((complex_fn *)routine)(wanted, triangle, &a->n, matrix, &a->lead, values, work, &j->work.size,
                             j->reals, &j->reals_count, j->ints, &j->ints_count, info);
   else
-    ((real_fn *)routine)(wanted, triangle, &a->n, matrix, &a->lead, values, work, &j->work.size, j->ints,
-                         &j->ints_count, info);
+    ((real_fn *)routine)(wanted, triangle, &a->n, matrix, &a->lead, values, work, &j->work.size,
+                         j->ints, &j->ints_count, info);
 }
 
 tt_status tt_lapack_syevd(const tt_ffi_call *call) {
@@ -115,7 +110,8 @@ tt_status tt_lapack_syevd(const tt_ffi_call *call) {
   TT_TRY(job_init(&j, call));
   TT_TRY(tt_matrices_copied(&call->operands[0], &call->results[0], &j.a));
   int64_t n = j.a.n;
-  tt_status status = job_scratch(&j, j.vectors ? 1 + 5 * n + 2 * n * n : n + 1, 3 + 5 * n);
+  int64_t reals = j.vectors ? 1 + 5 * n + 2 * n * n : n + 1;
+  tt_status status = job_scratch(&j, j.complex ? reals : 0, 3 + 5 * n, false);
   if (!status) status = solve_all(&j, "syevd", syevd);
   job_deinit(&j);
   return status;
@@ -157,7 +153,7 @@ tt_status tt_lapack_gesdd(const tt_ffi_call *call) {
   TT_TRY(job_init(&j, call));
   int64_t few = smaller(j.a.m, j.a.n), many = (int64_t)j.a.m + j.a.n - few, reals = 7 * few;
   if (j.vectors) reals = few * (5 * few + 7 + 2 * (many + few) + 1);
-  tt_status status = job_scratch(&j, j.complex ? reals : 0, 8 * few);
+  tt_status status = job_scratch(&j, j.complex ? reals : 0, 8 * few, true);
   if (!status) status = solve_all(&j, "gesdd", gesdd);
   job_deinit(&j);
   return status;
@@ -222,7 +218,8 @@ tt_status tt_lapack_geev(const tt_ffi_call *call) {
   job j;
   TT_TRY(job_init(&j, call));
   int64_t n = j.a.n;
-  tt_status status = job_scratch(&j, 2 * n + (j.vectors && !j.complex ? n * n : 0), 0);
+  int64_t reals = 2 * n + (j.vectors && !j.complex ? n * n : 0);
+  tt_status status = job_scratch(&j, reals, 0, true);
   if (!status) status = solve_all(&j, "geev", geev);
   job_deinit(&j);
   return status;

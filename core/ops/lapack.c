@@ -1,4 +1,5 @@
-/* Factorisations by the host's LAPACK. Its routines take matrices by columns: transposes of ours. */
+/* Factorisations by the host's LAPACK. Its routines take matrices by columns: transposes of ours.
+ */
 #include "ops/linalg.h"
 
 /* A result like the one of type `x`, with another dtype and its last `drop` dims left away, then
@@ -141,7 +142,8 @@ void tt_lower_ldl_solve(tt_lower *cx) {
   if (tt_is_empty(ld) || tt_is_empty(b)) return tt_out_of_nothing(cx, 1);
   tt_match_batches(cx, &ld, &b);
   if (!tt_need_rank(cx, ld, 2)) return;
-  pivots = tt_hlo_broadcast_to(cx->h, tt_cast(cx, pivots, TT_I32), ld->type.rank - 1, ld->type.dims);
+  pivots =
+      tt_hlo_broadcast_to(cx->h, tt_cast(cx, pivots, TT_I32), ld->type.rank - 1, ld->type.dims);
   tt_node *xs[3] = {by_columns(cx, ld), pivots, by_columns(cx, b)};
   tt_hlo_custom_call(cx->h, "torch_tpu.sytrs", symmetry(tt_bool(cx, 3)), 3, xs, 1, &xs[2]->type,
                      &out);

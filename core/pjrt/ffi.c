@@ -28,11 +28,15 @@ static tt_dtype dtype_of(int code) {
 static tt_status read_array(const XLA_FFI_Buffer *buffer, tt_ffi_array *out) {
   *out = (tt_ffi_array){.type = {.dtype = dtype_of(buffer->dtype)}, .data = buffer->data};
   if (out->type.dtype == TT_INVALID)
-    return tt_error(TT_INVALID_ARGUMENT, "a host function got an array of XLA's type %d, which none "
-                    "of ours takes", buffer->dtype);
+    return tt_error(TT_INVALID_ARGUMENT,
+                    "a host function got an array of XLA's type %d, which none "
+                    "of ours takes",
+                    buffer->dtype);
   if (buffer->rank < 0 || buffer->rank > TT_MAX_RANK)
-    return tt_error(TT_INVALID_ARGUMENT, "a host function got an array of %lld dims; at most %d "
-                    "are possible", (long long)buffer->rank, TT_MAX_RANK);
+    return tt_error(TT_INVALID_ARGUMENT,
+                    "a host function got an array of %lld dims; at most %d "
+                    "are possible",
+                    (long long)buffer->rank, TT_MAX_RANK);
   out->type.rank = (int)buffer->rank;
   for (int i = 0; i < out->type.rank; i++) out->type.dims[i] = buffer->dims[i];
   return TT_SUCCESS;

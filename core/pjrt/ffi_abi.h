@@ -97,10 +97,8 @@ typedef struct PJRT_FFI_Register_Handler_Args {
   size_t platform_name_size;
   int traits;
 } PJRT_FFI_Register_Handler_Args;
-enum {
-  PJRT_FFI_Register_Handler_Args_STRUCT_SIZE =
-      offsetof(PJRT_FFI_Register_Handler_Args, traits) + sizeof(int)
-};
+#define PJRT_FFI_Register_Handler_Args_STRUCT_SIZE                                                 \
+  (offsetof(PJRT_FFI_Register_Handler_Args, traits) + sizeof(int))
 typedef struct PJRT_FFI_Extension {
   PJRT_Extension_Base base;
   void *type_register, *user_data_add;

@@ -20,7 +20,7 @@ bool tt_runtime_ready(void);
 tt_client *tt_runtime_client(void); /* NULL before init */
 tt_plugin *tt_runtime_plugin(void);
 bool tt_runtime_is_cpu(void); /* XLA's CPU plugin, whose compiler some programs are shaped for */
-bool tt_runtime_has_lapack(void); /* programs may call LAPACK's routines */
+bool tt_runtime_has_lapack(void);        /* programs may call LAPACK's routines */
 int tt_runtime_device_count(void);       /* 0 before init */
 tt_stream *tt_runtime_stream(int index); /* NULL when out of range */
 /* Waits for all streams; joins their errors. */

@@ -73,8 +73,7 @@ static tt_status run(tt_executable *executable, tt_dtype dtype, const void *in, 
   tt_type type = tt_type_make(dtype, 1, dims);
   tt_buffer *x = NULL, *y = NULL;
   ok(tt_buffer_from_host(tt_client_device(client, 0), &type, in, NULL, NULL, &x));
-  tt_status status =
-      tt_execute(executable, tt_client_device(client, 0), &x, 1, NULL, 0, &y, NULL);
+  tt_status status = tt_execute(executable, tt_client_device(client, 0), &x, 1, NULL, 0, &y, NULL);
   if (!status) status = tt_buffer_to_host(client, y, &type, out, 3 * tt_dtype_bytes(dtype));
   tt_buffer_destroy(client, x);
   tt_buffer_destroy(client, y);
