@@ -83,14 +83,14 @@ static tt_status run(tt_executable *executable, tt_dtype dtype, const void *in, 
 
 static void test_results(void **state) {
   (void)state;
-  float in[3] = {1, -2, 0.5f}, out[3], wanted[3] = {3, -6, 1.5f};
+  float in[3] = {1, -2, 0.5f}, out[3] = {0}, wanted[3] = {3, -6, 1.5f};
   ok(run(program_of(TT_F32, "times = 3 : i64", "tt_test.scale"), TT_F32, in, out));
   assert_memory_equal(out, wanted, sizeof out);
 }
 
 static void test_denormal_numbers_stay(void **state) {
   (void)state;
-  float in[3] = {FLT_MIN / 4, 1, 1}, out[3];
+  float in[3] = {FLT_MIN / 4, 1, 1}, out[3] = {0};
   ok(run(program_of(TT_F32, "times = 2 : i64", "tt_test.scale"), TT_F32, in, out));
   assert_true(out[0] == FLT_MIN / 2);
 }
