@@ -18,8 +18,9 @@ void* torch_library() {
 }  // namespace
 
 void bind_lapack() {
-  if (tt_lapack_bound() || !torch_library()) return;
-  tt_lapack_bind([](const char* symbol) { return dlsym(torch_library(), symbol); });
+  [[maybe_unused]] static bool bound = torch_library() && tt_lapack_bind([](const char* symbol) {
+                                         return dlsym(torch_library(), symbol);
+                                       });
 }
 
 }  // namespace tt

@@ -4,7 +4,6 @@
 #include <string.h>
 
 static tt_dtype dtype_of(const tt_ffi_call *call) { return call->operands[0].type.dtype; }
-static int smaller(int a, int b) { return a < b ? a : b; }
 
 /* -- LU -- */
 
@@ -24,14 +23,13 @@ tt_status tt_lapack_getrf(const tt_ffi_call *call) {
   getrf_fn *getrf = (getrf_fn *)tt_lapack_routine(TT_GETRF, dtype_of(call));
   tt_matrices a;
   TT_TRY(tt_matrices_copied(&call->operands[0], &call->results[0], &a));
-  int few = smaller(a.m, a.n);
   for (int64_t i = 0; i < a.count; i++) {
-    int *pivots = tt_vector_at(&call->results[1], i, few);
+    int *pivots = tt_vector_at(&call->results[1], i, a.few);
     int *order = tt_vector_at(&call->results[2], i, a.m);
     int *info = tt_vector_at(&call->results[3], i, 1);
     getrf(&a.m, &a.n, tt_matrix_at(&a, i), &a.lead, pivots, info);
     TT_TRY(tt_lapack_argument("getrf", *info));
-    order_rows(pivots, few, order, a.m);
+    order_rows(pivots, a.few, order, a.m);
   }
   return TT_SUCCESS;
 }
@@ -66,8 +64,8 @@ tt_status tt_lapack_geqrf(const tt_ffi_call *call) {
   geqrf(&a.m, &a.n, a.data, &a.lead, call->results[1].data, asked.bytes, &ask, &info);
   TT_TRY(tt_workspace_of(&asked, dtype_of(call), &work));
   for (int64_t i = 0; i < a.count && info == 0; i++)
-    geqrf(&a.m, &a.n, tt_matrix_at(&a, i), &a.lead,
-          tt_vector_at(&call->results[1], i, smaller(a.m, a.n)), work.data, &work.size, &info);
+    geqrf(&a.m, &a.n, tt_matrix_at(&a, i), &a.lead, tt_vector_at(&call->results[1], i, a.few),
+          work.data, &work.size, &info);
   tt_lapack_free(work.data);
   return tt_lapack_argument("geqrf", info);
 }

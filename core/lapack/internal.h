@@ -34,7 +34,8 @@ tt_fortran *tt_lapack_routine(tt_routine routine, tt_dtype dtype);
 /* Many matrices of m rows by n columns, one after the other, by columns. */
 typedef struct tt_matrices {
   char *data;
-  int m, n, lead; /* lead: max(m, 1), what LAPACK calls lda */
+  int m, n, few; /* few: the smaller of m and n */
+  int lead;      /* max(m, 1), what LAPACK calls lda */
   int64_t count;
   size_t element, stride; /* bytes */
 } tt_matrices;

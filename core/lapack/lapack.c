@@ -77,6 +77,7 @@ tt_status tt_matrices_of(const tt_ffi_array *array, tt_matrices *out) {
                     "LAPACK takes matrices of at most 2,147,483,647 rows and columns");
   out->m = (int)type->dims[type->rank - 1];
   out->n = (int)type->dims[type->rank - 2];
+  out->few = out->m < out->n ? out->m : out->n;
   out->lead = out->m ? out->m : 1;
   for (int i = 0; i < type->rank - 2; i++) out->count *= type->dims[i];
   out->element = (size_t)tt_dtype_bytes(type->dtype);

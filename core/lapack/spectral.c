@@ -15,8 +15,6 @@ typedef struct job {
   void *copy;         /* of one matrix that the routine destroys */
 } job;
 
-static int smaller(int a, int b) { return a < b ? a : b; }
-
 /* For matrix i, with this work array. */
 typedef void solve_fn(job *j, int64_t i, void *work, int *info);
 
@@ -151,7 +149,7 @@ static void gesdd(job *j, int64_t i, void *work, int *info) {
 tt_status tt_lapack_gesdd(const tt_ffi_call *call) {
   job j;
   TT_TRY(job_init(&j, call));
-  int64_t few = smaller(j.a.m, j.a.n), many = (int64_t)j.a.m + j.a.n - few, reals = 7 * few;
+  int64_t few = j.a.few, many = (int64_t)j.a.m + j.a.n - few, reals = 7 * few;
   if (j.vectors) reals = few * (5 * few + 7 + 2 * (many + few) + 1);
   tt_status status = job_scratch(&j, j.complex ? reals : 0, 8 * few, true);
   if (!status) status = solve_all(&j, "gesdd", gesdd);

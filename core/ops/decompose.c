@@ -59,8 +59,6 @@ tt_node *tt_with_rows(tt_lower *cx, tt_node *x, int64_t m) {
   return tt_hlo_pad(cx->h, x, tt_like(cx, x, 0), low, high, NULL);
 }
 
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-
 void tt_qr(tt_lower *cx, tt_node *a, int64_t columns, tt_node **q, tt_node **r) {
   tt_node *tau, *packed = packed_qr(cx, a, &tau);
   tt_node *upper = tt_triangle(cx, packed, TT_GE, 0);
@@ -80,7 +78,7 @@ void tt_out_of_nothing(tt_lower *cx, int count) {
 void tt_lower_qr(tt_lower *cx) {
   tt_node *a = tt_in(cx, 0), *q, *r;
   const char *mode = tt_str(cx, 1);
-  int64_t m = tt_rows(a), columns = *mode == 'c' ? m : smaller(m, tt_columns(a));
+  int64_t columns = *mode == 'c' ? tt_rows(a) : tt_fewest(a);
   if (tt_is_empty(a)) return tt_out_of_nothing(cx, 2);
   tt_qr(cx, a, columns, &q, &r);
   tt_type none = {.dtype = a->type.dtype, .rank = 1};

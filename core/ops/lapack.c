@@ -14,8 +14,6 @@ static tt_type shaped(const tt_type *x, tt_dtype dtype, int drop, int more, int6
   return type;
 }
 
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-
 static tt_node *by_columns(tt_lower *cx, tt_node *x) { return tt_swap_last(cx, x); }
 
 /* In Debug: raises what the CPU raises if no result was found. */
@@ -29,9 +27,8 @@ static void check_info(tt_lower *cx, tt_node *info) {
 tt_lu tt_lapack_lu(tt_lower *cx, tt_node *a) {
   tt_node *x = by_columns(cx, a), *out[4];
   const tt_type *type = &x->type;
-  int64_t m = tt_rows(a), n = tt_columns(a);
-  tt_type types[4] = {*type, shaped(type, TT_I32, 2, 1, smaller(m, n), 0),
-                      shaped(type, TT_I32, 2, 1, m, 0), shaped(type, TT_I32, 2, 0, 0, 0)};
+  tt_type types[4] = {*type, shaped(type, TT_I32, 2, 1, tt_fewest(a), 0),
+                      shaped(type, TT_I32, 2, 1, tt_rows(a), 0), shaped(type, TT_I32, 2, 0, 0, 0)};
   tt_hlo_custom_call(cx->h, "torch_tpu.getrf", NULL, 1, &x, 4, types, out);
   return (tt_lu){by_columns(cx, out[0]), out[1], out[2], out[3]};
 }
@@ -46,8 +43,7 @@ tt_node *tt_lapack_cholesky(tt_lower *cx, tt_node *a, tt_node **info) {
 
 tt_node *tt_lapack_packed_qr(tt_lower *cx, tt_node *a, tt_node **tau) {
   tt_node *x = by_columns(cx, a), *out[2];
-  int64_t few = smaller(tt_rows(a), tt_columns(a));
-  tt_type types[2] = {x->type, shaped(&x->type, a->type.dtype, 2, 1, few, 0)};
+  tt_type types[2] = {x->type, shaped(&x->type, a->type.dtype, 2, 1, tt_fewest(a), 0)};
   tt_hlo_custom_call(cx->h, "torch_tpu.geqrf", NULL, 1, &x, 2, types, out);
   *tau = out[1];
   return by_columns(cx, out[0]);
@@ -74,7 +70,7 @@ tt_node *tt_lapack_eigh(tt_lower *cx, tt_node *a, bool upper, bool vectors, tt_n
 tt_node *tt_lapack_svd(tt_lower *cx, tt_node *a, bool full, tt_node **u, tt_node **vh) {
   tt_node *x = by_columns(cx, a), *out[4];
   const tt_type *type = &x->type;
-  int64_t m = tt_rows(a), n = tt_columns(a), few = smaller(m, n);
+  int64_t m = tt_rows(a), n = tt_columns(a), few = tt_fewest(a);
   tt_dtype dtype = type->dtype, real = tt_dtype_real(dtype);
   tt_type types[4] = {shaped(type, dtype, 2, 2, full ? m : few, m),
                       shaped(type, dtype, 2, 2, n, full ? n : few),

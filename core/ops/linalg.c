@@ -45,6 +45,13 @@ tt_node *tt_matrix_product(tt_hlo *h, tt_node *a, tt_node *b) {
                             (const int[]){rank - 2}, 1, a->type.dtype);
 }
 
+tt_node *tt_finite(tt_lower *cx, tt_node *x) {
+  tt_hlo *h = cx->h;
+  if (!tt_is_complex(x->type.dtype)) return tt_hlo_is_finite(h, x);
+  return tt_hlo_and(h, tt_hlo_is_finite(h, tt_hlo_real(h, x)),
+                    tt_hlo_is_finite(h, tt_hlo_imag(h, x)));
+}
+
 void tt_match_batches(tt_lower *cx, tt_node **a, tt_node **b) {
   if (!tt_need_rank(cx, *a, 2) || !tt_need_rank(cx, *b, 2)) return;
   tt_type ta = (*a)->type, tb = (*b)->type;

@@ -26,6 +26,9 @@ tt_node *tt_permutation(tt_lower *cx, tt_node *pivots, int64_t m);
 tt_node *tt_lu_solve(tt_lower *cx, tt_node *lu, tt_node *perm, tt_node *b, bool adjoint);
 static inline int64_t tt_rows(const tt_node *x) { return x->type.dims[x->type.rank - 2]; }
 static inline int64_t tt_columns(const tt_node *x) { return x->type.dims[x->type.rank - 1]; }
+static inline int64_t tt_fewest(const tt_node *x) { /* the smaller of both */
+  return tt_rows(x) < tt_columns(x) ? tt_rows(x) : tt_columns(x);
+}
 static inline bool tt_is_empty(const tt_node *x) { return tt_type_numel(&x->type) == 0; }
 /* The factors of an empty matrix: what is not empty itself is an identity. */
 void tt_out_of_nothing(tt_lower *cx, int count);
@@ -34,6 +37,7 @@ tt_node *tt_with_columns(tt_lower *cx, tt_node *x, int64_t n);
 tt_node *tt_with_rows(tt_lower *cx, tt_node *x, int64_t m);
 /* v spread over matrices: element (i, j) is v[j], or v[i]. */
 tt_node *tt_by_column(tt_lower *cx, tt_node *v, const tt_type *matrix, bool by_row);
+
 /* -- By LAPACK (lapack.c), where the program may call it and it has x's dtype -- */
 static inline bool tt_lapack_takes(const tt_lower *cx, const tt_node *x) {
   tt_dtype real = tt_dtype_real(x->type.dtype);
@@ -46,7 +50,7 @@ tt_node *tt_lapack_packed_qr(tt_lower *cx, tt_node *a, tt_node **tau);
 tt_node *tt_lapack_reflectors(tt_lower *cx, tt_node *v, tt_node *tau);
 /* Of the triangle that `upper` names; vectors that are not wanted may be anything. */
 tt_node *tt_lapack_eigh(tt_lower *cx, tt_node *a, bool upper, bool vectors, tt_node **values);
-/* Values, descending; u and vh unless they are NULL, of `columns` columns and rows. */
+/* Values, descending; u and vh, square if `full`, unless they are NULL. */
 tt_node *tt_lapack_svd(tt_lower *cx, tt_node *a, bool full, tt_node **u, tt_node **vh);
 
 /* a = q r, q of `columns` columns. */

@@ -146,13 +146,6 @@ static tt_node *tall_svd(tt_lower *cx, tt_node *a, int64_t columns, tt_node **u,
   return values;
 }
 
-tt_node *tt_finite(tt_lower *cx, tt_node *x) {
-  tt_hlo *h = cx->h;
-  if (!tt_is_complex(x->type.dtype)) return tt_hlo_is_finite(h, x);
-  return tt_hlo_and(h, tt_hlo_is_finite(h, tt_hlo_real(h, x)),
-                    tt_hlo_is_finite(h, tt_hlo_imag(h, x)));
-}
-
 /* (a, full_matrices, compute_uv): u, s, v^H. */
 void tt_lower_svd(tt_lower *cx) {
   tt_node *a = tt_in(cx, 0), *u, *v;

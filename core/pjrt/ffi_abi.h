@@ -57,17 +57,7 @@ enum {
     FIELD(void *, future))
 /* clang-format on */
 
-#define TT_FFI_FIELD(type, name) type name;
-#define TT_FFI_STRUCT(name, last, fields)                                                          \
-  typedef struct name {                                                                            \
-    size_t struct_size;                                                                            \
-    PJRT_Extension_Base *extension_start;                                                          \
-    fields                                                                                         \
-  } name;                                                                                          \
-  enum { name##_STRUCT_SIZE = offsetof(name, last) + sizeof(((name *)0)->last) };
-TT_FFI_STRUCTS(TT_FFI_STRUCT, TT_FFI_FIELD)
-#undef TT_FFI_STRUCT
-#undef TT_FFI_FIELD
+TT_FFI_STRUCTS(TT_ABI_STRUCT, TT_ABI_FIELD)
 
 /* In front of a call frame's other extensions when XLA asks a handler what it is made for. */
 typedef struct XLA_FFI_Metadata {

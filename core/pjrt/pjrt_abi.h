@@ -284,17 +284,16 @@ typedef struct PJRT_Extension_Base {
   struct PJRT_Extension_Base *next;
 } PJRT_Extension_Base;
 
-#define TT_PJRT_FIELD(type, name) type name;
-#define TT_PJRT_STRUCT(name, last, fields)                                                         \
+/* For this list and the one of ffi_abi.h. */
+#define TT_ABI_FIELD(type, name) type name;
+#define TT_ABI_STRUCT(name, last, fields)                                                          \
   typedef struct name {                                                                            \
     size_t struct_size;                                                                            \
     PJRT_Extension_Base *extension_start;                                                          \
     fields                                                                                         \
   } name;                                                                                          \
   enum { name##_STRUCT_SIZE = offsetof(name, last) + sizeof(((name *)0)->last) };
-TT_PJRT_STRUCTS(TT_PJRT_STRUCT, TT_PJRT_FIELD)
-#undef TT_PJRT_STRUCT
-#undef TT_PJRT_FIELD
+TT_PJRT_STRUCTS(TT_ABI_STRUCT, TT_ABI_FIELD)
 
 typedef struct PJRT_Api {
   size_t struct_size;

@@ -1,12 +1,8 @@
 """What programs let LAPACK compute: the CPU's own numbers, signs and orders included."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
-from support import ROOT, check, check_gradients, modes, only_tpu, python
+from support import check, check_gradients, modes, only_tpu, python
 
 pytestmark = [only_tpu, pytest.mark.usefixtures("no_host")]
 linalg = torch.linalg
@@ -145,12 +141,7 @@ assert torch.tpu.metrics()["host_operators"] == {"aten::_linalg_eigvals": 1}
 @pytest.mark.slow
 def test_without_lapack():
     """The other ways to factorise, which accelerators take, pass the tests of linear algebra."""
-    status = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_linalg.py"],
-        cwd=ROOT / "tests" / "python",
-        env={**os.environ, "TORCH_TPU_LAPACK": "off"},
-        capture_output=True,
-        text=True,
-        timeout=1200,
-    )
-    assert status.returncode == 0, status.stdout[-3000:]
+    tests = ["-q", "-p", "no:cacheprovider", "tests/python/test_linalg.py"]
+    code = f"import pytest, sys; sys.exit(pytest.main({tests}))"
+    status, out, _ = python(code, timeout=1200, TORCH_TPU_LAPACK="off")
+    assert status == 0, out[-3000:]
