@@ -3,24 +3,38 @@
 #include "base/mem.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 /* Messages come partly from plugins; past this size only the beginning is kept. */
 #define TT_MAX_MESSAGE ((size_t)64 << 10)
 
-struct tt_status_s {
+/* What stays the same when words are added. */
+typedef struct identity {
   tt_code code;
+  tt_source source;
+  uint64_t id;
+} identity;
+
+struct tt_status_s {
+  identity is;
   const char *message; /* in the same allocation */
 };
 
 /* What a failed allocation of a status becomes. Shared by all threads, hence never freed. */
-static struct tt_status_s tt_static_oom = {TT_RESOURCE_EXHAUSTED, "out of host memory"};
+static struct tt_status_s tt_static_oom = {{TT_RESOURCE_EXHAUSTED, TT_FROM_HOST_MEMORY, 0},
+                                           "out of host memory"};
+
+static identity new_identity(tt_code code) {
+  static _Atomic uint64_t last;
+  return (identity){code, TT_FROM_CORE, atomic_fetch_add(&last, 1) + 1};
+}
 
 tt_status tt_out_of_memory(void) { return &tt_static_oom; }
 
 /* A status whose message is the three pieces put together. */
-static tt_status status_concat(tt_code code, const char *a, const char *b, const char *c) {
+static tt_status status_concat(identity is, const char *a, const char *b, const char *c) {
   const char *pieces[] = {a, b, c};
   size_t sizes[3], size = 0;
   for (int i = 0; i < 3; i++) {
@@ -31,7 +45,7 @@ static tt_status status_concat(tt_code code, const char *a, const char *b, const
   tt_status status = tt_malloc(sizeof *status + size + 1);
   if (!status) return NULL;
   char *text = (char *)(status + 1);
-  status->code = code;
+  status->is = is;
   status->message = text;
   for (int i = 0; i < 3; i++) {
     memcpy(text, pieces[i], sizes[i]);
@@ -42,7 +56,7 @@ static tt_status status_concat(tt_code code, const char *a, const char *b, const
 }
 
 __attribute__((format(printf, 2, 0), nonnull(2))) static tt_status
-status_format(tt_code code, const char *format, va_list args) {
+status_format(identity is, const char *format, va_list args) {
   va_list again;
   va_copy(again, args);
   int length = vsnprintf(NULL, 0, format, args);
@@ -53,7 +67,7 @@ status_format(tt_code code, const char *format, va_list args) {
     char *text = (char *)(status + 1);
     text[0] = '\0';
     (void)vsnprintf(text, size + 1, format, again);
-    status->code = code;
+    status->is = is;
     status->message = text;
   }
   va_end(again);
@@ -64,33 +78,33 @@ tt_status tt_error(tt_code code, const char *format, ...) {
   if (code == TT_OK) code = TT_INTERNAL; /* an error that says OK must not pass for success */
   va_list args;
   va_start(args, format);
-  tt_status status = status_format(code, format, args);
+  tt_status status = status_format(new_identity(code), format, args);
   va_end(args);
   return status ? status : tt_out_of_memory();
 }
 
-tt_status tt_annotate(tt_status status, const char *format, ...) {
+tt_status tt_status_prefix(tt_status status, const char *format, ...) {
   if (!status) return TT_SUCCESS;
   va_list args;
   va_start(args, format);
-  tt_status words = status_format(status->code, format, args);
+  tt_status words = status_format(status->is, format, args);
   va_end(args);
   if (!words) return status;
-  tt_status both = status_concat(status->code, words->message, ": ", status->message);
+  tt_status both = status_concat(status->is, words->message, ": ", status->message);
   tt_status_release(words);
   if (!both) return status;
   tt_status_release(status);
   return both;
 }
 
-tt_status tt_extend(tt_status status, const char *format, ...) {
+tt_status tt_status_extend(tt_status status, const char *format, ...) {
   if (!status) return TT_SUCCESS;
   va_list args;
   va_start(args, format);
-  tt_status words = status_format(status->code, format, args);
+  tt_status words = status_format(status->is, format, args);
   va_end(args);
   if (!words) return status;
-  tt_status both = status_concat(status->code, status->message, words->message, "");
+  tt_status both = status_concat(status->is, status->message, words->message, "");
   tt_status_release(words);
   if (!both) return status;
   tt_status_release(status);
@@ -100,7 +114,7 @@ tt_status tt_extend(tt_status status, const char *format, ...) {
 tt_status tt_join(tt_status first, tt_status second) {
   if (!first) return second;
   if (!second) return first;
-  tt_status both = status_concat(first->code, first->message, "; then: ", second->message);
+  tt_status both = status_concat(first->is, first->message, "; then: ", second->message);
   tt_status_release(second);
   if (!both) return first;
   tt_status_release(first);
@@ -109,7 +123,7 @@ tt_status tt_join(tt_status first, tt_status second) {
 
 tt_status tt_status_clone(tt_status status) {
   if (!status || status == &tt_static_oom) return status;
-  tt_status copy = status_concat(status->code, status->message, "", "");
+  tt_status copy = status_concat(status->is, status->message, "", "");
   return copy ? copy : tt_out_of_memory();
 }
 
@@ -117,7 +131,18 @@ void tt_status_release(tt_status status) {
   if (status != &tt_static_oom) tt_free(status);
 }
 
-tt_code tt_status_code(tt_status status) { return status ? status->code : TT_OK; }
+tt_code tt_status_code(tt_status status) { return status ? status->is.code : TT_OK; }
+
+tt_status tt_status_from(tt_status status, tt_source source) {
+  if (status && status != &tt_static_oom) status->is.source = source;
+  return status;
+}
+
+tt_source tt_status_source(tt_status status) { return status ? status->is.source : TT_FROM_CORE; }
+
+bool tt_status_same(tt_status a, tt_status b) {
+  return a == b || (a && b && a->is.id && a->is.id == b->is.id);
+}
 
 const char *tt_status_message(tt_status status) { return status ? status->message : ""; }
 

@@ -7,6 +7,7 @@
 #define TT_STATUS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* Numbers are absl's (and so PJRT's); they never change. */
 #define TT_CODES(X)                                                                                \
@@ -41,16 +42,23 @@ typedef struct tt_status_s *tt_status;
 
 #define TT_SUCCESS ((tt_status)0)
 
+/* Whose error it is. */
+typedef enum tt_source {
+  TT_FROM_CORE,        /* ours, or the caller's */
+  TT_FROM_HOST_MEMORY, /* the host has no memory left */
+  TT_FROM_PLUGIN       /* the plugin said so */
+} tt_source;
+
 /* Creates a status; never fails (when memory is out, a static RESOURCE_EXHAUSTED is returned). */
 tt_status tt_error(tt_code code, const char *format, ...)
     __attribute__((format(printf, 2, 3), returns_nonnull));
 
 /* Wraps `status` (consumed) as "message: old message"; success stays success. */
-tt_status tt_annotate(tt_status status, const char *format, ...)
+tt_status tt_status_prefix(tt_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* Puts words behind the message of `status` (consumed), as they are; success stays success. */
-tt_status tt_extend(tt_status status, const char *format, ...)
+tt_status tt_status_extend(tt_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* Keeps `first` and appends the message of `second`; both are consumed; either may be success. */
@@ -61,6 +69,11 @@ tt_status tt_status_clone(tt_status status);
 void tt_status_release(tt_status status);
 
 tt_code tt_status_code(tt_status status);
+/* Says whose error it is, and asks; the same status is returned. */
+tt_status tt_status_from(tt_status status, tt_source source);
+tt_source tt_status_source(tt_status status);
+/* Whether both tell of one event: clones, and what was made of them by adding words. */
+bool tt_status_same(tt_status a, tt_status b);
 const char *tt_status_message(tt_status status); /* borrowed; "" on success */
 const char *tt_code_name(tt_code code);          /* static storage */
 

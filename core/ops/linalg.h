@@ -41,7 +41,7 @@ tt_node *tt_by_column(tt_lower *cx, tt_node *v, const tt_type *matrix, bool by_r
 /* -- By LAPACK (lapack.c), where the program may call it and it has x's dtype -- */
 static inline bool tt_lapack_takes(const tt_lower *cx, const tt_node *x) {
   tt_dtype real = tt_dtype_real(x->type.dtype);
-  return cx->lapack && (real == TT_F32 || real == TT_F64);
+  return cx->target->lapack && (real == TT_F32 || real == TT_F64);
 }
 tt_lu tt_lapack_lu(tt_lower *cx, tt_node *a);
 /* The lower factor of a Hermitian matrix's lower triangle; *info as LAPACK's. */

@@ -8,6 +8,7 @@
 #define TT_OPS_H
 
 #include "hlo/hlo.h"
+#include "pjrt/target.h"
 
 typedef enum tt_op_class {
   TT_POINTWISE, /* one element in, one element out, after broadcasting */
@@ -94,7 +95,7 @@ typedef struct tt_arg {
 
 #define TT_MAX_RESULTS 8192
 
-/* What a lowering is given. Filled by core/run; lowerings use the functions below. */
+/* What a lowering is given. Filled by core/call; lowerings use the functions below. */
 struct tt_lower {
   tt_hlo *h;
   const tt_op_row *row;
@@ -108,7 +109,7 @@ struct tt_lower {
   int promised_count;
   tt_node *seed, *offset; /* TT_RANDOM: rank-0 I64 */
   bool checks;            /* Debug: emit index checks */
-  bool lapack;            /* the program may call LAPACK (lapack/lapack.h) */
+  const tt_target *target; /* what the program is compiled for */
   tt_node **results;      /* [result_capacity], set by tt_out */
   int result_count, result_capacity;
   tt_node **check_flags; /* rank-0 BOOL, true means violated; set by tt_check */

@@ -33,7 +33,7 @@ tt_status tt_pjrt_error_status(const PJRT_Api *api, PJRT_Error *error, const cha
   tt_status status = tt_error(known ? (tt_code)code.code : TT_UNKNOWN, "PJRT_%s: %.*s", slot,
                               (int)size, size ? text.message : "");
   api->PJRT_Error_Destroy(&destroy);
-  return status;
+  return tt_status_from(status, TT_FROM_PLUGIN);
 }
 
 void tt_pjrt_drop(const PJRT_Api *api, PJRT_Error *error, const char *slot) {
@@ -139,7 +139,7 @@ static tt_status plugin_add(const char *path, const PJRT_Api *api, tt_plugin **o
   if (status) {
     tt_free(copy);
     tt_free(plugin);
-    return tt_annotate(status, "the PJRT plugin '%s' does not start", path);
+    return tt_status_prefix(status, "the PJRT plugin '%s' does not start", path);
   }
   plugin->next = tt_plugins;
   tt_plugins = plugin;

@@ -41,7 +41,7 @@ tt_status tt_topology_create(tt_plugin *plugin, const char *name, tt_topology **
   tt_status status = topology_init(topology, name);
   if (status) {
     tt_topology_destroy(topology);
-    return tt_annotate(status, "topology '%s'", name);
+    return tt_status_prefix(status, "topology '%s'", name);
   }
   *out = topology;
   return TT_SUCCESS;

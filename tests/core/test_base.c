@@ -22,8 +22,8 @@ static void expect(tt_status status, tt_code code, const char *message) {
 static void test_status_success(void **state) {
   (void)state;
   expect(TT_SUCCESS, TT_OK, "");
-  assert_null(tt_annotate(TT_SUCCESS, "never %d", 1));
-  assert_null(tt_extend(TT_SUCCESS, "never %d", 1));
+  assert_null(tt_status_prefix(TT_SUCCESS, "never %d", 1));
+  assert_null(tt_status_extend(TT_SUCCESS, "never %d", 1));
   assert_null(tt_join(TT_SUCCESS, TT_SUCCESS));
   assert_null(tt_status_clone(TT_SUCCESS));
 }
@@ -31,8 +31,8 @@ static void test_status_success(void **state) {
 static void test_status_messages(void **state) {
   (void)state;
   expect(tt_error(TT_VALUE, "dim %d", 3), TT_VALUE, "dim 3");
-  expect(tt_annotate(tt_error(TT_TYPE, "bad"), "aten::%s", "add"), TT_TYPE, "aten::add: bad");
-  expect(tt_extend(tt_error(TT_TYPE, "bad"), ", %d%%", 9), TT_TYPE, "bad, 9%");
+  expect(tt_status_prefix(tt_error(TT_TYPE, "bad"), "aten::%s", "add"), TT_TYPE, "aten::add: bad");
+  expect(tt_status_extend(tt_error(TT_TYPE, "bad"), ", %d%%", 9), TT_TYPE, "bad, 9%");
   expect(tt_error(TT_OK, "odd"), TT_INTERNAL, "odd");
   expect(tt_error(TT_UNKNOWN, "%s", ""), TT_UNKNOWN, "");
 }
@@ -73,8 +73,8 @@ static void test_status_out_of_memory(void **state) {
   tt_status kept = tt_error(TT_VALUE, "kept");
   tt_alloc_fail_at(1, true);
   tt_status none = tt_error(TT_VALUE, "lost");
-  kept = tt_annotate(kept, "lost");
-  kept = tt_extend(kept, "lost");
+  kept = tt_status_prefix(kept, "lost");
+  kept = tt_status_extend(kept, "lost");
   kept = tt_join(kept, tt_out_of_memory());
   tt_status copy = tt_status_clone(kept);
   tt_alloc_fail_at(0, false);

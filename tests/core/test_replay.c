@@ -491,7 +491,7 @@ static void test_out_of_memory_for_what_the_host_writes(void **state) {
 /* What the host lacks, the device's values do not hold. */
 static void test_the_host_s_memory(void **state) {
   (void)state;
-  tt_status status = tt_annotate(tt_out_of_memory(), "neg");
+  tt_status status = tt_status_prefix(tt_out_of_memory(), "neg");
   status = tt_report_memory(status, stream);
   assert_string_equal(tt_status_message(status), "neg: out of host memory");
   tt_status_release(status);

@@ -1,0 +1,172 @@
+#include "call/call.h"
+
+#include "call/explain.h"
+#include "call/lower.h"
+#include "call/spec.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <string.h>
+
+struct tt_call_table {
+  pthread_rwlock_t lock;
+  tt_intern calls;
+  uint64_t epoch;
+  tt_known_calls known;
+};
+
+/* -- Finding -- */
+
+tt_call *tt_call_find(tt_call_table *table, const tt_key *key) {
+  if (key->failed) return NULL;
+  pthread_rwlock_rdlock(&table->lock);
+  tt_call *call = tt_intern_find(&table->calls, key->data, key->size);
+  pthread_rwlock_unlock(&table->lock);
+  return call;
+}
+
+int64_t tt_call_table_size(tt_call_table *table) {
+  pthread_rwlock_rdlock(&table->lock);
+  int64_t count = (int64_t)table->calls.count;
+  pthread_rwlock_unlock(&table->lock);
+  return count;
+}
+
+/* -- Learning: what the lowering says of a call's results -- */
+
+static tt_status lower_alone(tt_call *call, const tt_target *target, tt_hlo *h, tt_call_io *io) {
+  tt_arena *arena = tt_hlo_arena(h);
+  size_t outputs = (size_t)call->spec.result_count + TT_MAX_CHECKS;
+  tt_node **inputs = tt_arena_alloc(arena, sizeof *inputs * ((size_t)call->input_count + 1));
+  io->outputs = tt_arena_alloc(arena, sizeof *io->outputs * outputs);
+  if (!inputs || !io->outputs) return tt_out_of_memory();
+  for (int i = 0; i < call->input_count; i++)
+    inputs[i] = tt_hlo_param(h, call->spec.tensors[call->inputs[i]].storage);
+  io->inputs = inputs;
+  io->words = tt_call_words_param(h, call->word_count);
+  return tt_call_learn(call, target, h, io);
+}
+
+/* The text is only hashed: it tells what the call computes, in every process alike. */
+static tt_status learn(tt_call *call, const tt_target *target) {
+  tt_hlo *h = NULL;
+  tt_text text = TT_TEXT_INIT;
+  tt_checks checks = {.count = 0};
+  tt_call_io io = {.checks = &checks};
+  TT_TRY(tt_hlo_create(&h));
+  tt_status status = lower_alone(call, target, h, &io);
+  for (int i = 0; i < checks.count; i++) io.outputs[call->output_count + i] = checks.flags[i];
+  if (!status) status = tt_hlo_finish(h, io.outputs, call->output_count + checks.count, &text);
+  if (!status) call->hash = tt_hash_bytes(text.data, text.size, 0);
+  tt_text_deinit(&text);
+  tt_hlo_destroy(h);
+  return status;
+}
+
+/* -- Making calls -- */
+
+static void destroy(tt_call *call) {
+  if (!call) return;
+  tt_arena_deinit(&call->arena);
+  tt_free(call);
+}
+
+static tt_status fill(tt_call *call, const tt_call_spec *spec, const tt_target *target) {
+  TT_TRY(tt_spec_copy(&call->arena, spec, &call->spec));
+  call->name = call->spec.name;
+  call->row = spec->row;
+  call->result_count = spec->result_count;
+  call->results =
+      tt_arena_alloc(&call->arena, sizeof *call->results * ((size_t)spec->result_count + 1));
+  call->inputs =
+      tt_arena_alloc(&call->arena, sizeof *call->inputs * ((size_t)spec->tensor_count + 1));
+  if (!call->results || !call->inputs) return tt_out_of_memory();
+  for (int i = 0; i < spec->tensor_count; i++) {
+    assert(spec->tensors[i].same_as < i);
+    if (!spec->tensors[i].undefined && spec->tensors[i].same_as < 0)
+      call->inputs[call->input_count++] = i;
+  }
+  for (int i = 0; i < spec->number_count; i++)
+    call->word_count += tt_number_words(spec->numbers[i]);
+  TT_TRY(learn(call, target));
+  assert(call->output_count <= call->result_count);
+  return TT_SUCCESS;
+}
+
+static tt_status keep_reason(tt_call *call, const tt_text *why) {
+  const char *text = why->data ? why->data : "";
+  call->why = tt_arena_copy(&call->arena, text, strlen(text) + 1);
+  return call->why ? TT_SUCCESS : tt_out_of_memory();
+}
+
+/* *out is the call, or an equal one that was there before; then the call is gone. */
+static tt_status intern(tt_call_table *table, const tt_key *key, tt_call *call, tt_call **out) {
+  tt_status status = TT_SUCCESS;
+  pthread_rwlock_wrlock(&table->lock);
+  *out = tt_intern_find(&table->calls, key->data, key->size);
+  if (!*out) status = tt_intern_add(&table->calls, key->data, key->size, call);
+  pthread_rwlock_unlock(&table->lock);
+  if (*out || status) {
+    destroy(call);
+    return status;
+  }
+  *out = call;
+  tt_known_calls_add(&table->known, call);
+  tt_count_add(TT_COUNT_CALLS_NEW, 1);
+  tt_growth_note(TT_GROWTH_CALLS, 1);
+  return TT_SUCCESS;
+}
+
+tt_status tt_call_create(tt_call_table *table, const tt_key *key, const tt_call_spec *spec,
+                         const tt_target *target, tt_call **out) {
+  if (key->failed) return tt_out_of_memory();
+  tt_call *call = tt_calloc(1, sizeof *call);
+  if (!call) return tt_out_of_memory();
+  tt_text why = TT_TEXT_INIT;
+  tt_explain_call(&table->known, spec, &why);
+  tt_status status = fill(call, spec, target);
+  if (!status) status = keep_reason(call, &why);
+  if (status) destroy(call);
+  else status = intern(table, key, call, out);
+  if (!status && *out == call) tt_journal_keep("new call", &why);
+  else tt_text_deinit(&why);
+  return status;
+}
+
+/* -- The table -- */
+
+tt_status tt_call_table_create(tt_call_table **out) {
+  tt_call_table *table = tt_calloc(1, sizeof *table);
+  if (!table) return tt_out_of_memory();
+  pthread_rwlock_init(&table->lock, NULL);
+  tt_known_calls_init(&table->known);
+  *out = table;
+  return TT_SUCCESS;
+}
+
+void tt_call_table_destroy(tt_call_table *table) {
+  if (!table) return;
+  tt_call_table_reclaim(table);
+  tt_known_calls_deinit(&table->known);
+  pthread_rwlock_destroy(&table->lock);
+  tt_free(table);
+}
+
+void tt_call_table_lock(tt_call_table *table) { pthread_rwlock_wrlock(&table->lock); }
+void tt_call_table_unlock(tt_call_table *table) { pthread_rwlock_unlock(&table->lock); }
+
+void tt_call_table_reclaim(tt_call_table *table) {
+  tt_known_calls_clear(&table->known);
+  for (size_t i = 0; i < table->calls.capacity; i++)
+    if (table->calls.entries[i].key) destroy(table->calls.entries[i].value);
+  tt_intern_deinit(&table->calls);
+  table->calls = (tt_intern)TT_INTERN_INIT;
+  table->epoch++;
+}
+
+uint64_t tt_call_table_epoch(tt_call_table *table) {
+  pthread_rwlock_rdlock(&table->lock);
+  uint64_t now = table->epoch;
+  pthread_rwlock_unlock(&table->lock);
+  return now;
+}

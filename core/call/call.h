@@ -1,0 +1,91 @@
+/* A call: one operator specialised for the types and views of its operands and for its static
+ * arguments. Calls are interned by a key; the first one with a new key is lowered to a program,
+ * all later ones cost a lookup. */
+#ifndef TT_CALL_H
+#define TT_CALL_H
+
+#include "call/key.h"
+#include "call/type.h"
+#include "call/view.h"
+#include "ops/ops.h"
+
+struct tt_program; /* of a room above, which keeps a call's own program with it */
+
+typedef struct tt_call_tensor {
+  const tt_type *storage;
+  tt_view view;
+  bool undefined; /* nothing was written to the storage: reads as zeros */
+  int same_as;    /* an earlier tensor of the call with the same storage, or -1 */
+} tt_call_tensor;
+
+typedef struct tt_call_result {
+  bool defined;           /* false: the lowering left it out (an undefined tensor) */
+  int target;             /* the tensor it is written to, or -1 for a new storage */
+  tt_view view;           /* of the new storage (dtype, sizes, strides); unused for targets */
+  const tt_type *storage; /* the storage's type afterwards; interned */
+  int over;               /* the input whose value it replaces by one of the same type, or -1 */
+} tt_call_result;
+
+/* What the caller knows when a key is new. Borrowed; tt_call_create copies what it keeps. */
+typedef struct tt_call_spec {
+  const tt_op_row *row;
+  const char *name; /* "aten::add_.Tensor" */
+  const tt_arg *args;
+  int arg_count;
+  const tt_call_tensor *tensors;
+  int tensor_count;
+  const tt_dtype *numbers;       /* dtypes of the run-time numbers: F64, F32, I64, BOOL */
+  int number_count;              /* for TT_RANDOM the last two are the seed and the offset */
+  tt_dtype common, fractions;    /* see tt_lower */
+  const tt_call_result *results; /* view filled in where promised */
+  int result_count;
+  bool promised; /* false: no Meta kernel; the lowering's types and count rule (up to result_count)
+                  */
+  bool checks;   /* Debug */
+  tt_precision precision; /* of its products, if tt_op_multiplies */
+  uint32_t site;          /* the Python line that made it first; base/site.h */
+} tt_call_spec;
+
+typedef struct tt_call {
+  const char *name;
+  const tt_op_row *row;
+  int result_count, output_count; /* outputs: defined results */
+  int word_count;                 /* 32-bit words of packed numbers */
+  tt_call_result *results;
+  bool zeros;  /* all that it does is to make or write a few zeros */
+  int *inputs; /* tensors whose storages the program reads, in order */
+  int input_count;
+  uint64_t hash;     /* of what it computes; equal in every process */
+  tt_call_spec spec; /* the call's own copy */
+  tt_arena arena;
+  const char *why;            /* it was new: a sentence */
+  struct tt_program *program; /* the call as a program of its own, or NULL; accessed atomically */
+} tt_call;
+
+/* Words that a number takes in the packed vector. */
+static inline int tt_number_words(tt_dtype dtype) {
+  return dtype == TT_F32 || dtype == TT_BOOL ? 1 : 2;
+}
+
+/* -- The table of calls; its functions are thread-safe -- */
+typedef struct tt_call_table tt_call_table;
+tt_status tt_call_table_create(tt_call_table **out);
+void tt_call_table_destroy(tt_call_table *table); /* frees all calls; NULL is allowed */
+int64_t tt_call_table_size(tt_call_table *table);
+
+/* NULL when the key is new. The call is borrowed from the table, within a guard (base/guard.h). */
+tt_call *tt_call_find(tt_call_table *table, const tt_key *key);
+/* Lowers a new call for the target, learns what its results are, and interns it. UNIMPLEMENTED:
+ * the lowering cannot express these arguments. A call that another thread interned in the meantime
+ * is returned instead. */
+tt_status tt_call_create(tt_call_table *table, const tt_key *key, const tt_call_spec *spec,
+                         const tt_target *target, tt_call **out);
+
+/* Reclaiming: between lock and unlock nobody finds or adds a call; tt_call_table_reclaim, in
+ * between, frees all. The epoch says how often that was done. */
+void tt_call_table_lock(tt_call_table *table);
+void tt_call_table_unlock(tt_call_table *table);
+void tt_call_table_reclaim(tt_call_table *table);
+uint64_t tt_call_table_epoch(tt_call_table *table);
+
+#endif

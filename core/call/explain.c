@@ -1,0 +1,247 @@
+/* What tells two calls apart, in words. */
+#include "call/explain.h"
+
+#include <string.h>
+
+enum { NAMED = 3, REMEMBERED = 32 };
+
+/* Counts differences; names the first few if there is a text. */
+typedef struct differences {
+  tt_text *text;
+  int count;
+} differences;
+
+static bool differ(differences *d, bool different) {
+  if (!different) return false;
+  d->count++;
+  if (!d->text || d->count > NAMED) return false;
+  if (d->count > 1) tt_text_printf(d->text, "; ");
+  return true;
+}
+
+static void add_ints(tt_text *text, const int64_t *values, int count) {
+  tt_text_printf(text, "[");
+  for (int i = 0; i < count; i++)
+    tt_text_printf(text, "%s%lld", i ? "," : "", (long long)values[i]);
+  tt_text_printf(text, "]");
+}
+
+/* -- Operands -- */
+
+static void add_view(tt_text *text, const tt_view *view) {
+  tt_text_printf(text, "%s", tt_dtype_name(view->dtype));
+  add_ints(text, view->sizes, view->rank);
+}
+
+static void add_layout(tt_text *text, const tt_call_tensor *tensor) {
+  tt_text_printf(text, "strides ");
+  add_ints(text, tensor->view.strides, tensor->view.rank);
+  tt_text_printf(text, " from %lld in a storage of %s", (long long)tensor->view.offset,
+                 tt_dtype_name(tensor->storage->dtype));
+  add_ints(text, tensor->storage->dims, tensor->storage->rank);
+}
+
+static bool same_ints(const int64_t *a, const int64_t *b, int count) {
+  for (int i = 0; i < count; i++)
+    if (a[i] != b[i]) return false;
+  return true;
+}
+
+static bool same_shape(const tt_view *a, const tt_view *b) {
+  return a->dtype == b->dtype && a->rank == b->rank && same_ints(a->sizes, b->sizes, a->rank);
+}
+
+static bool same_layout(const tt_call_tensor *a, const tt_call_tensor *b) {
+  return a->storage == b->storage && a->view.offset == b->view.offset &&
+         same_ints(a->view.strides, b->view.strides, a->view.rank);
+}
+
+static void compare_tensor(differences *d, int i, const tt_call_tensor *now,
+                           const tt_call_tensor *known) {
+  if (!same_shape(&now->view, &known->view)) {
+    if (!differ(d, true)) return;
+    tt_text_printf(d->text, "operand %d is ", i);
+    add_view(d->text, &now->view);
+    tt_text_printf(d->text, ", not ");
+    add_view(d->text, &known->view);
+  } else if (differ(d, !same_layout(now, known))) {
+    tt_text_printf(d->text, "operand %d is another view: ", i);
+    add_layout(d->text, now);
+    tt_text_printf(d->text, ", not ");
+    add_layout(d->text, known);
+  }
+  if (differ(d, now->undefined != known->undefined))
+    tt_text_printf(d->text, "operand %d %s", i,
+                   now->undefined ? "was not written yet" : "was written before");
+  if (!differ(d, now->same_as != known->same_as)) return;
+  if (now->same_as < 0) tt_text_printf(d->text, "operand %d has a storage of its own", i);
+  else tt_text_printf(d->text, "operand %d shares the storage of operand %d", i, now->same_as);
+}
+
+/* -- Arguments -- */
+
+static void add_arg(tt_text *text, const tt_arg *arg) {
+  switch (arg->kind) {
+  case TT_ARG_NONE:
+    tt_text_printf(text, "not given");
+    break;
+  case TT_ARG_TENSOR:
+    tt_text_printf(text, "a tensor");
+    break;
+  case TT_ARG_TENSORS:
+    tt_text_printf(text, "a list of %d tensors", arg->count);
+    break;
+  case TT_ARG_NUMBER:
+    tt_text_printf(text, "a number known at run time");
+    break;
+  case TT_ARG_NUMBERS:
+    tt_text_printf(text, "%d %snumbers known at run time", arg->count, arg->equal ? "equal " : "");
+    break;
+  case TT_ARG_INT:
+    if (arg->dtype == TT_BOOL) tt_text_printf(text, "%s", arg->i ? "True" : "False");
+    else tt_text_printf(text, "%lld", (long long)arg->i);
+    break;
+  case TT_ARG_FLOAT:
+    tt_text_printf(text, "%.9g", arg->f);
+    break;
+  case TT_ARG_COMPLEX:
+    tt_text_printf(text, "%.9g%+.9gj", arg->floats[0], arg->floats[1]);
+    break;
+  case TT_ARG_INTS:
+    add_ints(text, arg->ints, arg->count);
+    break;
+  case TT_ARG_FLOATS:
+    tt_text_printf(text, "a list of %d numbers", arg->count);
+    break;
+  case TT_ARG_STRING:
+    tt_text_printf(text, "'%s'", arg->text);
+    break;
+  }
+}
+
+/* Bit by bit, so that a NaN is like itself. */
+static bool same_floats(const void *a, const void *b, int count) {
+  return memcmp(a, b, sizeof(double) * (size_t)count) == 0;
+}
+
+static bool same_arg(const tt_arg *a, const tt_arg *b) {
+  if (a->kind != b->kind || a->count != b->count) return false;
+  switch (a->kind) {
+  case TT_ARG_INT:
+    return a->i == b->i && a->dtype == b->dtype;
+  case TT_ARG_FLOAT:
+    return same_floats(&a->f, &b->f, 1);
+  case TT_ARG_COMPLEX:
+    return same_floats(a->floats, b->floats, 2);
+  case TT_ARG_INTS:
+    return same_ints(a->ints, b->ints, a->count);
+  case TT_ARG_FLOATS:
+    return same_floats(a->floats, b->floats, a->count);
+  case TT_ARG_STRING:
+    return strcmp(a->text, b->text) == 0;
+  default:
+    return true;
+  }
+}
+
+static void compare_arg(differences *d, int i, const tt_arg *now, const tt_arg *known) {
+  if (!differ(d, !same_arg(now, known))) return;
+  tt_text_printf(d->text, "argument %d is ", i);
+  add_arg(d->text, now);
+  tt_text_printf(d->text, ", not ");
+  add_arg(d->text, known);
+}
+
+static void compare(differences *d, const tt_call_spec *now, const tt_call_spec *known) {
+  int args = now->arg_count < known->arg_count ? now->arg_count : known->arg_count;
+  for (int i = 0; i < args; i++) compare_arg(d, i, &now->args[i], &known->args[i]);
+  if (now->tensor_count == known->tensor_count)
+    for (int i = 0; i < now->tensor_count; i++)
+      compare_tensor(d, i, &now->tensors[i], &known->tensors[i]);
+  else if (differ(d, true))
+    tt_text_printf(d->text, "it has %d operands, not %d", now->tensor_count, known->tensor_count);
+  for (int i = 0; i < now->number_count && i < known->number_count; i++)
+    if (differ(d, now->numbers[i] != known->numbers[i]))
+      tt_text_printf(d->text, "number %d is %s, not %s", i, tt_dtype_name(now->numbers[i]),
+                     tt_dtype_name(known->numbers[i]));
+  if (differ(d, now->common != known->common))
+    tt_text_printf(d->text, "it computes in %s, not %s", tt_dtype_name(now->common),
+                   tt_dtype_name(known->common));
+  if (differ(d, now->fractions != known->fractions))
+    tt_text_printf(d->text, "the default dtype is %s, not %s", tt_dtype_name(now->fractions),
+                   tt_dtype_name(known->fractions));
+  if (differ(d, now->precision != known->precision))
+    tt_text_printf(d->text, "the precision of products is another");
+  if (differ(d, now->checks != known->checks))
+    tt_text_printf(d->text, "%s",
+                   now->checks ? "Debug mode checks its operands"
+                               : "nothing is checked outside Debug mode");
+}
+
+void tt_explain_difference(const tt_call_spec *now, const tt_call_spec *known, tt_text *text) {
+  differences d = {.text = text};
+  compare(&d, now, known);
+  if (d.count > NAMED) tt_text_printf(text, "; and %d more differences", d.count - NAMED);
+  if (d.count == 0) tt_text_printf(text, "its results are laid out differently");
+}
+
+/* -- Known calls: the latest of each name -- */
+
+typedef struct family {
+  const tt_call *calls[REMEMBERED];
+  int count;
+} family;
+
+void tt_explain_call(tt_known_calls *known, const tt_call_spec *spec, tt_text *text) {
+  const char *site = tt_site_text(spec->site);
+  tt_text_printf(text, "%s%s%s: ", spec->name, *site ? ", called at " : "", site);
+  pthread_mutex_lock(&known->lock);
+  const family *calls = tt_intern_find(&known->families, spec->name, strlen(spec->name));
+  const tt_call_spec *nearest = NULL;
+  int fewest = 0;
+  for (int i = 0; calls && i < calls->count && i < REMEMBERED; i++) {
+    differences d = {0};
+    compare(&d, spec, &calls->calls[i]->spec);
+    if (!nearest || d.count <= fewest) fewest = d.count, nearest = &calls->calls[i]->spec;
+  }
+  if (nearest) tt_explain_difference(spec, nearest, text);
+  else tt_text_printf(text, "the first call of this operator");
+  pthread_mutex_unlock(&known->lock);
+}
+
+void tt_known_calls_init(tt_known_calls *known) {
+  pthread_mutex_init(&known->lock, NULL);
+  known->families = (tt_intern)TT_INTERN_INIT;
+}
+
+/* A call that cannot be remembered is compared with none. */
+void tt_known_calls_add(tt_known_calls *known, const tt_call *call) {
+  size_t size = strlen(call->name);
+  pthread_mutex_lock(&known->lock);
+  family *calls = tt_intern_find(&known->families, call->name, size);
+  if (!calls) {
+    calls = tt_calloc(1, sizeof *calls);
+    tt_status status = calls ? tt_intern_add(&known->families, call->name, size, calls) : NULL;
+    if (status) {
+      tt_free(calls);
+      calls = NULL;
+    }
+    tt_status_release(status);
+  }
+  if (calls) calls->calls[calls->count++ % REMEMBERED] = call;
+  pthread_mutex_unlock(&known->lock);
+}
+
+void tt_known_calls_clear(tt_known_calls *known) {
+  pthread_mutex_lock(&known->lock);
+  for (size_t i = 0; i < known->families.capacity; i++)
+    if (known->families.entries[i].key) tt_free(known->families.entries[i].value);
+  tt_intern_deinit(&known->families);
+  known->families = (tt_intern)TT_INTERN_INIT;
+  pthread_mutex_unlock(&known->lock);
+}
+
+void tt_known_calls_deinit(tt_known_calls *known) {
+  tt_known_calls_clear(known);
+  pthread_mutex_destroy(&known->lock);
+}

@@ -1,0 +1,189 @@
+/* A call's tensors are read through their views, its row is lowered, its results become new
+ * storages or are written through the views of their targets. */
+#include "call/lower.h"
+
+typedef struct lowering {
+  tt_hlo *h;
+  tt_call *call;
+  bool learn; /* what the results are */
+  const tt_target *target;
+  const tt_call_spec *spec;
+  const tt_call_io *io;
+  tt_node **storages; /* [tensor_count] current value of each tensor's storage */
+  int *input_of;      /* [tensor_count] input that holds the storage, or -1 */
+  tt_node **tensors, **numbers;
+  tt_type *promised;
+  tt_lower cx;
+} lowering;
+
+static int root_of(const tt_call_spec *spec, int tensor) {
+  while (spec->tensors[tensor].same_as >= 0) tensor = spec->tensors[tensor].same_as;
+  return tensor;
+}
+
+static void read_tensors(lowering *low) {
+  const tt_call_spec *spec = low->spec;
+  int next = 0;
+  for (int i = 0; i < spec->tensor_count; i++) {
+    const tt_call_tensor *tensor = &spec->tensors[i];
+    int root = root_of(spec, i);
+    low->input_of[i] = -1;
+    if (root != i) {
+      low->storages[i] = low->storages[root];
+      low->input_of[i] = low->input_of[root];
+    } else if (tensor->undefined) {
+      low->storages[i] = tt_hlo_zeros(low->h, tensor->storage);
+    } else {
+      low->input_of[i] = next;
+      low->storages[i] = low->io->inputs[next++];
+    }
+    low->tensors[i] = tt_view_read(low->h, low->storages[i], &tensor->view);
+  }
+}
+
+static tt_node *unpack_number(tt_hlo *h, tt_node *words, int at, tt_dtype dtype) {
+  int64_t start = at, limit = at + tt_number_words(dtype);
+  tt_node *slice = tt_hlo_slice(h, words, &start, &limit, NULL);
+  if (tt_number_words(dtype) == 2) return tt_hlo_bitcast(h, slice, dtype);
+  slice = tt_hlo_reshape(h, slice, 0, NULL);
+  if (dtype == TT_BOOL) return tt_hlo_compare(h, TT_NE, slice, tt_hlo_const_i(h, TT_U32, 0));
+  return tt_hlo_bitcast(h, slice, dtype);
+}
+
+static void read_numbers(lowering *low) {
+  int at = low->io->word_at;
+  for (int i = 0; i < low->spec->number_count; i++) {
+    low->numbers[i] = unpack_number(low->h, low->io->words, at, low->spec->numbers[i]);
+    at += tt_number_words(low->spec->numbers[i]);
+  }
+}
+
+static tt_status prepare(lowering *low) {
+  tt_arena *arena = tt_hlo_arena(low->h);
+  const tt_call_spec *spec = low->spec;
+  size_t tensors = (size_t)spec->tensor_count + 1, results = (size_t)spec->result_count + 1;
+  low->storages = tt_arena_alloc(arena, tensors * sizeof(tt_node *));
+  low->tensors = tt_arena_alloc(arena, tensors * sizeof(tt_node *));
+  low->input_of = tt_arena_alloc(arena, tensors * sizeof(int));
+  low->numbers = tt_arena_alloc(arena, ((size_t)spec->number_count + 1) * sizeof(tt_node *));
+  low->promised = tt_arena_alloc(arena, results * sizeof(tt_type));
+  tt_node **made = tt_arena_alloc(arena, results * sizeof(tt_node *));
+  if (!low->storages || !low->tensors || !low->input_of || !low->numbers || !low->promised || !made)
+    return tt_out_of_memory();
+  for (int k = 0; spec->promised && k < spec->result_count; k++)
+    low->promised[k] = tt_view_type(&spec->results[k].view);
+  low->cx = (tt_lower){.h = low->h,
+                       .row = spec->row,
+                       .args = spec->args,
+                       .arg_count = spec->arg_count,
+                       .tensors = low->tensors,
+                       .numbers = low->numbers,
+                       .common = tt_dtype_computed(spec->common),
+                       .fractions = spec->fractions,
+                       .promised = spec->promised ? low->promised : NULL,
+                       .promised_count = spec->promised ? spec->result_count : 0,
+                       .checks = spec->checks,
+                       .target = low->target,
+                       .results = made,
+                       .result_capacity = spec->result_count,
+                       .check_flags = low->io->checks->flags,
+                       .check_texts = low->io->checks->texts,
+                       .check_codes = low->io->checks->codes,
+                       .check_count = low->io->checks->count};
+  return TT_SUCCESS;
+}
+
+static void lower_row(lowering *low) {
+  const tt_call_spec *spec = low->spec;
+  if (spec->row->cls == TT_RANDOM && spec->number_count >= 2) {
+    low->cx.seed = low->numbers[spec->number_count - 2];
+    low->cx.offset = low->numbers[spec->number_count - 1];
+  }
+  tt_hlo_where(low->h, spec->name);
+  (void)tt_hlo_precision(low->h,
+                         tt_op_multiplies(spec->row) ? spec->precision : TT_PRECISION_HIGHEST);
+  spec->row->lower(&low->cx);
+  low->io->checks->count = low->cx.check_count;
+}
+
+/* *over: the input whose value the target's new one replaces by one of the same type, or -1. */
+static tt_node *write_target(lowering *low, int target, tt_node *value, int *over) {
+  int root = root_of(low->spec, target);
+  const tt_call_tensor *tensor = &low->spec->tensors[target];
+  tt_node *old = low->storages[root];
+  value = tt_hlo_convert(low->h, value, tt_dtype_computed(tensor->view.dtype));
+  value = tt_hlo_broadcast_to(low->h, value, tensor->view.rank, tensor->view.sizes);
+  tt_node *written = tt_view_write(low->h, old, &old->type, &tensor->view, value);
+  low->storages[root] = written;
+  *over = tt_type_equal(&written->type, tensor->storage) ? low->input_of[root] : -1;
+  return written;
+}
+
+static tt_node *new_storage(lowering *low, int k, tt_node *value) {
+  tt_view view = low->spec->promised ? low->spec->results[k].view : tt_view_whole(&value->type);
+  tt_type storage, promise = tt_view_type(&view);
+  if (!tt_type_equal(&value->type, &promise))
+    return tt_hlo_fail(low->h, TT_INTERNAL,
+                       "result %d has another type than PyTorch's Meta kernel says", k);
+  tt_view_dense(&view, &storage);
+  if (low->learn) low->call->results[k].view = view;
+  return tt_view_write(low->h, NULL, &storage, &view, value);
+}
+
+static bool wanted(const lowering *low, int k) {
+  if (k >= low->cx.result_count || !low->cx.results[k]) return false;
+  return !low->spec->promised || low->spec->results[k].view.dtype != TT_INVALID;
+}
+
+static bool is_small(const tt_type *type) {
+  int64_t bytes = 0;
+  return tt_type_bytes(type, &bytes) && bytes <= TT_SMALL_ZEROS;
+}
+
+static tt_status state_results(lowering *low) {
+  tt_call *call = low->call;
+  bool learn = low->learn;
+  if (learn && !low->spec->promised) call->result_count = low->cx.result_count;
+  int output = 0;
+  for (int k = 0; k < call->result_count; k++) {
+    tt_call_result *result = &call->results[k];
+    int over = -1, target = low->spec->results[k].target;
+    if (learn) result->target = target;
+    if (!wanted(low, k)) continue;
+    tt_node *out = target >= 0 ? write_target(low, target, low->cx.results[k], &over)
+                               : new_storage(low, k, low->cx.results[k]);
+    low->io->outputs[output++] = out;
+    if (!learn) continue;
+    result->defined = true;
+    result->over = over;
+    TT_TRY(tt_type_intern(&out->type, &result->storage));
+  }
+  if (learn) call->output_count = output;
+  if (learn && output == 1 && call->result_count == 1 && tt_hlo_is_zeros(low->io->outputs[0]))
+    call->zeros = is_small(call->results[0].storage);
+  return TT_SUCCESS;
+}
+
+static tt_status lower(lowering *low) {
+  TT_TRY(prepare(low));
+  read_tensors(low);
+  read_numbers(low);
+  lower_row(low);
+  return tt_hlo_failed(low->h) ? TT_SUCCESS : state_results(low);
+}
+
+tt_status tt_call_lower(tt_call *call, const tt_target *target, tt_hlo *h, const tt_call_io *io) {
+  lowering low = {.h = h, .call = call, .target = target, .spec = &call->spec, .io = io};
+  return lower(&low);
+}
+
+tt_status tt_call_learn(tt_call *call, const tt_target *target, tt_hlo *h, const tt_call_io *io) {
+  lowering low = {
+      .h = h, .call = call, .learn = true, .target = target, .spec = &call->spec, .io = io};
+  return lower(&low);
+}
+
+tt_node *tt_call_words_param(tt_hlo *h, int64_t count) {
+  tt_type type = tt_type_make(TT_U32, 1, &count);
+  return count ? tt_hlo_param(h, &type) : NULL;
+}

@@ -1,0 +1,69 @@
+#include "call/type.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+typedef struct interned {
+  bool counted;
+  _Atomic int64_t storages; /* only if counted */
+  tt_type type;
+} interned;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static tt_intern types = TT_INTERN_INIT;
+
+enum { KEY = TT_MAX_RANK + 2 };
+
+static size_t write_key(const tt_type *type, int64_t key[KEY]) {
+  key[0] = type->dtype;
+  key[1] = type->rank;
+  for (int i = 0; i < type->rank; i++) key[2 + i] = type->dims[i];
+  return sizeof *key * (size_t)(2 + type->rank);
+}
+
+static tt_status add(const tt_type *type, const int64_t *key, size_t size, interned **out) {
+  interned *added = tt_calloc(1, sizeof *added);
+  if (!added) return tt_out_of_memory();
+  added->type = tt_type_make(type->dtype, type->rank, type->dims);
+  added->counted = (int64_t)types.count >= tt_growth_spared_types();
+  tt_status status = tt_intern_add(&types, key, size, added);
+  if (status) return tt_free(added), status;
+  if (added->counted) tt_growth_note(TT_GROWTH_TYPES, 1);
+  *out = added;
+  return TT_SUCCESS;
+}
+
+tt_status tt_type_intern(const tt_type *type, const tt_type **out) {
+  int64_t key[KEY];
+  size_t size = write_key(type, key);
+  pthread_mutex_lock(&lock);
+  interned *found = tt_intern_find(&types, key, size);
+  tt_status status = found ? TT_SUCCESS : add(type, key, size, &found);
+  pthread_mutex_unlock(&lock);
+  if (!status) *out = &found->type;
+  return status;
+}
+
+int64_t tt_type_table_size(void) {
+  pthread_mutex_lock(&lock);
+  int64_t count = (int64_t)types.count;
+  pthread_mutex_unlock(&lock);
+  return count;
+}
+
+void tt_type_count_storage(const tt_type *type, int64_t change) {
+  interned *of = (interned *)((char *)(uintptr_t)type - offsetof(interned, type));
+  if (of->counted) atomic_fetch_add_explicit(&of->storages, change, memory_order_acq_rel);
+}
+
+/* -- Reclaiming -- */
+
+void tt_type_lock(void) { pthread_mutex_lock(&lock); }
+void tt_type_unlock(void) { pthread_mutex_unlock(&lock); }
+
+static bool is_needed(void *value) {
+  const interned *type = value;
+  return !type->counted || atomic_load_explicit(&type->storages, memory_order_acquire) > 0;
+}
+
+void tt_type_reclaim(void) { tt_status_release(tt_intern_filter(&types, is_needed, tt_free)); }

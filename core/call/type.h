@@ -1,0 +1,22 @@
+/* Interned types: one pointer for each distinct type. The first ones stay for ever; of later ones
+ * storages are counted, so that those that no storage has can be reclaimed. The table is the
+ * process's. */
+#ifndef TT_CALL_TYPE_H
+#define TT_CALL_TYPE_H
+
+#include "hlo/types.h"
+
+/* *out is good as long as a storage has the type, or within the guard (base/guard.h) in which it
+ * was asked for. Thread-safe. */
+tt_status tt_type_intern(const tt_type *type, const tt_type **out);
+int64_t tt_type_table_size(void);
+/* A storage has the interned type from now on (+1), or no longer (-1). Thread-safe. */
+void tt_type_count_storage(const tt_type *type, int64_t change);
+
+/* Reclaiming: between lock and unlock nobody interns a type; tt_type_reclaim, in between, frees
+ * types that no storage has. */
+void tt_type_lock(void);
+void tt_type_unlock(void);
+void tt_type_reclaim(void);
+
+#endif

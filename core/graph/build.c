@@ -1,0 +1,150 @@
+#include "graph/build.h"
+
+#include "call/lower.h"
+
+#include <string.h>
+
+typedef struct building {
+  tt_hlo *h;
+  const tt_graph *graph;
+  const tt_target *target;
+  bool *is_output; /* [slot_count] */
+  tt_node **slots; /* [slot_count] */
+  tt_node **inputs, **outputs, **results;
+  tt_node *words;
+  tt_checks checks;
+} building;
+
+static tt_status prepare(building *b) {
+  tt_arena *arena = tt_hlo_arena(b->h);
+  const tt_graph *graph = b->graph;
+  size_t slots = (size_t)graph->slot_count + 1, most = 1;
+  size_t results = (size_t)graph->output_count + TT_MAX_CHECKS;
+  for (int i = 0; i < graph->step_count; i++) {
+    const tt_call *call = graph->steps[i].call;
+    size_t needed = (size_t)(call->input_count + call->spec.result_count) + 1;
+    if (needed > most) most = needed;
+  }
+  b->is_output = tt_arena_alloc(arena, sizeof(bool) * slots);
+  b->slots = tt_arena_alloc(arena, sizeof(tt_node *) * slots);
+  b->results = tt_arena_alloc(arena, sizeof(tt_node *) * results);
+  b->inputs = tt_arena_alloc(arena, sizeof(tt_node *) * most);
+  b->outputs = tt_arena_alloc(arena, sizeof(tt_node *) * most);
+  if (!b->is_output || !b->slots || !b->results || !b->inputs || !b->outputs)
+    return tt_out_of_memory();
+  for (int i = 0; i < graph->output_count; i++) b->is_output[graph->outputs[i].slot] = true;
+  return TT_SUCCESS;
+}
+
+static void add_params(building *b) {
+  const tt_graph *graph = b->graph;
+  for (int i = 0; i < graph->input_count; i++)
+    b->slots[graph->inputs[i]] = tt_hlo_param(b->h, graph->input_types[i]);
+  b->words = tt_call_words_param(b->h, graph->word_count);
+}
+
+/* XLA's CPU compiler computes a result that is also used once for each use, and lays a transposed
+ * one out anew for the caller. A barrier keeps it to one; that it has one dim leaves one layout.
+ * Other compilers make several results in one kernel, which a barrier would keep them from. */
+static tt_node *write_out(const building *b, tt_node *x) {
+  int64_t count = tt_type_numel(&x->type);
+  if (!b->target->xla_cpu || b->graph->step_count == 1) return x;
+  tt_node *flat = tt_hlo_optimization_barrier(b->h, tt_hlo_reshape(b->h, x, 1, &count));
+  return tt_hlo_reshape(b->h, flat, x->type.rank, x->type.dims);
+}
+
+static tt_status lower_step(building *b, const tt_step *step) {
+  tt_call *call = step->call;
+  for (int k = 0; k < call->input_count; k++) b->inputs[k] = b->slots[step->inputs[k]];
+  tt_call_io io = {.inputs = b->inputs,
+                   .words = b->words,
+                   .word_at = step->word_at,
+                   .outputs = b->outputs,
+                   .checks = &b->checks};
+  TT_TRY(tt_call_lower(call, b->target, b->h, &io));
+  if (tt_hlo_failed(b->h))
+    return TT_SUCCESS; /* tt_hlo_finish reports it; what follows lacks operands */
+  for (int k = 0; k < call->output_count; k++) {
+    int slot = step->first_output + k;
+    b->slots[slot] = b->is_output[slot] ? write_out(b, b->outputs[k]) : b->outputs[k];
+  }
+  return TT_SUCCESS;
+}
+
+static tt_status add_results(building *b, tt_module *module) {
+  const tt_graph *graph = b->graph;
+  module->donors = tt_malloc(sizeof *module->donors * ((size_t)graph->output_count + 1));
+  if (!module->donors) return tt_out_of_memory();
+  for (int i = 0; i < graph->output_count; i++) {
+    const tt_output *output = &graph->outputs[i];
+    b->results[i] = b->slots[output->slot];
+    if (output->over < 0) continue;
+    tt_hlo_donate(b->h, output->over, i);
+    int at = module->donor_count++;
+    for (; at > 0 && module->donors[at - 1] > output->over; at--)
+      module->donors[at] = module->donors[at - 1];
+    module->donors[at] = output->over;
+  }
+  module->result_count = graph->output_count;
+  for (int i = 0; i < b->checks.count; i++)
+    b->results[graph->output_count + i] = b->checks.flags[i];
+  return TT_SUCCESS;
+}
+
+/* Programs are told apart by their text, so what a check says is part of it. */
+static tt_status copy_checks(const tt_checks *checks, tt_module *module) {
+  size_t count = (size_t)checks->count;
+  if (count == 0) return TT_SUCCESS;
+  module->check_texts = tt_calloc(count, sizeof(char *));
+  module->check_codes = tt_calloc(count, sizeof(tt_code));
+  if (!module->check_texts || !module->check_codes) return tt_out_of_memory();
+  for (size_t i = 0; i < count; i++) {
+    module->check_texts[i] = tt_strndup(checks->texts[i], strlen(checks->texts[i]));
+    if (!module->check_texts[i]) return tt_out_of_memory();
+    module->check_codes[i] = checks->codes[i];
+    module->check_count++;
+    tt_text_printf(&module->text, "// %d %s\n", (int)checks->codes[i], checks->texts[i]);
+  }
+  return tt_text_status(&module->text);
+}
+
+static tt_status name_module(const tt_graph *graph, tt_module *module) {
+  tt_text name = TT_TEXT_INIT;
+  const tt_call *first = graph->steps[0].call, *last = graph->steps[graph->step_count - 1].call;
+  if (graph->step_count > 1)
+    tt_text_printf(&name, "a chunk of %d operators, %s to ", graph->step_count, first->name);
+  tt_text_printf(&name, "%s", last->name);
+  module->name = name.data;
+  return tt_text_status(&name);
+}
+
+static tt_status build(building *b, tt_module *module) {
+  const tt_graph *graph = b->graph;
+  TT_TRY(prepare(b));
+  add_params(b);
+  for (int i = 0; i < graph->step_count && !tt_hlo_failed(b->h); i++)
+    TT_TRY(lower_step(b, &graph->steps[i]));
+  if (!tt_hlo_failed(b->h)) TT_TRY(add_results(b, module));
+  TT_TRY(name_module(graph, module));
+  TT_TRY(copy_checks(&b->checks, module));
+  return tt_hlo_finish(b->h, b->results, graph->output_count + b->checks.count, &module->text);
+}
+
+tt_status tt_graph_build(const tt_graph *graph, const tt_target *target, tt_module *out) {
+  building b = {.graph = graph, .target = target};
+  *out = (tt_module){.name = NULL};
+  TT_TRY(tt_hlo_create(&b.h));
+  tt_status status = build(&b, out);
+  tt_hlo_destroy(b.h);
+  return status;
+}
+
+void tt_module_deinit(tt_module *module) {
+  tt_text_deinit(&module->text);
+  tt_free(module->donors);
+  for (int i = 0; i < module->check_count; i++) tt_free(module->check_texts[i]);
+  tt_free(module->check_texts);
+  tt_free(module->check_codes);
+  tt_free(module->name);
+  *module = (tt_module){.name = NULL};
+}

@@ -1,0 +1,124 @@
+#include "graph/trace.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* A graph with more outputs than needed will do if these are few, and in any case when there are
+ * MAX_VARIANTS. */
+enum { MAX_VARIANTS = 4, FEW_BYTES = 1 << 16, SLOTS_A_NODE = 64 };
+
+void tt_trace_init(tt_trace *trace) { *trace = (tt_trace){0}; }
+
+void tt_trace_deinit(tt_trace *trace) {
+  tt_arena_deinit(&trace->arena);
+  *trace = (tt_trace){0};
+}
+
+tt_status tt_trace_step(tt_trace *trace, tt_trace_node *at, tt_call *call, const int *inputs,
+                        int first_output, tt_trace_node **out) {
+  size_t size = sizeof *inputs * (size_t)call->input_count;
+  for (tt_trace_node **link = &at->children; *link; link = &(*link)->sibling) {
+    tt_trace_node *node = *link;
+    if (node->step.call != call || memcmp(node->step.inputs, inputs, size) != 0) continue;
+    *link = node->sibling; /* the latest comes first: it is the likeliest */
+    node->sibling = at->children;
+    at->children = node;
+    *out = node;
+    return TT_SUCCESS;
+  }
+  tt_trace_node *node = tt_arena_alloc(&trace->arena, sizeof *node);
+  int *slots = tt_arena_alloc(&trace->arena, size + sizeof *slots);
+  if (!node || !slots) return tt_out_of_memory();
+  memcpy(slots, inputs, size);
+  const tt_step *before = &at->step;
+  int word_at = before->call ? before->word_at + before->call->word_count : 0;
+  *node = (tt_trace_node){.parent = at,
+                          .sibling = at->children,
+                          .step = {call, slots, first_output, word_at},
+                          .depth = at->depth + 1,
+                          .slot_count = first_output + call->output_count};
+  assert(node->slot_count >= at->slot_count);
+  at->children = node;
+  trace->node_count++;
+  tt_growth_note(TT_GROWTH_NODES, 1);
+  *out = node;
+  return TT_SUCCESS;
+}
+
+/* -- Graphs -- */
+
+static bool covers(const uint8_t *live, const uint8_t *needed, int count) {
+  for (int i = 0; i < count; i++)
+    if (needed[i] && !live[i]) return false;
+  return true;
+}
+
+/* Are the results that nobody needs small, compared with the others? */
+static bool wastes_little(const tt_trace_node *end, const uint8_t *live, const uint8_t *needed) {
+  int64_t used = 0, wasted = 0;
+  for (const tt_trace_node *node = end; node->parent; node = node->parent) {
+    int slot = node->step.first_output;
+    for (int k = 0; k < node->step.call->result_count; k++) {
+      const tt_call_result *result = &node->step.call->results[k];
+      int64_t bytes = 0;
+      if (!result->defined) continue;
+      if (live[slot] && tt_type_bytes(result->storage, &bytes))
+        *(needed[slot] ? &used : &wasted) += bytes;
+      slot++;
+    }
+  }
+  return wasted <= used / 2 + FEW_BYTES;
+}
+
+tt_variant *tt_trace_find(const tt_trace_node *end, uint8_t *live, bool any) {
+  size_t size = (size_t)end->slot_count;
+  int count = 0;
+  tt_variant *wider = NULL, *close = NULL;
+  for (tt_variant *v = end->variants; v; v = v->next, count++) {
+    if (memcmp(v->live, live, size) == 0) return v;
+    if (!covers(v->live, live, end->slot_count)) continue;
+    wider = v;
+    if (!close && wastes_little(end, v->live, live)) close = v;
+  }
+  tt_variant *found = close ? close : any || count >= MAX_VARIANTS ? wider : NULL;
+  if (found) memcpy(live, found->live, size);
+  return found;
+}
+
+/* When the same path keeps ending with other results alive, the next graph has them all as outputs.
+ */
+static void widen(const tt_trace_node *end, uint8_t *live) {
+  int count = 0;
+  for (const tt_variant *v = end->variants; v; v = v->next) count++;
+  if (count < MAX_VARIANTS) return;
+  for (const tt_variant *v = end->variants; v; v = v->next)
+    for (int i = 0; i < end->slot_count; i++) live[i] |= v->live[i];
+}
+
+/* All graphs of a path have the same steps. */
+static const tt_step *steps_of(tt_trace *trace, const tt_trace_node *end) {
+  if (end->variants) return end->variants->graph->steps;
+  tt_step *steps = tt_arena_alloc(&trace->arena, sizeof *steps * (size_t)end->depth);
+  for (const tt_trace_node *node = end; steps && node->parent; node = node->parent)
+    steps[node->depth - 1] = node->step;
+  return steps;
+}
+
+tt_status tt_trace_variant(tt_trace *trace, tt_trace_node *end, uint8_t *live, tt_variant **out) {
+  assert(end->depth > 0);
+  widen(end, live);
+  const tt_step *steps = steps_of(trace, end);
+  tt_variant *variant = tt_arena_alloc(&trace->arena, sizeof *variant);
+  uint8_t *kept = tt_arena_copy(&trace->arena, live, (size_t)end->slot_count);
+  if (!steps || !variant || !kept) return tt_out_of_memory();
+  variant->live = kept;
+  *out = variant;
+  return tt_graph_create(&trace->arena, steps, end->depth, end->slot_count, kept, &variant->graph);
+}
+
+void tt_trace_add(tt_trace_node *end, tt_variant *variant) {
+  assert(!variant->next);
+  tt_growth_note(TT_GROWTH_NODES, 1 + (end->slot_count + end->depth) / SLOTS_A_NODE);
+  variant->next = end->variants;
+  end->variants = variant;
+}
