@@ -1,6 +1,6 @@
 """Kernels for nested tensors of strided layout, made of dense operators on their buffers.
 
-`glue/nested.cpp` lends the device what PyTorch itself has composed of such operators; here is the
+`glue/agreement/nested.cpp` lends the device what PyTorch itself has composed of such operators; here is the
 rest. Imported with the device: it registers its functions.
 """
 

@@ -1,6 +1,6 @@
 """Kernels for sparse tensors, made of dense operators on their indices and values.
 
-`glue/sparse.cpp` lends the device what PyTorch itself has composed of such operators; here is the
+`glue/agreement/sparse.cpp` lends the device what PyTorch itself has composed of such operators; here is the
 rest. Imported with the device: it registers its functions.
 """
 

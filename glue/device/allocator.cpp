@@ -1,0 +1,123 @@
+// Storages: a DataPtr's context is a tt_storage; its data pointer is an address, never memory.
+#include "dispatch/convert.h"
+
+#include <ATen/core/CachingHostAllocator.h>
+
+namespace tt {
+
+static void destroy_storage(void* context) {
+  tt_storage_destroy(static_cast<tt_storage*>(context));
+}
+
+static c10::DataPtr wrap(tt_storage* storage, c10::DeviceIndex device) {
+  return {storage, storage, &destroy_storage, c10::Device(c10::DeviceType::PrivateUse1, device)};
+}
+
+static tt_storage* new_storage(const tt_type& type, c10::DeviceIndex device) {
+  const tt_type* interned = nullptr;
+  tt_storage* storage = nullptr;
+  Hold hold;
+  check(tt_type_intern(&type, &interned));
+  check(tt_storage_create(stream_of(device), interned, &storage));
+  tt_template_note_new(storage);
+  return storage;
+}
+
+namespace {
+
+struct Allocator final : c10::DeviceAllocator {
+  c10::DataPtr allocate(size_t bytes) override {
+    int64_t count = static_cast<int64_t>(bytes);
+    c10::DeviceIndex device = current_device();
+    return wrap(new_storage(tt_type_make(TT_U8, 1, &count), device), device);
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &destroy_storage; }
+  void copy_data(void*, const void*, size_t) const override {
+    TORCH_CHECK(false, "memory of device 'tpu' cannot be copied by address; use Tensor.copy_");
+  }
+
+  bool initialized() override { return tt_runtime_ready(); }
+  void emptyCache(c10::MempoolId_t) override {
+    for (int i = 0; i < tt_runtime_device_count(); i++) tt_stream_empty_cache(tt_runtime_stream(i));
+  }
+  void recordStream(const c10::DataPtr&, c10::Stream) override {}
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override {
+    tt_memory memory;
+    tt_stream_memory(stream_of(device), &memory);
+    c10::CachingDeviceAllocator::DeviceStats stats;
+    auto fill = [](auto& stat, int64_t current, int64_t peak, int64_t allocated) {
+      stat.current = current;
+      stat.peak = peak;
+      stat.allocated = allocated;
+      stat.freed = allocated - current;
+    };
+    for (auto* array : {&stats.allocated_bytes, &stats.reserved_bytes, &stats.active_bytes,
+                        &stats.requested_bytes})
+      fill((*array)[0], memory.allocated, memory.peak, memory.total_allocated);
+    for (auto* array : {&stats.allocation, &stats.active})
+      fill((*array)[0], memory.allocations - memory.frees, memory.allocations, memory.allocations);
+    return stats;
+  }
+  void resetAccumulatedStats(c10::DeviceIndex device) override {
+    tt_stream_memory_reset_totals(stream_of(device));
+  }
+  void resetPeakStats(c10::DeviceIndex device) override {
+    tt_stream_memory_reset_peak(stream_of(device));
+  }
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override {
+    tt_memory memory;
+    tt_stream_memory(stream_of(device), &memory);
+    int64_t available = memory.limit > memory.allocated ? memory.limit - memory.allocated : 0;
+    return {static_cast<size_t>(available), static_cast<size_t>(memory.limit)};
+  }
+};
+
+Allocator the_allocator;
+REGISTER_ALLOCATOR(c10::DeviceType::PrivateUse1, &the_allocator)
+
+}  // namespace
+
+c10::Allocator* allocator() { return &the_allocator; }
+
+at::Tensor make_tensor(tt_storage* storage, int64_t bytes, c10::DeviceIndex device,
+                       at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides) {
+  auto impl = c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), static_cast<size_t>(bytes), wrap(storage, device),
+      &the_allocator, /*resizable=*/true);
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(std::move(impl)), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+      c10::scalarTypeToTypeMeta(dtype));
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
+  return tensor;
+}
+
+at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype,
+                         c10::DeviceIndex device) {
+  TORCH_CHECK(sizes.size() <= TT_MAX_RANK, "device 'tpu' supports tensors of at most ", TT_MAX_RANK,
+              " dims, not ", sizes.size());
+  tt_view view{};
+  view.dtype = require_dtype(dtype);
+  view.rank = static_cast<int>(sizes.size());
+  int64_t extent = 1;
+  for (int i = 0; i < view.rank; i++) {
+    TORCH_CHECK(sizes[i] >= 0, "Trying to create tensor with negative dimension ", sizes[i], ": ",
+                sizes);
+    view.sizes[i] = sizes[i];
+    view.strides[i] = strides[i];
+    if (sizes[i] == 0) extent = 0;
+  }
+  for (int i = 0; i < view.rank && extent > 0; i++) {
+    int64_t span = 0;
+    bool fits = tt_mul_i64(sizes[i] - 1, strides[i], &span) && tt_add_i64(extent, span, &extent);
+    TORCH_CHECK(fits, "Storage size calculation overflowed with sizes=", sizes,
+                " and strides=", strides);
+  }
+  int64_t bytes = 0;
+  TORCH_CHECK(tt_mul_i64(extent, tt_dtype_bytes(view.dtype), &bytes),
+              "Storage size calculation overflowed with sizes=", sizes, " and strides=", strides);
+  tt_type type = tt_type_make(tt_dtype_held(view.dtype), 1, &extent);
+  if (tt_view_covers(&view, &type)) tt_view_dense(&view, &type);
+  return make_tensor(new_storage(type, device), bytes, device, dtype, sizes, strides);
+}
+
+}  // namespace tt

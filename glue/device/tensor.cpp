@@ -1,0 +1,274 @@
+// The kernels that are about tensors themselves: creating, viewing, resizing, copying to the host.
+#include "dispatch/conj_neg.h"
+#include "dispatch/convert.h"
+#include "dispatch/dispatch.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/_conj_physical.h>
+#include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/is_set_to_native.h>
+#include <ATen/ops/set_native.h>
+#include <ATen/ops/tensor_split_native.h>
+#include <ATen/ops/unfold_native.h>
+#include <ATen/ops/view_as_complex_native.h>
+#include <ATen/ops/view_as_real_native.h>
+#include <ATen/ops/view_native.h>
+#include <torch/csrc/jit/frontend/function_schema_parser.h>
+
+namespace tt {
+namespace {
+
+using at::Tensor;
+
+c10::DeviceIndex index_of(std::optional<at::Device> device) {
+  return device && device->has_index() ? device->index() : current_device();
+}
+
+Tensor empty_strided_kernel(at::IntArrayRef size, at::IntArrayRef stride,
+                            std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
+                            std::optional<at::Device> device, std::optional<bool> pin) {
+  TORCH_CHECK(!pin.value_or(false), "Only dense CPU tensors can be pinned");
+  return empty_strided(size, stride, at::dtype_or_default(dtype), index_of(device));
+}
+
+// Zeros that operators know to be zeros; should one need them, an unwritten storage reads as zeros.
+Tensor efficient_zero_tensor(at::IntArrayRef size, std::optional<at::ScalarType> dtype,
+                             std::optional<at::Layout> layout, std::optional<at::Device> device,
+                             std::optional<bool> pin) {
+  Tensor plain =
+      empty_strided_kernel(size, c10::contiguous_strides(size), dtype, layout, device, pin);
+  auto zeros = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(plain.storage()), plain.key_set().add(c10::DispatchKey::ZeroTensor),
+      plain.dtype());
+  zeros.unsafeGetTensorImpl()->set_sizes_contiguous(size);
+  return zeros;
+}
+
+Tensor empty_kernel(at::IntArrayRef size, std::optional<at::ScalarType> dtype,
+                    std::optional<at::Layout> layout, std::optional<at::Device> device,
+                    std::optional<bool> pin, std::optional<at::MemoryFormat> format) {
+  auto make = [&](at::IntArrayRef strides) {
+    return empty_strided_kernel(size, strides, dtype, layout, device, pin);
+  };
+  switch (format.value_or(at::MemoryFormat::Contiguous)) {
+  case at::MemoryFormat::ChannelsLast:
+    TORCH_CHECK(size.size() == 4, "required rank 4 tensor to use channels_last format");
+    return make(at::get_channels_last_strides_2d(size));
+  case at::MemoryFormat::ChannelsLast3d:
+    TORCH_CHECK(size.size() == 5, "required rank 5 tensor to use channels_last_3d format");
+    return make(at::get_channels_last_strides_3d(size));
+  default:
+    return make(c10::contiguous_strides(size));
+  }
+}
+
+// -- Resizing and setting --
+
+void ensure_bytes(const c10::Storage& storage, size_t needed) {
+  if (needed > storage.nbytes()) resize_storage(storage, needed);
+}
+
+size_t bytes_needed(at::IntArrayRef size, at::IntArrayRef stride, int64_t offset, size_t itemsize) {
+  return at::detail::computeStorageNbytes(size, stride, itemsize, static_cast<size_t>(offset));
+}
+
+const Tensor& resize_kernel(const Tensor& self, at::IntArrayRef size,
+                            std::optional<at::MemoryFormat> format) {
+  auto* impl = self.unsafeGetTensorImpl();
+  if (impl->sizes() != size) {
+    for (int64_t s : size)
+      TORCH_CHECK(s >= 0, "Trying to resize a tensor to negative dimension ", s);
+    ensure_bytes(self.storage(), bytes_needed(size, c10::contiguous_strides(size),
+                                              self.storage_offset(), self.itemsize()));
+    impl->set_sizes_contiguous(size);
+  }
+  if (format && *format != at::MemoryFormat::Preserve) impl->empty_tensor_restride(*format);
+  return self;
+}
+
+Tensor& set_storage_offset(Tensor& self, at::Storage source, int64_t offset, at::IntArrayRef size,
+                           at::IntArrayRef stride) {
+  TORCH_CHECK(source.device_type() == c10::DeviceType::PrivateUse1,
+              "Attempted to set the storage of a tensor on device '", self.device(),
+              "' to a storage on different device '", source.device(), "'");
+  c10::DimVector contiguous;
+  if (stride.data() == nullptr || stride.size() != size.size()) {
+    contiguous = c10::contiguous_strides(size);
+    stride = contiguous;
+  }
+  ensure_bytes(source, bytes_needed(size, stride, offset, self.itemsize()));
+  auto* impl = self.unsafeGetTensorImpl();
+  impl->set_storage_keep_dtype(std::move(source));
+  impl->set_storage_offset(offset);
+  impl->set_sizes_and_strides(size, stride);
+  return self;
+}
+
+Tensor& set_storage(Tensor& self, at::Storage source) {
+  int64_t count = static_cast<int64_t>(source.nbytes() / self.itemsize());
+  return set_storage_offset(self, std::move(source), 0, {count}, {});
+}
+
+Tensor& set_tensor(Tensor& self, const Tensor& source) {
+  return self.is_same(source) ? self
+                              : set_storage_offset(self, source.storage(), source.storage_offset(),
+                                                   source.sizes(), source.strides());
+}
+
+Tensor& set_empty(Tensor& self) { return set_tensor(self, at::empty({0}, self.options())); }
+
+// -- Copies --
+
+// The tensor as the host sees it. A view of a storage not much larger than itself is read with
+// its storage and strided here, so that looking at elements compiles nothing.
+Tensor to_host(const Tensor& source) {
+  tt_storage* storage = storage_of(source);
+  int64_t bytes = tt_storage_bytes(storage),
+          own = source.numel() * static_cast<int64_t>(source.itemsize());
+  if (bytes > 65536 && bytes > 2 * own) return to_host(source.clone(at::MemoryFormat::Contiguous));
+  const tt_type* type = storage->type;
+  auto host = at::empty({tt_type_numel(type)}, at::TensorOptions().dtype(from_dtype(type->dtype)));
+  {
+    c10::impl::ExcludeDispatchKeyGuard no_autograd(c10::autograd_dispatch_keyset);
+    tt_count_wait(call_site());
+    check(tt_storage_read(storage, host.mutable_data_ptr(), bytes));
+  }
+  auto result = at::empty({0}, source.options().device(at::kCPU));
+  result.set_(host.storage(), source.storage_offset(), source.sizes(), source.strides());
+  return result;
+}
+
+void copy_from_host(const Tensor& source, const Tensor& target) {
+  tt_storage* storage = storage_of(target);
+  auto host = source.to(target.scalar_type())
+                  .expand(target.sizes())
+                  .contiguous()
+                  .resolve_conj()
+                  .resolve_neg();
+  tt_view view = view_of(target);
+  if (target.is_contiguous() && tt_view_covers(&view, storage->type)) {
+    tt_type type = tt_view_held(&view);
+    if (storage->type->dtype == type.dtype) type = *storage->type;
+    check(tt_storage_write(storage, &type, host.const_data_ptr(), call_site()));
+    return;
+  }
+  auto staged = at::empty(target.sizes(), target.options());
+  copy_from_host(host, staged);
+  run_copy(target, staged);
+}
+
+Tensor copy_from(const Tensor& self, const Tensor& dst, bool non_blocking) {
+  if (self._is_zerotensor()) return const_cast<Tensor&>(dst).zero_();
+  TORCH_CHECK(!dst._is_zerotensor(),
+              "ZeroTensors are immutable. Please materialize the tensor using `.clone()`");
+  if (self.numel() == 0 && dst.numel() == 0) return dst;
+  auto source = without_conj_neg(self);
+  if (dst.is_conj() || dst.is_neg()) {
+    auto plain = dst.alias();
+    plain._set_conj(false);
+    plain._set_neg(false);
+    if (dst.is_conj()) source = at::_conj_physical(source);
+    copy_from(dst.is_neg() ? source.neg() : source, plain, non_blocking);
+    return dst;
+  }
+  bool from_device = source.device().is_privateuseone(),
+       to_device = dst.device().is_privateuseone();
+  if (!from_device) copy_from_host(source, dst);
+  else if (!to_device) const_cast<Tensor&>(dst).copy_(to_host(source));
+  else if (source.device() != dst.device()) copy_from_host(to_host(source), dst);
+  else run_copy(dst, source);
+  return dst;
+}
+
+Tensor copy_from_and_resize(const Tensor& self, const Tensor& dst) {
+  if (self.sizes() != dst.sizes()) dst.resize_(self.sizes());
+  return copy_from(self, dst, false);
+}
+
+at::Scalar local_scalar_dense(const Tensor& self) {
+  return at::_local_scalar_dense(to_host(without_conj_neg(self)));
+}
+
+bool equal(const Tensor& self, const Tensor& other) {
+  TORCH_CHECK(self.scalar_type() == other.scalar_type(), "Expected object of data type ",
+              self.scalar_type(), " but got data type ", other.scalar_type(),
+              " for argument 'other'");
+  TORCH_CHECK(self.device() == other.device(),
+              "Expected all tensors to be on the same device, but found ", self.device(), " and ",
+              other.device());
+  return self.sizes() == other.sizes() && at::eq(self, other).all().item<bool>();
+}
+
+Tensor view_as_complex(const Tensor& self) { return at::native::view_as_complex(self); }
+
+// How many parts there are depends on the sections, which PyTorch wants on the host.
+std::vector<Tensor> tensor_split(const Tensor& self, const Tensor& sections, int64_t dim) {
+  return at::native::tensor_split(self, sections.cpu(), dim);
+}
+
+bool compatible_shallow_copy(const Tensor&, const Tensor&) { return true; }
+
+void record_stream(Tensor&, at::Stream) {}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("empty.memory_format", TORCH_FN(empty_kernel));
+  m.impl("empty_strided", TORCH_FN(empty_strided_kernel));
+  m.impl("_efficientzerotensor", TORCH_FN(efficient_zero_tensor));
+  m.impl("is_set_to", TORCH_FN(at::native::is_set_to));
+  m.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
+  m.impl("view", TORCH_FN(at::native::view));
+  m.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
+  m.impl("unfold", TORCH_FN(at::native::unfold));
+  m.impl("view_as_real", TORCH_FN(at::native::view_as_real));
+  m.impl("view_as_complex", TORCH_FN(view_as_complex));
+  m.impl("resize_", TORCH_FN(resize_kernel));
+  m.impl("set_", TORCH_FN(set_empty));
+  m.impl("set_.source_Tensor", TORCH_FN(set_tensor));
+  m.impl("set_.source_Storage", TORCH_FN(set_storage));
+  m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage_offset));
+  m.impl("_copy_from", TORCH_FN(copy_from));
+  m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
+  m.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
+  m.impl("_has_compatible_shallow_copy_type", TORCH_FN(compatible_shallow_copy));
+  m.impl("record_stream", TORCH_FN(record_stream));
+  m.impl("equal", TORCH_FN(equal));
+  m.impl("tensor_split.tensor_indices_or_sections", TORCH_FN(tensor_split));
+}
+
+// Composite for autograd: made of views, which have gradients of their own.
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+  m.impl("tensor_split.tensor_indices_or_sections", TORCH_FN(tensor_split));
+}
+
+// copy_ reaches _copy_from below these keys; the kernel above handles the bits itself.
+void fall_through(torch::Library& library, c10::DispatchKey key) {
+  for (const char* name : {"_copy_from", "_copy_from_and_resize", "_reshape_alias", "record_stream",
+                           "set_.source_Storage"}) {
+    auto op = c10::Dispatcher::singleton().findSchema(
+        torch::jit::parseName(std::string("aten::") + name));
+    if (op && !op->hasKernelForDispatchKey(key))
+      library.impl(name, torch::CppFunction::makeFallthrough());
+  }
+}
+TORCH_LIBRARY_IMPL(aten, Conjugate, m) { fall_through(m, c10::DispatchKey::Conjugate); }
+TORCH_LIBRARY_IMPL(aten, Negative, m) { fall_through(m, c10::DispatchKey::Negative); }
+TORCH_LIBRARY_IMPL(aten, ZeroTensor, m) { fall_through(m, c10::DispatchKey::ZeroTensor); }
+
+}  // namespace
+
+void resize_storage(const c10::Storage& storage, size_t bytes) {
+  check(tt_storage_resize(storage_of(storage.unsafeGetStorageImpl()), static_cast<int64_t>(bytes)));
+  storage.unsafeGetStorageImpl()->set_nbytes(bytes);
+}
+
+bool fit_output(const at::Tensor& target, const at::Tensor& like) {
+  if (!at::native::resize_output(target, like.sizes())) return false;
+  auto extent = bytes_needed(like.sizes(), like.strides(), 0, 1);
+  if (target.strides() != like.strides())
+    target.resize_({static_cast<int64_t>(extent)}).as_strided_(like.sizes(), like.strides());
+  return true;
+}
+
+}  // namespace tt

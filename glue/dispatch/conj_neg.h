@@ -1,0 +1,20 @@
+// Tensors whose conjugation or negation is still due. PyTorch carries it out before most kernels,
+// but leaves it to those that a library does it for on other devices: matrix products above all.
+#pragma once
+
+#include "dispatch/plan.h"
+
+namespace tt {
+
+inline bool has_conj_neg(const at::Tensor& tensor) {
+  return tensor.key_set().has_any(
+      c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}));
+}
+
+// The same numbers with nothing due; the tensor itself if nothing is.
+at::Tensor without_conj_neg(const at::Tensor& tensor);
+
+// As run_plan, with plain tensors in the place of those.
+void run_resolved(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack);
+
+}  // namespace tt

@@ -1,0 +1,45 @@
+// From a dispatched operator to a recorded call.
+#pragma once
+
+#include "dispatch/convert.h"
+
+#include <string>
+#include <vector>
+
+namespace tt {
+
+// target.copy_(source), both on the same device.
+void run_copy(const at::Tensor& target, const at::Tensor& source);
+void resize_storage(const c10::Storage& storage, size_t bytes);
+// Resizes an out= tensor, if it has other sizes, and lets it lie as `like` does, as PyTorch's
+// kernels do; whether it was resized.
+bool fit_output(const at::Tensor& target, const at::Tensor& like);
+
+// What an operator without a row, or whose row cannot express these arguments, does: PyTorch's
+// decomposition, else the host, counted and named.
+void run_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+// Raises what the CPU does for the arguments of the operator that this thread decomposes.
+void ask_cpu();
+// "warn", "silent", or "error".
+std::string host_fallback();
+void set_host_fallback(const std::string& policy);
+std::vector<std::pair<std::string, int64_t>> host_operators();
+
+// Lets programs call PyTorch's LAPACK; before the runtime is opened.
+void bind_lapack();
+
+// The Python line that is being executed by this thread, as a core site id.
+uint32_t call_site();
+// Waits for a device, counted at the Python line that asks for it; throws its errors.
+void synchronize(c10::DeviceIndex index);
+
+// The next `blocks` Philox blocks of the generator (the device's default if none is given).
+struct PhiloxSlice {
+  uint64_t seed, offset;
+};
+// Seeds the generators of all devices, also those not made yet, without opening the plugin.
+void manual_seed_all(uint64_t seed);
+PhiloxSlice reserve_philox(const std::optional<at::Generator>& generator, c10::DeviceIndex device,
+                           int64_t blocks);
+
+}  // namespace tt

@@ -1,0 +1,149 @@
+#include "dispatch/plan.h"
+
+#include <map>
+#include <sstream>
+
+namespace tt {
+namespace {
+
+ArgKind kind_of(const c10::Argument& arg) {
+  c10::TypePtr type = arg.real_type();
+  if (auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
+  if (auto list = type->cast<c10::ListType>()) {
+    c10::TypePtr element = list->getElementType();
+    if (auto optional = element->cast<c10::OptionalType>()) element = optional->getElementType();
+    switch (element->kind()) {
+    case c10::TypeKind::TensorType:
+      return ArgKind::TensorList;
+    case c10::TypeKind::NumberType:
+    case c10::TypeKind::FloatType:
+      return ArgKind::NumberList;
+    default:
+      return ArgKind::IntList;
+    }
+  }
+  switch (type->kind()) {
+  case c10::TypeKind::TensorType:
+    return ArgKind::Tensor;
+  case c10::TypeKind::NumberType:
+  case c10::TypeKind::FloatType:
+    return ArgKind::Number;
+  case c10::TypeKind::ScalarTypeType:
+    return ArgKind::Dtype;
+  case c10::TypeKind::StringType:
+    return ArgKind::String;
+  case c10::TypeKind::GeneratorType:
+    return ArgKind::Generator;
+  case c10::TypeKind::LayoutType:
+  case c10::TypeKind::DeviceObjType:
+    return ArgKind::Ignored;
+  default:
+    return arg.name() == "pin_memory" ? ArgKind::Ignored : ArgKind::Int;
+  }
+}
+
+bool is_static(const tt_op_row* row, const std::string& name) {
+  if (!row) return true;
+  std::string list = std::string(",") + row->statics + ",";
+  return list == ",*," || list.find("," + name + ",") != std::string::npos;
+}
+
+bool writes(const c10::Argument& arg) { return arg.alias_info() && arg.alias_info()->isWrite(); }
+
+std::unique_ptr<Plan> make_plan(const c10::FunctionSchema& schema, const tt_op_row* row) {
+  auto plan = std::make_unique<Plan>();
+  plan->name = c10::toString(schema.operator_name());
+  plan->row = row;
+  plan->row_args = 0;
+  plan->mutates = plan->writes_lists = false;
+  plan->multiplies = row && tt_op_multiplies(row);
+  plan->indices = -1;
+  for (const auto& arg : schema.arguments()) {
+    ArgPlan one{kind_of(arg), is_static(row, arg.name()), writes(arg), arg.is_out()};
+    if (!one.out) plan->row_args++;
+    plan->mutates |= one.write;
+    plan->writes_lists |= one.write && one.kind == ArgKind::TensorList;
+    if (one.kind == ArgKind::TensorList && arg.name() == "indices")
+      plan->indices = static_cast<int>(plan->args.size());
+    plan->args.push_back(one);
+  }
+  plan->writes_lists &= !plan->args.empty() && plan->args[0].kind == ArgKind::TensorList;
+  for (const auto& ret : schema.returns()) {
+    int alias = -1;
+    for (size_t i = 0; ret.alias_info() && i < schema.arguments().size(); i++) {
+      const auto* info = schema.arguments()[i].alias_info();
+      if (info && info->beforeSets() == ret.alias_info()->beforeSets()) alias = static_cast<int>(i);
+    }
+    auto kind = ret.real_type()->kind();
+    bool number = kind != c10::TypeKind::ListType && kind != c10::TypeKind::TensorType;
+    plan->returns.push_back({alias, kind == c10::TypeKind::ListType, number});
+  }
+  return plan;
+}
+
+std::string signature(const c10::FunctionSchema& schema) {
+  std::ostringstream text;
+  for (const auto& arg : schema.arguments())
+    if (!arg.is_out()) text << arg.real_type()->str() << ' ' << arg.name() << ',';
+  return text.str();
+}
+
+bool composite_implicit(const c10::OperatorHandle& op) {
+  return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+}
+
+std::optional<c10::OperatorHandle> find_row(const tt_op_row* row) {
+  std::string name = row->name, overload;
+  if (auto dot = name.find('.'); dot != std::string::npos)
+    overload = name.substr(dot + 1), name.resize(dot);
+  return c10::Dispatcher::singleton().findSchema({"aten::" + name, overload});
+}
+
+// A functional overload returns fresh tensors only.
+bool functional(const c10::FunctionSchema& schema) {
+  for (const auto& arg : schema.arguments())
+    if (arg.alias_info()) return false;
+  return true;
+}
+
+}  // namespace
+
+std::unique_ptr<Plan> rowless_plan(const c10::FunctionSchema& schema) {
+  return make_plan(schema, nullptr);
+}
+
+std::vector<PlannedOverload> make_plans() {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  std::vector<PlannedOverload> plans;
+  std::map<std::pair<std::string, std::string>, const tt_op_row*> by_signature;
+  int count = 0;
+  const tt_op_row* rows = tt_op_rows(&count);
+  for (int i = 0; i < count; i++) {
+    auto op = find_row(&rows[i]);
+    if (!op || composite_implicit(*op)) continue;
+    std::string name = op->schema().name().substr(6);
+    by_signature[{name, signature(op->schema())}] = &rows[i];
+    if (functional(op->schema()))
+      plans.push_back({op->operator_name(), make_plan(op->schema(), &rows[i])});
+  }
+  for (const auto& name : dispatcher.getAllOpNames()) {
+    if (name.name.rfind("aten::", 0) != 0) continue;
+    auto op = dispatcher.findSchema(name);
+    if (!op || functional(op->schema()) || composite_implicit(*op)) continue;
+    bool any_write = false;
+    for (const auto& arg : op->schema().arguments()) any_write |= writes(arg);
+    if (!any_write) continue;
+    std::string base = name.name.substr(6);
+    if (base.size() > 1 && base.back() == '_' && base[base.size() - 2] != '_') base.pop_back();
+    for (const std::string& twin : {base, "_" + base, base + "_functional"}) {
+      auto row = by_signature.find({twin, signature(op->schema())});
+      if (row == by_signature.end()) continue;
+      plans.push_back({name, make_plan(op->schema(), row->second)});
+      plans.back().plan->functional = find_row(row->second);
+      break;
+    }
+  }
+  return plans;
+}
+
+}  // namespace tt

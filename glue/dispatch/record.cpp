@@ -1,0 +1,175 @@
+// The hot path: arguments become a key, the key a call, the call a record on the stream.
+#include "dispatch/conj_neg.h"
+#include "dispatch/lists.h"
+
+#include <ATen/Context.h>
+
+namespace tt {
+namespace {
+
+using c10::IValue;
+
+using Words = c10::SmallVector<uint32_t, 16>;
+
+void push_words(Words& words, tt_dtype dtype, double f, int64_t i) {
+  uint64_t raw = dtype == TT_I64 ? static_cast<uint64_t>(i) : bits(f);
+  if (dtype == TT_F32) {
+    float narrow = static_cast<float>(f);
+    uint32_t word;
+    memcpy(&word, &narrow, sizeof word);
+    words.push_back(word);
+    return;
+  }
+  words.push_back(static_cast<uint32_t>(raw));
+  words.push_back(static_cast<uint32_t>(raw >> 32));
+}
+
+int64_t random_elements(const Walk& walk, const tt_call* call) {
+  const tt_call_result& result = call->results[0];
+  if (result.target >= 0) return walk.tensors[static_cast<size_t>(result.target)]->numel();
+  int64_t count = 1;
+  for (int i = 0; i < result.view.rank; i++) count *= result.view.sizes[i];
+  return count;
+}
+
+Words pack_words(const Walk& walk, const tt_call* call) {
+  Words words;
+  for (const Number& number : walk.numbers) push_words(words, number.dtype, number.f, number.i);
+  if (call->row->cls == TT_RANDOM) {
+    int64_t blocks = tt_philox_blocks(call->row, random_elements(walk, call));
+    PhiloxSlice slice = reserve_philox(walk.generator, walk.device, blocks);
+    push_words(words, TT_I64, 0, static_cast<int64_t>(slice.seed));
+    push_words(words, TT_I64, 0, static_cast<int64_t>(slice.offset));
+  }
+  return words;
+}
+
+at::Tensor wrap_result(const tt_call_result& result, tt_storage* storage, c10::DeviceIndex device) {
+  if (!storage) return {};
+  auto size = static_cast<size_t>(result.view.rank);
+  return make_tensor(storage, tt_storage_bytes(storage), device, from_dtype(result.view.dtype),
+                     {result.view.sizes, size}, {result.view.strides, size});
+}
+
+void push_results(const Walk& walk, const tt_call* call, tt_storage** storages,
+                  torch::jit::Stack* stack) {
+  const Plan& plan = walk.plan;
+  size_t fresh_total = 0, single = 0, lists = 0, at = 0;
+  for (int k = 0; k < call->result_count; k++) fresh_total += call->results[k].target < 0;
+  for (const ReturnPlan& ret : plan.returns)
+    if (ret.alias < 0) (ret.list ? lists : single)++;
+  size_t per_list = lists ? (fresh_total - single) / lists : 0;
+  c10::SmallVector<IValue, 4> returns;
+  for (const ReturnPlan& ret : plan.returns) {
+    if (ret.alias >= 0) {
+      returns.push_back(walk.args[static_cast<size_t>(ret.alias)]);
+    } else if (ret.list) {
+      c10::List<at::Tensor> list;
+      for (size_t i = 0; i < per_list; i++, at++)
+        list.push_back(wrap_result(call->results[at], storages[at], walk.device));
+      returns.push_back(std::move(list));
+    } else if (ret.number) {
+      returns.push_back(int64_t{0});
+      at++;
+    } else if (at < static_cast<size_t>(call->result_count)) {
+      returns.push_back(wrap_result(call->results[at], storages[at], walk.device));
+      at++;
+    } else {
+      returns.push_back(at::Tensor());
+    }
+  }
+  torch::jit::drop(stack, plan.args.size());
+  for (IValue& value : returns) stack->push_back(std::move(value));
+}
+
+// Index lists may hold host tensors, which are moved; and masks, of which the rows know nothing:
+// then it returns true.
+bool masks_among_indices(const Plan& plan, torch::jit::Stack* stack) {
+  size_t first = stack->size() - plan.args.size();
+  const at::Tensor& self = (*stack)[first].toTensor();
+  IValue& list = (*stack)[first + static_cast<size_t>(plan.indices)];
+  bool masks = false, away = false;
+  for (const IValue& element : list.toListRef()) {
+    const at::Tensor& index = as_tensor(element);
+    if (!index.defined()) continue;
+    masks |= index.scalar_type() == at::kBool || index.scalar_type() == at::kByte;
+    away |= !index.device().is_privateuseone();
+  }
+  if (!away) return masks;
+  c10::List<std::optional<at::Tensor>> moved;
+  for (const IValue& element : list.toListRef()) {
+    const at::Tensor& index = as_tensor(element);
+    moved.push_back(index.defined() ? std::optional<at::Tensor>(index.to(self.device()))
+                                    : std::nullopt);
+  }
+  list = IValue(moved);
+  return masks;
+}
+
+// An out= overload as the row's own overload and copies; of targets of another dtype the CPU is
+// asked. As for any row, its results are first what is returned and then what is written.
+void run_functional(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  auto args = torch::jit::last(*stack, plan.args.size()).vec();
+  torch::jit::Stack functional;
+  std::vector<at::Tensor> outs, written, results;
+  for (size_t i = 0; i < args.size(); i++) {
+    if (!plan.args[i].out) functional.push_back(args[i]);
+    if (plan.args[i].write) append_tensors(args[i], plan.args[i].out ? &outs : &written);
+  }
+  plan.functional->callBoxed(&functional);
+  for (const IValue& value : functional) append_tensors(value, &results);
+  TORCH_INTERNAL_ASSERT(results.size() == outs.size() + written.size(), plan.name);
+  bool unusual = false;
+  for (size_t k = 0; k < outs.size(); k++)
+    unusual |= outs[k].scalar_type() != results[k].scalar_type();
+  if (unusual) raise_as_cpu(plan, op, args);
+  for (size_t k = 0; k < results.size(); k++) {
+    if (k < outs.size()) fit_output(outs[k], results[k]);
+    (k < outs.size() ? outs[k] : written[k - outs.size()]).copy_(results[k]);
+  }
+  torch::jit::drop(*stack, args.size());
+  for (const ReturnPlan& ret : plan.returns) stack->push_back(args[static_cast<size_t>(ret.alias)]);
+}
+
+// Autograd leaves it to the kernels of operators on lists to count what they write.
+void bump_versions(const Plan& plan, c10::ArrayRef<IValue> args) {
+  for (size_t i = 0; i < args.size(); i++) {
+    if (!plan.args[i].write || !args[i].isTensorList()) continue;
+    for (const IValue& element : args[i].toListRef())
+      element.toTensor().unsafeGetTensorImpl()->bump_version();
+  }
+}
+
+}  // namespace
+
+void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  Hold hold;
+  if (plan.indices >= 0 && masks_among_indices(plan, stack)) return run_fallback(op, stack);
+  bool deterministic = at::globalContext().deterministicAlgorithms();
+  if (deterministic != tt_runtime_deterministic()) tt_runtime_set_deterministic(deterministic);
+  for (int attempt = 0; attempt < 3; attempt++) {
+    Walk walk(plan, torch::jit::last(*stack, plan.args.size()));
+    walk_args(walk);
+    if (walk.conj_neg) return run_resolved(plan, op, stack);
+    if (walk.away)  // PyTorch's own way makes an empty tensor there, and fills it
+      return op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
+    if (walk.host) return run_fallback(op, stack);
+    if (plan.writes_lists && lists_meet(walk)) return run_elements(walk, op, stack);
+    if (plan.row->cls == TT_RANDOM) check_parameters(walk, op);
+    tt_call* call = tt_call_find(&walk.key);
+    Found found = call ? Found::Call : new_call(walk, op, &call);
+    if (found == Found::Restart) continue;
+    if (found == Found::Functional) return run_functional(plan, op, stack);
+    if (found == Found::Fallback) return run_fallback(op, stack);
+    Words words = pack_words(walk, call);
+    c10::SmallVector<tt_storage*, 8> results(static_cast<size_t>(call->result_count), nullptr);
+    check(tt_stream_record(stream_of(walk.device), call, walk.storages.data(), words.data(),
+                           call_site(), results.data()));
+    tt_count_add(TT_COUNT_OPS_ROW, 1);
+    if (plan.writes_lists) bump_versions(plan, walk.args);
+    return push_results(walk, call, results.data(), stack);
+  }
+  TORCH_CHECK(false, plan.name, ": an out= tensor changes its size while it is resized");
+}
+
+}  // namespace tt

@@ -1,0 +1,201 @@
+#include "dispatch/walk.h"
+
+#include "dispatch/conj_neg.h"
+
+#include <ATen/native/TypeProperties.h>
+
+namespace tt {
+
+using c10::IValue;
+
+bool static_number(const Plan& plan, const ArgPlan& arg, const c10::Scalar& value) {
+  if (arg.is_static || value.isComplex() || value.isBoolean()) return true;
+  if (plan.row->cls == TT_RANDOM || arg.kind == ArgKind::NumberList) return false;
+  if (value.isIntegral(false)) return value.toLong() == 0 || value.toLong() == 1;
+  return bits(value.toDouble()) == bits(0.0) || value.toDouble() == 1.0;
+}
+
+bool equal_numbers(c10::ArrayRef<IValue> list) {
+  auto same = [](const c10::Scalar& a, const c10::Scalar& b) {
+    if (a.type() != b.type() || a.isComplex()) return false;
+    return a.isFloatingPoint() ? bits(a.toDouble()) == bits(b.toDouble())
+                               : a.toLong() == b.toLong();
+  };
+  for (size_t i = 1; i < list.size(); i++)
+    if (!same(list[i].toScalar(), list[0].toScalar())) return false;
+  return list.size() > 1;
+}
+
+tt_dtype scalar_dtype(const c10::Scalar& value) {
+  return value.isComplex()         ? TT_C128
+         : value.isFloatingPoint() ? TT_F64
+         : value.isBoolean()       ? TT_BOOL
+                                   : TT_I64;
+}
+
+const at::Tensor& as_tensor(const IValue& value) {
+  static const at::Tensor undefined;
+  return value.isNone() ? undefined : value.toTensor();
+}
+
+namespace {
+
+enum Tag : uint64_t {
+  kNone = 1,
+  kTensor,
+  kList,
+  kNumber,
+  kStatic,
+  kComplex,
+  kInt,
+  kDtype,
+  kText,
+  kEqual
+};
+
+void tag(Walk& walk, Tag value, uint64_t payload = 0) {
+  tt_key_u64(&walk.key, value | payload << 8);
+}
+
+void add_number(Walk& walk, const ArgPlan& arg, const c10::Scalar& value, tt_dtype dtype) {
+  if (value.isComplex()) {
+    auto z = value.toComplexDouble();
+    tag(walk, kComplex, static_cast<uint64_t>(dtype));
+    tt_key_u64(&walk.key, bits(z.real()));
+    tt_key_u64(&walk.key, bits(z.imag()));
+  } else if (static_number(walk.plan, arg, value)) {
+    tag(walk, kStatic, static_cast<uint64_t>(dtype));
+    tt_key_u64(&walk.key, value.isFloatingPoint() ? bits(value.toDouble())
+                                                  : static_cast<uint64_t>(value.toLong()));
+  } else {
+    tag(walk, kNumber, static_cast<uint64_t>(dtype));
+    bool floating = value.isFloatingPoint();
+    walk.numbers.push_back({floating ? TT_F64 : TT_I64, floating ? value.toDouble() : 0,
+                            floating ? 0 : value.toLong()});
+  }
+}
+
+// A host tensor of no dims stands for its number; `dtype` and wrapping matter to promotion.
+void add_host_scalar(Walk& walk, const ArgPlan& arg, const at::Tensor& tensor) {
+  bool packed = arg.kind == ArgKind::Tensor && walk.plan.args[0].kind == ArgKind::TensorList;
+  if (packed && tensor.device().is_cpu() && tensor.dim() == 1) {
+    walk.host = true;
+    return;
+  }
+  TORCH_CHECK(tensor.device().is_cpu() && tensor.dim() == 0 && !arg.write,
+              "Expected all tensors to be on the same device, but found at least two devices, tpu:",
+              static_cast<int>(walk.device < 0 ? 0 : walk.device), " and ", tensor.device(),
+              "! (when checking argument in ", walk.plan.name,
+              "; move the tensor with .to('tpu'))");
+  tag(walk, kNumber, tensor.unsafeGetTensorImpl()->is_wrapped_number() ? 1 : 0);
+  if (tensor.scalar_type() == at::kDouble && !tensor.unsafeGetTensorImpl()->is_wrapped_number())
+    walk.wide = true;
+  add_number(walk, arg, tensor.item(), require_dtype(tensor.scalar_type()));
+}
+
+void add_tensor(Walk& walk, const ArgPlan& arg, const at::Tensor& tensor) {
+  if (!tensor.defined()) return tag(walk, kNone);
+  if (!tensor.device().is_privateuseone()) return add_host_scalar(walk, arg, tensor);
+  if (walk.device < 0) walk.device = tensor.device().index();
+  TORCH_CHECK(tensor.device().index() == walk.device,
+              "Expected all tensors to be on the same device, but found at least two devices, tpu:",
+              static_cast<int>(walk.device), " and ", tensor.device(), "!");
+  walk.conj_neg |= has_conj_neg(tensor);
+  tt_storage* storage = storage_of(tensor);
+  int same_as = -1;
+  bool canonical = is_canonical(tensor, storage);
+  if (walk.storages.size() < 8 || (arg.write && !canonical))
+    for (size_t i = 0; i < walk.storages.size() && same_as < 0; i++)
+      if (walk.storages[i] == storage) same_as = static_cast<int>(i);
+  auto dtype = tensor.scalar_type();
+  walk.wide |= dtype == at::kDouble || dtype == at::kComplexDouble;
+  TORCH_CHECK(tensor.dim() <= TT_MAX_RANK, walk.plan.name,
+              ": device 'tpu' supports tensors of at most ", TT_MAX_RANK, " dims, not ",
+              tensor.dim());
+  tag(walk, kTensor);
+  tt_key_tensor(&walk.key, storage, same_as, canonical, require_dtype(dtype),
+                static_cast<int>(tensor.dim()), tensor.storage_offset(), tensor.sizes().data(),
+                tensor.strides().data());
+  walk.storages.push_back(storage);
+  walk.tensors.push_back(&tensor);
+  walk.same_as.push_back(same_as);
+}
+
+void add_numbers(Walk& walk, const ArgPlan& arg, c10::ArrayRef<IValue> list) {
+  bool equal = !arg.is_static && equal_numbers(list);
+  tag(walk, equal ? kEqual : kList, list.size());
+  for (const IValue& element : equal ? list.slice(0, 1) : list)
+    add_number(walk, arg, element.toScalar(), scalar_dtype(element.toScalar()));
+}
+
+void add_arg(Walk& walk, const ArgPlan& arg, const IValue& value) {
+  if (arg.kind == ArgKind::Tensor) return add_tensor(walk, arg, as_tensor(value));
+  if (arg.kind == ArgKind::Ignored) {
+    if (value.isDevice()) walk.place = value.toDevice();
+    return;
+  }
+  if (value.isNone()) return tag(walk, kNone);
+  switch (arg.kind) {
+  case ArgKind::TensorList:
+    tag(walk, kList, value.toListRef().size());
+    for (const IValue& element : value.toListRef()) add_tensor(walk, arg, as_tensor(element));
+    break;
+  case ArgKind::Number:
+    add_number(walk, arg, value.toScalar(), scalar_dtype(value.toScalar()));
+    break;
+  case ArgKind::NumberList:
+    add_numbers(walk, arg, value.toListRef());
+    break;
+  case ArgKind::Int:
+    tag(walk, kInt);
+    tt_key_u64(&walk.key, value.isBool() ? value.toBool() : static_cast<uint64_t>(value.toInt()));
+    break;
+  case ArgKind::IntList:
+    tag(walk, kList, value.toListRef().size());
+    for (const IValue& element : value.toListRef())
+      tt_key_u64(&walk.key,
+                 element.isBool() ? element.toBool() : static_cast<uint64_t>(element.toInt()));
+    break;
+  case ArgKind::Dtype:
+    walk.wide |= value.toScalarType() == at::kDouble;
+    tag(walk, kDtype, static_cast<uint64_t>(value.toScalarType()));
+    break;
+  case ArgKind::String:
+    tag(walk, kText, value.toStringRef().size());
+    tt_key_add(&walk.key, value.toStringRef().data(), value.toStringRef().size());
+    break;
+  case ArgKind::Generator:
+    walk.generator = value.toGenerator();
+    break;
+  default:
+    break;
+  }
+}
+
+// Whether a device is named that is not the operands' own.
+bool made_away(const Walk& walk) {
+  if (walk.tensors.empty() || !walk.place) return false;
+  auto index = walk.place->has_index() ? walk.place->index() : current_device();
+  return !walk.place->is_privateuseone() || index != walk.device;
+}
+
+}  // namespace
+
+void walk_args(Walk& walk) {
+  bool checks = tt_runtime_mode() == TT_MODE_DEBUG;
+  if (walk.plan.multiplies) walk.precision = product_precision();
+  auto fractions = static_cast<uint64_t>(at::get_default_dtype_as_scalartype());
+  tt_key_u64(&walk.key, reinterpret_cast<uintptr_t>(&walk.plan) | (checks ? 1 : 0) |
+                            static_cast<uintptr_t>(walk.precision) << 1 | fractions << 56);
+  for (size_t i = 0; i < walk.plan.args.size(); i++) add_arg(walk, walk.plan.args[i], walk.args[i]);
+  if (walk.device < 0 && walk.place && walk.place->has_index()) walk.device = walk.place->index();
+  if (walk.device < 0) walk.device = current_device();
+  walk.away = made_away(walk);
+  walk.wide |= walk.tensors.empty() || at::get_default_dtype_as_scalartype() == at::kDouble;
+  if (!walk.numbers.empty()) tag(walk, kNumber, walk.wide);
+  if (!walk.wide)
+    for (Number& number : walk.numbers)
+      if (number.dtype == TT_F64) number.dtype = TT_F32;
+}
+
+}  // namespace tt

@@ -1,0 +1,78 @@
+// One walk over an operator's arguments: the key of the call, and what a record of it needs.
+#pragma once
+
+#include "dispatch/dispatch.h"
+#include "dispatch/plan.h"
+
+#include <optional>
+
+namespace tt {
+
+struct Number {
+  tt_dtype dtype;
+  double f;
+  int64_t i;
+};
+
+// What one walk over the arguments gathers.
+struct Walk {
+  const Plan& plan;
+  c10::ArrayRef<c10::IValue> args;
+  tt_key key;
+  c10::SmallVector<tt_storage*, 16> storages;
+  c10::SmallVector<const at::Tensor*, 16> tensors;
+  c10::SmallVector<int, 16> same_as;
+  c10::SmallVector<Number, 8> numbers;
+  std::optional<at::Generator> generator;
+  c10::DeviceIndex device = -1;
+  tt_precision precision = TT_PRECISION_HIGHEST;
+  bool wide = false;                 // numbers are needed in double precision
+  bool conj_neg = false;             // a tensor's conjugation or negation is still due
+  std::optional<c10::Device> place;  // where a result is to be made, if that is said
+  bool away = false;                 // a tensor is to be made on another device than its model's
+  bool host = false;                 // numbers for the elements of lists are in a host tensor
+
+  Walk(const Plan& p, c10::ArrayRef<c10::IValue> a) : plan(p), args(a) { tt_key_init(&key); }
+  ~Walk() { tt_key_deinit(&key); }
+  Walk(const Walk&) = delete;
+  Walk& operator=(const Walk&) = delete;
+};
+
+// Fills everything but the plan and the arguments.
+void walk_args(Walk& walk);
+
+// 0 and 1 shape programs; so does what the row declares; other numbers are run-time operands. The
+// numbers of a list are all of one sort.
+bool static_number(const Plan& plan, const ArgPlan& arg, const c10::Scalar& value);
+// A list of one number repeated: it is packed once. Optimizers pass such lists, and programs for
+// operands that differ only in what they are multiplied with cost a compiler more than equal ones.
+bool equal_numbers(c10::ArrayRef<c10::IValue> list);
+// The dtype that a bare number has in promotion.
+tt_dtype scalar_dtype(const c10::Scalar& value);
+// The tensor, or an undefined one for None.
+const at::Tensor& as_tensor(const c10::IValue& value);
+
+inline uint64_t bits(double value) {
+  uint64_t raw;
+  memcpy(&raw, &value, sizeof raw);
+  return raw;
+}
+
+enum class Found {
+  Call,
+  Restart,     // an out= tensor was resized: the key is stale
+  Functional,  // nobody knows beforehand what size the out= tensors should have
+  Fallback     // no lowering for these arguments
+};
+
+// Specialises a call for a key that is new (specialise.cpp).
+Found new_call(Walk& walk, const c10::OperatorHandle& op, tt_call** call);
+
+// Throw what the CPU would throw (agreement/validate.cpp): for each call of a random operator; for
+// a new key before the Meta kernel is asked; and after it.
+void check_parameters(const Walk& walk, const c10::OperatorHandle& op);
+void check_overlap(const Walk& walk, const c10::OperatorHandle& op);
+void check_values(const Walk& walk, const c10::OperatorHandle& op,
+                  c10::ArrayRef<at::Tensor> results);
+
+}  // namespace tt
