@@ -17,6 +17,7 @@ analyse() {
   sources 'core/*.c' | xargs -P "$jobs" -n 4 "$bin/clang-tidy" -p "$build" --quiet
 }
 check "house rules" "$bin/python" scripts/tidy.py
+check "rooms" "$bin/python" scripts/rooms.py
 check "clang-format" format
 check "ruff format" "$bin/ruff" format --check .
 check "ruff" "$bin/ruff" check .

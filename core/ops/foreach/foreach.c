@@ -1,0 +1,168 @@
+/* The _foreach_* operators: a row applied to each element of its lists. */
+#include "ops/foreach/foreach.h"
+
+enum { MAX_ARGS = 16 };
+
+static int category(tt_dtype dtype) {
+  if (dtype == TT_INVALID) return 0;
+  if (dtype == TT_BOOL) return 1;
+  if (tt_is_integer(dtype)) return 2;
+  return tt_is_complex(dtype) ? 4 : 3;
+}
+
+static tt_dtype wider_float(tt_dtype a, tt_dtype b) {
+  if (a == b) return a;
+  int64_t na = tt_dtype_bytes(a), nb = tt_dtype_bytes(b);
+  if (na == nb) return TT_F32; /* f16 with bf16 */
+  return na > nb ? a : b;
+}
+
+tt_dtype tt_promote(tt_dtype a, tt_dtype b) {
+  int ca = category(a), cb = category(b);
+  if (a == b || cb == 0) return a;
+  if (ca == 0) return b;
+  if (ca == 4 || cb == 4) {
+    bool wide = tt_dtype_real(a) == TT_F64 || tt_dtype_real(b) == TT_F64;
+    return wide ? TT_C128 : TT_C64;
+  }
+  if (ca != cb) return ca > cb ? a : b;
+  if (ca == 3) return wider_float(a, b);
+  bool sa = tt_dtype_kind(a) == TT_KIND_SIGNED, sb = tt_dtype_kind(b) == TT_KIND_SIGNED;
+  int64_t na = tt_dtype_bytes(a), nb = tt_dtype_bytes(b);
+  if (sa == sb) return na > nb ? a : b;
+  if (na == 1 && nb == 1) return TT_I16; /* u8 with i8 */
+  return sa ? (na > nb ? a : TT_I64) : (nb > na ? b : TT_I64);
+}
+
+/* A lower rank of evidence (0-dim tensors, numbers) only wins by category. */
+static tt_dtype prefer(tt_dtype high, tt_dtype low) {
+  int ch = category(high), cl = category(low);
+  if (ch == 4) return high;
+  if (ch == 3) return cl == 4 ? tt_dtype_complex(high) : high;
+  if (ch <= 1 || cl >= 3) return tt_promote(high, low);
+  return high;
+}
+
+static tt_dtype common_of(const tt_arg *args, int count, tt_node *const *tensors,
+                          tt_node *const *numbers) {
+  tt_dtype dims = TT_INVALID, scalars = TT_INVALID, wrapped = TT_INVALID;
+  for (int i = 0; i < count; i++) {
+    tt_arg_kind kind = args[i].kind;
+    if (kind == TT_ARG_TENSOR) {
+      tt_dtype *slot = tensors[i]->type.rank > 0 ? &dims : &scalars;
+      *slot = tt_promote(*slot, tensors[i]->type.dtype);
+    }
+    tt_dtype number = kind == TT_ARG_NUMBER    ? numbers[i]->type.dtype
+                      : kind == TT_ARG_INT     ? TT_I64
+                      : kind == TT_ARG_FLOAT   ? TT_F32
+                      : kind == TT_ARG_COMPLEX ? TT_C64
+                                               : TT_INVALID;
+    if (kind == TT_ARG_INT && args[i].dtype == TT_BOOL) number = TT_BOOL;
+    if (tt_is_float(number)) number = TT_F32;
+    wrapped = tt_promote(wrapped, number);
+  }
+  return prefer(dims, prefer(scalars, wrapped));
+}
+
+int tt_list_size(const tt_lower *cx) {
+  for (int i = 0; i < cx->arg_count; i++)
+    if (cx->args[i].kind == TT_ARG_TENSORS) return cx->args[i].count;
+  return 0;
+}
+
+/* Argument i of element k: what it is, and its node where it has one. */
+static tt_arg element_arg(tt_lower *cx, int i, int k, tt_node **tensor, tt_node **number) {
+  tt_arg arg = cx->args[i];
+  switch (arg.kind) {
+  case TT_ARG_TENSORS:
+    *tensor = tt_in_at(cx, i, k);
+    arg = (tt_arg){.kind = *tensor ? TT_ARG_TENSOR : TT_ARG_NONE, .first = i};
+    break;
+  case TT_ARG_TENSOR:
+    *tensor = tt_in(cx, i);
+    arg.first = i;
+    break;
+  case TT_ARG_NUMBERS:
+    *number = cx->numbers[arg.first + (arg.equal ? 0 : k)];
+    arg = (tt_arg){.kind = TT_ARG_NUMBER, .first = i, .dtype = (*number)->type.dtype};
+    break;
+  case TT_ARG_NUMBER:
+    *number = cx->numbers[arg.first];
+    arg.first = i;
+    break;
+  case TT_ARG_INTS:
+    arg = (tt_arg){.kind = TT_ARG_INT, .i = arg.ints[k], .dtype = TT_I64};
+    break;
+  case TT_ARG_FLOATS:
+    arg = (tt_arg){.kind = TT_ARG_FLOAT, .f = arg.floats[k], .dtype = TT_F64};
+    break;
+  default:
+    break;
+  }
+  return arg;
+}
+
+/* (self, a, b, scalars): one tensor holds the numbers of all elements. */
+static void take_packed(tt_lower *cx, int k, tt_node **tensors) {
+  tt_node *packed = tensors[3];
+  if (packed && packed->type.rank == 1)
+    tensors[3] = tt_hlo_reshape(cx->h, tt_hlo_slice_dim(cx->h, packed, 0, k, k + 1, 1), 0, NULL);
+}
+
+static void each(tt_lower *cx, const tt_op_row *row, bool packed) {
+  int count = cx->arg_count, size = tt_list_size(cx);
+  if (!row || count > MAX_ARGS) {
+    tt_hlo_fail(cx->h, TT_INTERNAL, "%s: there is no row for its elements", cx->row->name);
+    return;
+  }
+  for (int k = 0; k < size; k++) {
+    tt_arg args[MAX_ARGS];
+    tt_node *tensors[MAX_ARGS] = {NULL}, *numbers[MAX_ARGS] = {NULL};
+    for (int i = 0; i < count; i++) args[i] = element_arg(cx, i, k, &tensors[i], &numbers[i]);
+    if (packed) take_packed(cx, k, tensors);
+    tt_lower one = *cx;
+    one.row = row;
+    one.args = args;
+    one.tensors = tensors;
+    one.numbers = numbers;
+    one.common = common_of(args, packed ? 3 : count, tensors, numbers);
+    one.promised = k < cx->promised_count && cx->promised ? cx->promised + k : NULL;
+    one.promised_count = one.promised ? 1 : 0;
+    one.results = cx->results + k;
+    one.result_count = 0;
+    one.result_capacity = k < cx->result_capacity ? 1 : 0;
+    row->lower(&one);
+    cx->check_count = one.check_count;
+    if (one.result_count == 1) cx->result_count = k + 1;
+  }
+}
+
+void tt_lower_foreach(tt_lower *cx) { each(cx, tt_op_find(cx->row->base), false); }
+
+/* addcmul and addcdiv with the numbers in one tensor; param 1: addcdiv. */
+void tt_lower_foreach_packed(tt_lower *cx) {
+  each(cx, tt_op_find(cx->row->param ? "addcdiv" : "addcmul"), true);
+}
+
+/* Those whose number shapes the program. */
+void tt_lower_foreach_pow(tt_lower *cx) { each(cx, tt_op_find("pow.Tensor_Scalar"), false); }
+void tt_lower_foreach_norm(tt_lower *cx) { each(cx, tt_op_find("norm.ScalarOpt_dtype"), false); }
+
+void tt_lower_full_norm(tt_lower *cx);
+void tt_lower_foreach_powsum(tt_lower *cx) {
+  static const tt_op_row row = {"powsum", TT_REDUCE, tt_lower_full_norm, 1, NULL, "", ""};
+  each(cx, &row, false);
+}
+
+/* param 0: a list as it is; 1: the second list in the dtypes and shapes of the first. */
+void tt_lower_foreach_copy(tt_lower *cx) {
+  int size = tt_list_size(cx);
+  for (int k = 0; k < size; k++) {
+    tt_node *x = tt_in_at(cx, 0, k);
+    if (cx->row->param) {
+      tt_node *from = tt_cast(cx, tt_in_at(cx, 1, k), x->type.dtype);
+      x = tt_hlo_broadcast_to(cx->h, from, x->type.rank, x->type.dims);
+    }
+    tt_out_as(cx, k, x);
+  }
+}

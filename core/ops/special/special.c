@@ -1,0 +1,407 @@
+/* Special functions and the rarer functions of two operands. */
+#include "ops/special/special.h"
+
+#define plus tt_plus
+#define times tt_times
+#define splat tt_splat
+#define is tt_is
+
+/* Both operands in the floating dtype that the operator computes in; returns the result's dtype. */
+static tt_dtype float_operands(tt_lower *cx, tt_node **a, tt_node **b) {
+  tt_dtype dtype = tt_float_common(cx);
+  tt_operands(cx, a, b, tt_compute_dtype(dtype));
+  return dtype;
+}
+
+static bool real_only(tt_lower *cx) {
+  if (!tt_is_complex(cx->common)) return true;
+  tt_hlo_fail(cx->h, TT_UNIMPLEMENTED, "%s: complex operands are not supported", cx->row->name);
+  return false;
+}
+
+/* -- Two operands -- */
+
+/* Where LLVM sees that x is 1 it calls atan, whose vector form in XLA's CPU compiler follows
+ * another calling convention than its callers and returns what lies in the registers. NaN stays
+ * NaN. */
+tt_node *tt_atan2(tt_lower *cx, tt_node *y, tt_node *x) {
+  tt_hlo *h = cx->h;
+  return tt_hlo_atan2(h, y, tt_hlo_select(h, tt_is_nan(cx, y), y, x));
+}
+
+void tt_lower_atan2(tt_lower *cx) {
+  tt_node *a, *b;
+  tt_dtype dtype = float_operands(cx, &a, &b);
+  tt_out_in(cx, 0, tt_atan2(cx, a, b), dtype);
+}
+
+void tt_lower_atan(tt_lower *cx) {
+  tt_hlo *h = cx->h;
+  tt_dtype dtype = tt_float_common(cx);
+  tt_node *x = tt_in_as(cx, 0, tt_compute_dtype(dtype));
+  tt_node *y =
+      tt_is_complex(dtype) ? tt_hlo_atan(h, x) : tt_atan2(cx, x, tt_hlo_full(h, &x->type, 1));
+  tt_out_in(cx, 0, y, dtype);
+}
+
+/* Scaled by the larger side, so that squares neither overflow nor vanish. */
+void tt_lower_hypot(tt_lower *cx) {
+  tt_hlo *h = cx->h;
+  tt_node *a, *b;
+  tt_dtype dtype = float_operands(cx, &a, &b);
+  a = tt_hlo_abs(h, a);
+  b = tt_hlo_abs(h, b);
+  tt_node *high = tt_hlo_maximum(h, a, b), *low = tt_hlo_minimum(h, a, b);
+  tt_node *ratio = tt_hlo_divide(h, low, high);
+  tt_node *y =
+      tt_hlo_multiply(h, high, tt_hlo_sqrt(h, plus(cx, tt_hlo_multiply(h, ratio, ratio), 1)));
+  y = tt_hlo_select(h, is(cx, high, TT_EQ, 0), high, y);
+  double inf = (double)INFINITY;
+  tt_node *endless = tt_hlo_or(h, is(cx, a, TT_EQ, inf), is(cx, b, TT_EQ, inf));
+  tt_out_in(cx, 0, tt_hlo_select(h, endless, splat(cx, y, inf), y), dtype);
+}
+
+void tt_lower_copysign(tt_lower *cx) {
+  tt_hlo *h = cx->h;
+  tt_node *a, *b;
+  tt_dtype dtype = float_operands(cx, &a, &b);
+  a = tt_hlo_abs(h, a);
+  tt_out_in(cx, 0, tt_hlo_select(h, tt_sign_bit(cx, b), tt_hlo_negate(h, a), a), dtype);
+}
+
+void tt_lower_nextafter(tt_lower *cx) {
+  tt_node *ab[2];
+  tt_operands(cx, &ab[0], &ab[1], cx->common);
+  tt_out_as(cx, 0, tt_hlo_next_after(cx->h, ab[0], ab[1]));
+}
+
+void tt_lower_heaviside(tt_lower *cx) {
+  tt_node *x, *values;
+  tt_operands(cx, &x, &values, cx->common);
+  tt_node *step = tt_cast(cx, is(cx, x, TT_GT, 0), cx->common);
+  tt_out_as(cx, 0, tt_hlo_select(cx->h, is(cx, x, TT_EQ, 0), values, step));
+}
+
+static void gcd_more(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
+  (void)user;
+  tt_node *zero = tt_hlo_const_i(h, args[1]->type.dtype, 0);
+  results[0] = tt_hlo_reduce_all(h, TT_OR, tt_hlo_compare(h, TT_NE, args[1], zero));
+}
+
+static void gcd_step(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
+  (void)user;
+  tt_node *a = args[0], *b = args[1];
+  tt_node *done = tt_hlo_compare(h, TT_EQ, b, tt_hlo_const_i(h, b->type.dtype, 0));
+  tt_node *one =
+      tt_hlo_broadcast_to(h, tt_hlo_const_i(h, b->type.dtype, 1), b->type.rank, b->type.dims);
+  tt_node *rest = tt_hlo_remainder(h, a, tt_hlo_select(h, done, one, b));
+  results[0] = tt_hlo_select(h, done, a, b);
+  results[1] = tt_hlo_select(h, done, b, rest);
+}
+
+/* Euclid's algorithm; param 1: lcm. */
+void tt_lower_gcd(tt_lower *cx) {
+  tt_hlo *h = cx->h;
+  bool is_signed = tt_dtype_kind(cx->common) == TT_KIND_SIGNED;
+  tt_node *ab[2], *found[2];
+  tt_operands(cx, &ab[0], &ab[1], cx->common);
+  tt_hlo_while(h, 2, ab, gcd_more, gcd_step, NULL, found);
+  tt_node *y = is_signed ? tt_hlo_abs(h, found[0]) : found[0];
+  if (cx->row->param) {
+    tt_node *none = is(cx, y, TT_EQ, 0);
+    tt_node *share = tt_hlo_divide(h, ab[0], tt_hlo_select(h, none, splat(cx, y, 1), y));
+    tt_node *product = tt_hlo_multiply(h, share, ab[1]);
+    y = tt_hlo_select(h, none, y, is_signed ? tt_hlo_abs(h, product) : product);
+  }
+  tt_out_as(cx, 0, y);
+}
+
+/* log(b^x + b^y) for b = e, or 2 when param is 2. */
+void tt_lower_logaddexp(tt_lower *cx) {
+  tt_hlo *h = cx->h;
+  tt_node *a, *b;
+  if (!real_only(cx)) return;
+  tt_dtype dtype = float_operands(cx, &a, &b);
+  double log_base = cx->row->param == 2 ? 0.69314718055994530942 : 1;
+  tt_node *high = tt_hlo_maximum(h, a, b);
+  tt_node *gap = tt_hlo_negate(h, tt_hlo_abs(h, tt_hlo_subtract(h, a, b)));
+  tt_node *rest = tt_hlo_log_plus_one(h, tt_hlo_exponential(h, times(cx, gap, log_base)));
+  tt_node *y = tt_hlo_add(h, high, times(cx, rest, 1 / log_base));
+  tt_node *same = tt_hlo_and(h, tt_hlo_compare(h, TT_EQ, a, b),
+                             is(cx, tt_hlo_abs(h, a), TT_EQ, (double)INFINITY));
+  tt_out_in(cx, 0, tt_hlo_select(h, same, a, y), dtype);
+}
+
+/* x * log(y), 0 where x is 0 and y is not NaN; param 1: log1p. */
+void tt_lower_xlogy(tt_lower *cx) {
+  tt_hlo *h = cx->h;
+  tt_node *x, *y;
+  tt_dtype dtype = float_operands(cx, &x, &y);
+  tt_node *log = cx->row->param ? tt_hlo_log_plus_one(h, y) : tt_hlo_log(h, y);
+  tt_node *product = tt_hlo_multiply(h, x, log);
+  product = tt_hlo_select(h, is(cx, x, TT_EQ, 0), splat(cx, x, 0), product);
+  tt_out_in(cx, 0, tt_hlo_select(h, tt_is_nan(cx, y), y, product), dtype);
+}
+
+/* param 0: complex(re, im); 1: polar(abs, angle). */
+void tt_lower_complex(tt_lower *cx) {
+  tt_hlo *h = cx->h;
+  tt_node *a, *b;
+  if (tt_in(cx, 0)->type.dtype != tt_in(cx, 1)->type.dtype) {
+    tt_hlo_fail(h, TT_INVALID_ARGUMENT, "%s: expected two tensors of one dtype, got %s and %s",
+                cx->row->name, tt_dtype_name(tt_in(cx, 0)->type.dtype),
+                tt_dtype_name(tt_in(cx, 1)->type.dtype));
+    return;
+  }
+  if (tt_in(cx, 0)->type.dtype == TT_BF16) {
+    tt_hlo_fail(h, TT_INVALID_ARGUMENT, "%s: no complex number has parts in bf16", cx->row->name);
+    return;
+  }
+  tt_operands(cx, &a, &b, tt_compute_dtype(tt_in(cx, 0)->type.dtype));
+  if (cx->row->param) {
+    tt_node *angle = b;
+    b = tt_hlo_multiply(h, a, tt_hlo_sine(h, angle));
+    a = tt_hlo_multiply(h, a, tt_hlo_cosine(h, angle));
+  }
+  tt_out_as(cx, 0, tt_hlo_complex(h, a, b));
+}
+
+/* x times 2 to a whole power, in three steps that neither overflow nor vanish before the end. */
+static tt_node *scaled(tt_lower *cx, tt_node *x, tt_node *e) {
+  tt_hlo *h = cx->h;
+  bool wide = x->type.dtype == TT_F64;
+  double most = 3 * (wide ? 1022 : 126);
+  e = tt_hlo_minimum(h, tt_hlo_maximum(h, e, splat(cx, e, -most)), splat(cx, e, most));
+  tt_node *third = tt_hlo_floor(h, times(cx, e, 1.0 / 3));
+  tt_node *rest = tt_hlo_subtract(h, e, tt_hlo_add(h, third, third));
+  tt_node *power = tt_hlo_power(h, splat(cx, x, 2), third);
+  x = tt_hlo_multiply(h, tt_hlo_multiply(h, x, power), power);
+  return tt_hlo_multiply(h, x, tt_hlo_power(h, splat(cx, x, 2), rest));
+}
+
+/* The dtype of an operand, be it a tensor or a number. */
+static tt_dtype dtype_of(tt_lower *cx, int i) {
+  const tt_arg *arg = &cx->args[i];
+  return arg->kind == TT_ARG_TENSOR ? tt_in(cx, i)->type.dtype : tt_dtype_computed(arg->dtype);
+}
+
+/* A product of x and a power of two, which is rounded to the exponent's dtype unless x is complex;
+ * but floating numbers are scaled by whole powers, large as they may be. */
+void tt_lower_ldexp(tt_lower *cx) {
+  tt_hlo *h = cx->h;
+  tt_dtype dtype = tt_float_common(cx), wide = tt_compute_dtype(dtype), power = dtype_of(cx, 1);
+  bool whole = tt_is_integer(power) || power == TT_BOOL;
+  bool scales = whole && tt_is_float(dtype_of(cx, 0));
+  if (whole) power = dtype;
+  if (tt_is_complex(dtype_of(cx, 0))) power = tt_compute_dtype(power);
+  tt_node *x = tt_in_as(cx, 0, wide), *e = tt_in_as(cx, 1, tt_compute_dtype(power));
+  if (!scales) e = tt_rounded(cx, tt_hlo_power(h, splat(cx, e, 2), e), power);
+  tt_broadcast_pair(cx, &x, &e, wide);
+  tt_out_in(cx, 0, scales ? scaled(cx, x, e) : tt_hlo_multiply(h, x, e), dtype);
+}
+
+/* Whether any q (args[1]) is still to be moved to the right. */
+static void zeta_more(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
+  (void)user;
+  tt_node *q = args[1];
+  tt_node *low = tt_hlo_const(h, q->type.dtype, -1000), *one = tt_hlo_const(h, q->type.dtype, 1);
+  tt_node *more = tt_hlo_and(h, tt_hlo_compare(h, TT_LT, q, one), tt_hlo_compare(h, TT_GT, q, low));
+  results[0] = tt_hlo_reduce_all(h, TT_OR, more);
+}
+
+static void zeta_step(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
+  (void)user;
+  tt_node *s = args[0], *q = args[1], *one = tt_hlo_const(h, q->type.dtype, 1);
+  tt_node *low = tt_hlo_compare(h, TT_LT, q, one);
+  tt_node *term = tt_hlo_power(h, q, tt_hlo_negate(h, s));
+  results[0] = s;
+  results[1] = tt_hlo_select(h, low, tt_hlo_add(h, q, one), q);
+  results[2] = tt_hlo_select(h, low, tt_hlo_add(h, args[2], term), args[2]);
+}
+
+/* CHLO's function is exact enough from 1 on; terms below are added one by one. */
+static tt_node *zeta(tt_lower *cx, tt_node *s, tt_node *q) {
+  tt_hlo *h = cx->h;
+  tt_node *inits[3] = {s, q, tt_hlo_zeros(h, &q->type)}, *moved[3];
+  tt_hlo_while(h, 3, inits, zeta_more, zeta_step, NULL, moved);
+  tt_node *y = tt_hlo_add(h, moved[2], tt_hlo_zeta(h, s, moved[1]));
+  tt_node *whole = tt_hlo_compare(h, TT_EQ, q, tt_hlo_floor(h, q));
+  tt_node *pole = tt_hlo_and(h, whole, is(cx, q, TT_LE, 0));
+  tt_node *odd =
+      tt_hlo_and(h, is(cx, q, TT_LT, 0), tt_hlo_compare(h, TT_NE, s, tt_hlo_floor(h, s)));
+  y = tt_hlo_select(h, odd, splat(cx, y, (double)NAN), y);
+  y = tt_hlo_select(h, pole, splat(cx, y, (double)INFINITY), y);
+  y = tt_hlo_select(h, is(cx, s, TT_EQ, 1), splat(cx, y, (double)INFINITY), y);
+  return tt_hlo_select(h, is(cx, s, TT_LT, 1), splat(cx, y, (double)NAN), y);
+}
+
+void tt_lower_zeta(tt_lower *cx) {
+  tt_node *ab[2];
+  tt_dtype dtype = float_operands(cx, &ab[0], &ab[1]);
+  tt_out_in(cx, 0, zeta(cx, ab[0], ab[1]), dtype);
+}
+
+/* -- One operand -- */
+
+tt_node *tt_float_operand(tt_lower *cx, int i, tt_dtype *dtype) {
+  *dtype = tt_float_common(cx);
+  return tt_in_as(cx, i, tt_compute_dtype(*dtype));
+}
+
+/* polygamma(n, x), for n = 1 reflected where x is below a half. */
+void tt_lower_polygamma(tt_lower *cx) {
+  tt_hlo *h = cx->h;
+  tt_dtype dtype;
+  tt_node *x = tt_float_operand(cx, 1, &dtype), *y;
+  double n = (double)tt_int(cx, 0);
+  if (n == 0) {
+    y = tt_digamma(cx, x);
+  } else if (n == 1) {
+    tt_node *low = is(cx, x, TT_LT, 0.5), *mirror = plus(cx, tt_hlo_negate(h, x), 1);
+    tt_node *direct = tt_hlo_zeta(h, splat(cx, x, 2), tt_hlo_select(h, low, mirror, x)),
+            *pi = times(cx, x, 3.14159265358979323846);
+    tt_node *ratio = tt_hlo_divide(h, splat(cx, x, 3.14159265358979323846), tt_hlo_sine(h, pi));
+    tt_node *reflected = tt_hlo_subtract(h, tt_hlo_multiply(h, ratio, ratio), direct);
+    y = tt_hlo_select(h, low, reflected, direct);
+  } else {
+    y = zeta(cx, splat(cx, x, n + 1), x);
+    y = times(cx, y, ((int64_t)n % 2 ? 1 : -1) * tgamma(n + 1));
+  }
+  tt_out_in(cx, 0, y, dtype);
+}
+
+tt_node *tt_chebyshev(tt_lower *cx, tt_node *t, const double *series, int count) {
+  tt_hlo *h = cx->h;
+  double least = t->type.dtype == TT_F64 ? 1e-18 : 1e-10;
+  while (count > 2 && fabs(series[count - 1]) < least) count--;
+  tt_node *twice = tt_hlo_add(h, t, t), *b1 = splat(cx, t, series[count - 1]), *b2 = NULL;
+  for (int i = count - 2; i > 0; i--) {
+    tt_node *b0 = plus(cx, tt_hlo_multiply(h, twice, b1), series[i]);
+    if (b2) b0 = tt_hlo_subtract(h, b0, b2);
+    b2 = b1;
+    b1 = b0;
+  }
+  tt_node *sum = plus(cx, tt_hlo_multiply(h, t, b1), series[0] / 2);
+  return b2 ? tt_hlo_subtract(h, sum, b2) : sum;
+}
+
+/* exp(-x) I0(x) on 0..8 in x/4 - 1, and sqrt(x) exp(-x) I0(x) above in 16/x - 1. */
+static const double i0e_near[] = {
+    0.676795274409476085,       -0.30468267234319839868,    0.17162090152220877535,
+    -0.094901097048047644421,   0.049305284239670708488,    -0.023737414805899468816,
+    0.010546460394594998318,    -0.0043243099950505759443,  0.0016394756169413357984,
+    -0.00057637557453858236588, 0.00018850288509584165573,  -0.00005754195010082103704,
+    0.000016448448070728897089, -4.4167383584587505636e-6,  1.1173875391201037182e-6,
+    -2.6707938539406117339e-7,  6.0469950225419189493e-8,   -1.3000250099862480421e-8,
+    2.6598237246823866503e-9,   -5.1897956016352629067e-10, 9.6758090353732369122e-11,
+    -1.7268262914415557072e-11, 2.9550526631296398346e-12,  -4.8564467831119294609e-13,
+    7.6761854986049356169e-14,  -1.1685332877993451681e-14, 1.7153912855551330306e-15,
+    -2.4312798465479546936e-16, 3.3307945188222380978e-17,  -4.4153416464793393795e-18};
+static const double i0e_far[] = {
+    0.80449041101410883161,     0.0033691164782556940899,   0.000068897583469168239843,
+    2.891370520834756483e-6,    2.0489185894690637418e-7,   2.2666689904981780646e-8,
+    3.3962320257083863452e-9,   4.9406023882249695891e-10,  1.1889147107846438342e-11,
+    -3.1499165279632413645e-11, -1.3215811840447713119e-11, -1.7941785315068061178e-12,
+    7.1801244513836662337e-13,  3.8527783827421427011e-13,  1.540086217521409827e-14,
+    -4.1505693472872220867e-14, -9.554846698828307649e-15,  3.8116806693526224245e-15,
+    1.7725601330565263778e-15,  -3.4254856196772191577e-16, -2.8276239805165832434e-16,
+    3.4612228676974575151e-17,  4.4656214202967580337e-17,  -4.8305044859440215258e-18,
+    -7.2331804878749699742e-18};
+/* (1 + 2x) exp(x^2) erfc(x) in (x - 3.75) / (x + 3.75). */
+static const double erfcx_series[] = {
+    2.3551578691348035082,      -0.0045900545806464773309,  -0.084249133366517915584,
+    0.059209939998191890498,    -0.026658668435305752277,   0.0090749976707052650939,
+    -0.0024131635404176081909,  0.00049077583652580863229,  -0.000069169733025012063671,
+    4.1390279860730101675e-6,   7.7403830661984906686e-7,   -2.1886401049234395661e-7,
+    1.0764999465910670377e-8,   4.5219598112182868979e-9,   -7.7544002088313511065e-10,
+    -6.3180883408866844944e-11, 2.8687950109306698981e-11,  1.945586854577734723e-13,
+    -9.6546967484334389059e-13, 3.2525481481487398415e-14,  3.3478119482868053878e-14,
+    -1.8645628804193131015e-15, -1.2507950530688647085e-15, 7.4182352566240434639e-17,
+    5.0681489047961113176e-17,  -2.2370566594359995893e-18, -2.1873429443030176572e-18,
+    2.6766327399258769197e-20};
+
+static tt_node *bessel_i0e(tt_lower *cx, tt_node *x) {
+  tt_hlo *h = cx->h;
+  tt_node *size = tt_hlo_abs(h, x), *sixteen = splat(cx, x, 16);
+  tt_node *near = TT_CHEBYSHEV(cx, plus(cx, times(cx, size, 0.25), -1), i0e_near);
+  tt_node *t = plus(cx, tt_hlo_divide(h, sixteen, size), -1);
+  tt_node *far = tt_hlo_multiply(h, TT_CHEBYSHEV(cx, t, i0e_far), tt_hlo_rsqrt(h, size));
+  return tt_hlo_select(h, is(cx, size, TT_LE, 8), near, far);
+}
+
+/* param: order 0 or 1, plus 2 for the exponentially scaled function. */
+void tt_lower_bessel_i(tt_lower *cx) {
+  tt_hlo *h = cx->h;
+  tt_dtype dtype;
+  tt_node *x = tt_float_operand(cx, 0, &dtype);
+  tt_node *y = cx->row->param % 2 ? tt_hlo_bessel_i1e(cx->h, x) : bessel_i0e(cx, x);
+  if (cx->row->param < 2) y = tt_hlo_multiply(h, y, tt_hlo_exponential(h, tt_hlo_abs(h, x)));
+  if (cx->row->param % 2) y = tt_hlo_select(h, is(cx, x, TT_EQ, 0), splat(cx, y, 0), y);
+  tt_out_in(cx, 0, y, dtype);
+}
+
+static tt_node *erfcx(tt_lower *cx, tt_node *x) {
+  tt_hlo *h = cx->h;
+  tt_node *size = tt_hlo_abs(h, x);
+  tt_node *t = tt_hlo_divide(h, plus(cx, size, -3.75), plus(cx, size, 3.75));
+  t = tt_hlo_select(h, is(cx, size, TT_EQ, (double)INFINITY), splat(cx, t, 1), t);
+  tt_node *y = tt_hlo_divide(h, TT_CHEBYSHEV(cx, t, erfcx_series), plus(cx, times(cx, size, 2), 1));
+  tt_node *square = tt_hlo_exponential(h, tt_hlo_multiply(h, x, x));
+  return tt_hlo_select(h, is(cx, x, TT_LT, 0), tt_hlo_subtract(h, times(cx, square, 2), y), y);
+}
+
+void tt_lower_erfcx(tt_lower *cx) {
+  tt_dtype dtype;
+  tt_node *x = tt_float_operand(cx, 0, &dtype);
+  tt_out_in(cx, 0, erfcx(cx, x), dtype);
+}
+
+/* The logarithm of the normal distribution function. */
+static tt_node *log_ndtr(tt_lower *cx, tt_node *x) {
+  tt_hlo *h = cx->h;
+  tt_node *t = times(cx, x, 0.70710678118654752440);
+  tt_node *tail = tt_hlo_log(h, times(cx, erfcx(cx, tt_hlo_negate(h, t)), 0.5));
+  tail = tt_hlo_subtract(h, tail, tt_hlo_multiply(h, t, t));
+  tt_node *body = tt_hlo_log_plus_one(h, times(cx, tt_hlo_erfc(cx->h, t), -0.5));
+  return tt_hlo_select(h, is(cx, x, TT_LT, -1), tail, body);
+}
+
+void tt_lower_log_ndtr(tt_lower *cx) {
+  tt_dtype dtype;
+  tt_node *x = tt_float_operand(cx, 0, &dtype);
+  tt_out_in(cx, 0, log_ndtr(cx, x), dtype);
+}
+
+/* The normal quantile: erfinv in the middle, Newton's method on log_ndtr in the tails. */
+void tt_lower_ndtri(tt_lower *cx) {
+  tt_hlo *h = cx->h;
+  tt_dtype dtype;
+  tt_node *p = tt_float_operand(cx, 0, &dtype);
+  tt_node *high = is(cx, p, TT_GT, 0.5), *q = plus(cx, tt_hlo_negate(h, p), 1);
+  tt_node *log_p = tt_hlo_log(h, tt_hlo_select(h, high, q, p));
+  tt_node *x = tt_hlo_negate(h, tt_hlo_sqrt(h, times(cx, log_p, -2)));
+  for (int i = 0; i < 4; i++) {
+    tt_node *log_cdf = log_ndtr(cx, x);
+    tt_node *log_slope =
+        plus(cx, times(cx, tt_hlo_multiply(h, x, x), -0.5), -0.91893853320467274178);
+    tt_node *slope = tt_hlo_exponential(h, tt_hlo_subtract(h, log_slope, log_cdf));
+    x = tt_hlo_subtract(h, x, tt_hlo_divide(h, tt_hlo_subtract(h, log_cdf, log_p), slope));
+  }
+  tt_node *tail = tt_hlo_select(h, high, tt_hlo_negate(h, x), x);
+  tt_node *centred = plus(cx, times(cx, p, 2), -1);
+  tt_node *body = times(cx, tt_hlo_erf_inv(cx->h, centred), 1.41421356237309504880);
+  tt_node *middle = is(cx, tt_hlo_abs(h, centred), TT_LT, 0.8);
+  tt_node *edge = tt_hlo_not(h, tt_hlo_and(h, is(cx, p, TT_GT, 0), is(cx, p, TT_LT, 1)));
+  tt_out_in(cx, 0, tt_hlo_select(h, tt_hlo_or(h, middle, edge), body, tail), dtype);
+}
+
+/* -x log(x), 0 at 0, -inf below. */
+void tt_lower_entr(tt_lower *cx) {
+  tt_hlo *h = cx->h;
+  tt_dtype dtype;
+  tt_node *x = tt_float_operand(cx, 0, &dtype);
+  tt_node *y = tt_hlo_negate(h, tt_hlo_multiply(h, x, tt_hlo_log(h, x)));
+  y = tt_hlo_select(h, is(cx, x, TT_EQ, 0), splat(cx, x, 0), y);
+  y = tt_hlo_select(h, is(cx, x, TT_LT, 0), splat(cx, x, -(double)INFINITY), y);
+  tt_out_in(cx, 0, y, dtype);
+}
