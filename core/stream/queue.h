@@ -1,72 +1,79 @@
-/* What the files of the stream share: stream.c, wait.c, record.c, host.c, memory.c. */
-#ifndef TT_STREAM_INTERNAL_H
-#define TT_STREAM_INTERNAL_H
+/* A queue: jobs that one thread starts in order, and their ends.
+ *
+ * A job has a ticket, counted from 1. It is *submitted* once it was started, and *retired* once it
+ * has ended: where the plugin runs asynchronously, that is later and need not be in order. */
+#ifndef TT_QUEUE_H
+#define TT_QUEUE_H
 
-#include "run/chunk.h"
-#include "run/launch.h"
-#include "run/stream.h"
-#include "run/value.h"
+#include "pjrt/pjrt.h"
 
-#include <pthread.h>
+typedef struct tt_queue tt_queue;
+typedef struct tt_job tt_job;
 
-enum { TT_QUEUE = 1024, TT_FLIGHTS = 256, TT_SPINS = 4000 };
+typedef struct tt_job_class {
+  /* On the queue's thread. *end, if it is set, is an event for the end of what goes on after the
+   * return, and the queue's. What the job holds and the plugin does not need is let go. */
+  tt_status (*run)(tt_job *job, tt_event **end);
+  /* Says more about an error that came after `run`; NULL: nothing. */
+  tt_status (*explain)(tt_job *job, tt_status status);
+  void (*destroy)(tt_job *job);
+} tt_job_class;
 
-/* An asynchronous launch that may not have ended. */
-typedef struct tt_flight {
-  tt_event *end;
+/* Where the error of a job goes that somebody waits for: shared by the two, since either may be the
+ * first to leave. */
+typedef struct tt_outcome tt_outcome;
+tt_outcome *tt_outcome_create(void); /* NULL when memory is out */
+tt_outcome *tt_outcome_retain(tt_outcome *outcome);
+void tt_outcome_release(tt_outcome *outcome); /* NULL is allowed */
+
+/* The first member of what a job is. Owned by the queue once it was pushed. */
+struct tt_job {
+  const tt_job_class *is;
+  tt_outcome *outcome; /* where its error goes instead of the queue's; NULL: the queue's */
   uint64_t ticket;
-  tt_origin origin;
-} tt_flight;
-
-struct tt_stream {
-  tt_device *device;
-  int index;
-  pthread_mutex_t record_lock; /* guards storages, the open chunk, and the queue's head */
-  tt_chunk chunk;
-  tt_launch *queue[TT_QUEUE];
-  _Atomic uint64_t head, tail; /* launches recorded, launches ended */
-  pthread_mutex_t sleep_lock;
-  pthread_cond_t work, progress;
-  atomic_bool launcher_sleeps, launcher_compiles; /* the latter: it waits for a compiler */
-  _Atomic uint64_t wake_at; /* the lowest tail that somebody sleeps for; UINT64_MAX: nobody */
-  tt_status error;          /* first since the last synchronisation; guarded by sleep_lock */
-  pthread_mutex_t flight_lock;
-  tt_flight flights[TT_FLIGHTS]; /* in launch order; guarded by flight_lock, as the next two */
-  uint64_t departed, landed;
-  pthread_t thread;
-  tt_word_cache *words; /* used by the launch thread alone */
-  tt_intern zeros;      /* interned types to values full of zeros; guarded by record_lock */
-  _Atomic int64_t allocated, peak, total, allocations, frees;
-  pthread_mutex_t value_lock;
-  tt_value *values; /* the larger ready ones; guarded by value_lock, as their links */
+  struct tt_job *next; /* among those under way */
+  tt_queue *queue;
+  bool ended; /* guarded by the queue's lock */
 };
+
+/* `name` is for messages. */
+tt_status tt_queue_create(tt_client *client, const char *name, tt_queue **out);
+/* Waits for its jobs, and ends its thread. NULL is allowed. */
+void tt_queue_destroy(tt_queue *queue);
+
+/* One thread at a time pushes. Blocks while the queue is full, which tt_queue_await_room, called
+ * before, makes unlikely and which a thread may be interrupted in. Returns the ticket. */
+uint64_t tt_queue_push(tt_queue *queue, tt_job *job);
+tt_status tt_queue_await_room(tt_queue *queue);
+
+/* -- Thread-safe -- */
+uint64_t tt_queue_last(const tt_queue *queue); /* the ticket pushed last; 0: none */
+/* Wait until the job was submitted, or retired. CANCELLED when interrupted (base/interrupt.h). */
+tt_status tt_queue_await_submitted(tt_queue *queue, uint64_t ticket);
+tt_status tt_queue_await(tt_queue *queue, uint64_t ticket);
+bool tt_queue_passed(tt_queue *queue, uint64_t ticket); /* it is retired, as those before it are */
+/* The jobs that were submitted so far and are not retired: `fn` is called when they are, perhaps at
+ * once, from any thread, and must not call the queue. */
+tt_status tt_queue_on_drained(tt_queue *queue, void (*fn)(void *user), void *user);
+
+/* Whether its thread waits for a compiler: said by jobs. */
+void tt_queue_set_compiling(tt_queue *queue, bool compiling);
+bool tt_queue_compiling(const tt_queue *queue);
+
+/* The error of a submitted job with this outcome (NULL is allowed), which is the caller's. */
+tt_status tt_outcome_take(tt_outcome *outcome);
+/* Keeps an error, taken, for the next synchronisation, unless there is one already. */
+void tt_queue_remember(tt_queue *queue, tt_status error);
+/* The error that is kept, which is the caller's. */
+tt_status tt_queue_take_error(tt_queue *queue);
+/* What is said of an error that a failed value carries: the kept error, if it tells of the same
+ * event, which then counts as told. Takes `error`. */
+tt_status tt_queue_tell_error(tt_queue *queue, tt_status error);
 
 static inline void tt_cpu_relax(void) {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #endif
 }
-
-/* -- wait.c -- */
-/* Keeps an error for the next synchronisation; takes it. */
-void tt_stream_remember(tt_stream *stream, tt_status error);
-/* An asynchronous launch was started. */
-void tt_stream_depart(tt_stream *stream, tt_flight started);
-/* Waits until the launch was started, whether or not it has ended. */
-void tt_stream_await(tt_stream *stream, uint64_t ticket);
-/* The host waits here, whether for what is recorded last or for something older: which of the two
- * it is may change when chunks end elsewhere. record_lock is held. */
-void tt_stream_note_wait(tt_stream *stream);
-
-/* -- stream.c -- */
-/* Blocks while the queue is full. record_lock is held. */
-void tt_stream_push(tt_stream *stream, tt_launch *launch);
-/* Ends the open chunk and sends it off; fails when it stays open, for want of a program that must
- * not be compiled. record_lock is held. */
-tt_status tt_stream_flush(tt_stream *stream, tt_cut why);
-
-/* -- record.c -- */
-/* Forgets the zeros that are kept. */
-void tt_stream_release_zeros(tt_stream *stream);
 
 #endif

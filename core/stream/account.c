@@ -1,0 +1,77 @@
+#include "stream/account.h"
+
+#include <assert.h>
+
+void tt_account_init(tt_account *account, tt_client *client, tt_pjrt_device *device) {
+  account->client = client;
+  account->device = device;
+  account->listed = NULL;
+  pthread_mutex_init(&account->lock, NULL);
+}
+
+void tt_account_deinit(tt_account *account) { pthread_mutex_destroy(&account->lock); }
+
+static void list(tt_account *account, tt_holding *holding) {
+  pthread_mutex_lock(&account->lock);
+  holding->next = account->listed;
+  holding->link = &account->listed;
+  if (holding->next) holding->next->link = &holding->next;
+  account->listed = holding;
+  pthread_mutex_unlock(&account->lock);
+}
+
+/* Only values that matter when memory runs out are listed, so that small ones take no lock. */
+void tt_account_add(tt_account *account, tt_holding *holding) {
+  int64_t bytes = holding->bytes;
+  assert(bytes >= 0 && !holding->link);
+  if (bytes >= TT_LISTED_BYTES) list(account, holding);
+  int64_t now = atomic_fetch_add(&account->allocated, bytes) + bytes;
+  atomic_fetch_add(&account->allocations, 1);
+  atomic_fetch_add(&account->total, bytes);
+  int64_t peak = atomic_load(&account->peak);
+  while (now > peak && !atomic_compare_exchange_weak(&account->peak, &peak, now)) {
+  }
+}
+
+void tt_account_remove(tt_account *account, tt_holding *holding) {
+  atomic_fetch_sub(&account->allocated, holding->bytes);
+  atomic_fetch_add(&account->frees, 1);
+  if (!holding->link) return;
+  pthread_mutex_lock(&account->lock);
+  *holding->link = holding->next;
+  if (holding->next) holding->next->link = holding->link;
+  pthread_mutex_unlock(&account->lock);
+}
+
+int tt_account_largest(tt_account *account, tt_holding *out, int count) {
+  int found = 0;
+  pthread_mutex_lock(&account->lock);
+  for (const tt_holding *one = account->listed; one; one = one->next) {
+    int at = found < count ? found++ : count;
+    for (; at > 0 && out[at - 1].bytes < one->bytes; at--)
+      if (at < count) out[at] = out[at - 1];
+    if (at < count) out[at] = *one;
+  }
+  pthread_mutex_unlock(&account->lock);
+  return found;
+}
+
+void tt_account_read(tt_account *account, tt_memory *out) {
+  *out = (tt_memory){.allocated = atomic_load(&account->allocated),
+                     .peak = atomic_load(&account->peak),
+                     .total_allocated = atomic_load(&account->total),
+                     .allocations = atomic_load(&account->allocations),
+                     .frees = atomic_load(&account->frees)};
+  int64_t in_use = 0;
+  tt_status_release(tt_pjrt_device_memory(account->device, &in_use, &out->limit));
+}
+
+void tt_account_reset_peak(tt_account *account) {
+  atomic_store(&account->peak, atomic_load(&account->allocated));
+}
+
+void tt_account_reset_totals(tt_account *account) {
+  atomic_store(&account->total, 0);
+  atomic_store(&account->allocations, 0);
+  atomic_store(&account->frees, 0);
+}

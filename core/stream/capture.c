@@ -1,0 +1,332 @@
+#include "stream/captured.h"
+
+#include "stream/ids.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* A storage that has a symbol. */
+typedef struct touched {
+  tt_storage *storage; /* one reference */
+  bool from_before;    /* an input */
+  int slot;            /* of the input */
+  tt_value *original;  /* of one from before: what it held; one reference */
+  const tt_type *type; /* likewise */
+} touched;
+
+struct tt_capture {
+  uint64_t id;
+  tt_arena arena;
+  tt_step *steps;
+  size_t step_capacity, touched_capacity, scalar_capacity, draw_capacity;
+  touched *touched;
+  tt_scalar *scalars;
+  tt_draw *draws;
+  int step_count, slot_count, touched_count, scalar_count, draw_count, word_count;
+};
+
+uint64_t tt_stream_captured(const tt_stream *stream) {
+  tt_capture *capture = __atomic_load_n(&stream->capture, __ATOMIC_ACQUIRE);
+  return capture ? capture->id : 0;
+}
+
+tt_status tt_stream_new_storage(tt_stream *stream, const tt_type *type, tt_storage **out) {
+  const tt_type *interned = NULL;
+  tt_guard_enter();
+  tt_status status = tt_type_intern(type, &interned);
+  if (!status) status = tt_storage_create(stream->device, interned, out);
+  tt_guard_leave();
+  if (status) return status;
+  (*out)->born = tt_stream_captured(stream);
+  if (tt_observer_current) tt_observer_current->created(tt_observer_current, *out);
+  return TT_SUCCESS;
+}
+
+tt_status tt_capture_begin(tt_stream *stream) {
+  tt_capture *capture = tt_calloc(1, sizeof *capture);
+  if (!capture) return tt_out_of_memory();
+  capture->id = tt_next_section();
+  tt_guard_enter(); /* until it ends: the steps' calls stay where they are */
+  tt_device_lock(stream->device);
+  bool busy = stream->capture != NULL;
+  tt_status status = busy ? tt_error(TT_FAILED_PRECONDITION,
+                                     "this stream is captured already; end that capture first")
+                          : tt_stream_flush(stream, TT_CUT_SYNC, &tt_policy_any);
+  if (!status) __atomic_store_n(&stream->capture, capture, __ATOMIC_RELEASE);
+  tt_device_unlock(stream->device);
+  if (!status) return TT_SUCCESS;
+  tt_guard_leave();
+  tt_free(capture);
+  return status;
+}
+
+/* -- Storages -- */
+
+static bool has_symbol(const tt_capture *capture, const tt_storage *storage) {
+  return storage->value && storage->value->section == capture->id;
+}
+
+static tt_status remember(tt_capture *capture, touched one) {
+  TT_TRY(tt_grow((void **)&capture->touched, &capture->touched_capacity,
+                 (size_t)capture->touched_count + 1, sizeof one));
+  one.storage = tt_storage_retain(one.storage);
+  capture->touched[capture->touched_count++] = one;
+  return TT_SUCCESS;
+}
+
+/* The lock is held. */
+static tt_status make_input(tt_stream *stream, tt_capture *capture, tt_storage *storage) {
+  tt_value *symbol = NULL;
+  TT_TRY(tt_value_create(&stream->device->account, stream, storage->type, 0, &symbol));
+  symbol->section = capture->id;
+  symbol->slot = capture->slot_count;
+  tt_status status = remember(capture, (touched){.storage = storage,
+                                                 .from_before = true,
+                                                 .slot = symbol->slot,
+                                                 .original = storage->value,
+                                                 .type = storage->type});
+  if (status) {
+    tt_value_release(symbol);
+    return status;
+  }
+  tt_type_count_storage(storage->type, 1); /* until the capture ends */
+  storage->value = symbol;
+  capture->slot_count++;
+  return TT_SUCCESS;
+}
+
+tt_status tt_capture_touch(tt_stream *stream, tt_storage *storage) {
+  tt_status status = TT_SUCCESS;
+  tt_device_lock(stream->device);
+  tt_capture *capture = stream->capture;
+  bool fresh = capture && !storage->value && storage->born == capture->id;
+  if (capture && !fresh && !has_symbol(capture, storage)) {
+    if (storage->value) status = tt_value_launch(storage->value, TT_CUT_SYNC, &tt_policy_any);
+    if (!status) status = make_input(stream, capture, storage);
+  }
+  tt_device_unlock(stream->device);
+  return status;
+}
+
+/* -- Steps -- */
+
+static tt_status add_scalar(tt_capture *capture, tt_scalar scalar) {
+  TT_TRY(tt_grow((void **)&capture->scalars, &capture->scalar_capacity,
+                 (size_t)capture->scalar_count + 1, sizeof scalar));
+  capture->scalars[capture->scalar_count++] = scalar;
+  return TT_SUCCESS;
+}
+
+/* Which of the generators it is, and where the draw lies in its stream. */
+static tt_status add_draw(tt_capture *capture, const tt_draw *draw, tt_scalar *out) {
+  int i = 0;
+  while (i < capture->draw_count && capture->draws[i].generator != draw->generator) i++;
+  if (i == capture->draw_count) {
+    TT_TRY(tt_grow((void **)&capture->draws, &capture->draw_capacity, (size_t)i + 1, sizeof *draw));
+    capture->draws[capture->draw_count++] = (tt_draw){.generator = draw->generator};
+  }
+  out->stream = i;
+  out->block = capture->draws[i].blocks;
+  capture->draws[i].blocks += draw->blocks;
+  return TT_SUCCESS;
+}
+
+static tt_status add_words(tt_capture *capture, const tt_operation *op) {
+  int count = op->call->word_count, drawn = op->draw ? 4 : 0;
+  for (int i = 0; i < count - drawn; i++)
+    TT_TRY(add_scalar(capture, (tt_scalar){.kind = TT_SCALAR_CONSTANT,
+                                           .at = capture->word_count + i,
+                                           .count = 1,
+                                           .words = {op->words[i]}}));
+  if (!drawn) return TT_SUCCESS;
+  tt_scalar place = {
+      .kind = TT_SCALAR_PHILOX, .at = capture->word_count + count - drawn, .count = drawn};
+  TT_TRY(add_draw(capture, op->draw, &place));
+  return add_scalar(capture, place);
+}
+
+static tt_status new_step(tt_capture *capture, const tt_call *call, int **inputs) {
+  TT_TRY(tt_grow((void **)&capture->steps, &capture->step_capacity, (size_t)capture->step_count + 1,
+                 sizeof *capture->steps));
+  *inputs = tt_arena_alloc(&capture->arena, sizeof **inputs * ((size_t)call->input_count + 1));
+  return *inputs ? TT_SUCCESS : tt_out_of_memory();
+}
+
+/* New storages are told from those that the capture knows when it ends: by their symbols. */
+tt_status tt_capture_record(tt_stream *stream, const tt_operation *op, tt_value *const *inputs,
+                            tt_value *const *outputs) {
+  tt_capture *capture = stream->capture;
+  tt_call *call = op->call;
+  int *slots = NULL;
+  TT_TRY(new_step(capture, call, &slots));
+  for (int i = 0; i < call->input_count; i++) {
+    if (inputs[i]->section != capture->id)
+      return tt_error(TT_FAILED_PRECONDITION,
+                      "%s: a tensor is used in a graph that is captured on another stream",
+                      call->name);
+    slots[i] = inputs[i]->slot;
+  }
+  TT_TRY(add_words(capture, op));
+  capture->steps[capture->step_count++] = (tt_step){.call = call,
+                                                    .inputs = slots,
+                                                    .first_output = capture->slot_count,
+                                                    .word_at = capture->word_count};
+  capture->word_count += call->word_count;
+  for (int i = 0; i < call->output_count; i++) {
+    outputs[i]->section = capture->id;
+    outputs[i]->slot = capture->slot_count++;
+  }
+  return TT_SUCCESS;
+}
+
+tt_status tt_capture_keep(tt_stream *stream, tt_storage *storage) {
+  tt_capture *capture = stream->capture;
+  for (int i = capture->touched_count - 1; i >= 0; i--)
+    if (capture->touched[i].storage == storage) return TT_SUCCESS;
+  return remember(capture, (touched){.storage = storage, .slot = -1});
+}
+
+/* -- Ending -- */
+
+/* Its storage outlives the capture, and was written in it. */
+static bool is_output(const tt_capture *capture, const touched *one) {
+  if (!has_symbol(capture, one->storage)) return false;
+  if (one->from_before) return one->storage->value->slot != one->slot;
+  return !tt_storage_unique(one->storage);
+}
+
+static tt_status bind(tt_captured *made, const tt_capture *capture) {
+  size_t count = (size_t)capture->touched_count + 1;
+  made->inputs = tt_arena_alloc(&made->arena, count * sizeof *made->inputs);
+  made->outputs = tt_arena_alloc(&made->arena, count * sizeof *made->outputs);
+  if (!made->inputs || !made->outputs) return tt_out_of_memory();
+  for (int i = 0; i < capture->touched_count; i++) {
+    const touched *one = &capture->touched[i];
+    if (one->from_before)
+      made->inputs[made->input_count++] =
+          (tt_bound){.storage = tt_storage_retain(one->storage), .type = *one->type};
+    if (is_output(capture, one))
+      made->outputs[made->bound_output_count++] =
+          (tt_bound){.storage = tt_storage_retain(one->storage), .type = *one->storage->type};
+  }
+  return TT_SUCCESS;
+}
+
+static int output_at(const tt_graph *graph, int slot) {
+  for (int i = 0; i < graph->output_count; i++)
+    if (graph->outputs[i].slot == slot) return i;
+  return -1;
+}
+
+/* Inputs were given slots in the order in which they were touched, as the graph's are. */
+static tt_status build(tt_captured *made, tt_capture *capture, tt_want want) {
+  uint8_t *live = tt_arena_alloc(&capture->arena, (size_t)capture->slot_count + 1);
+  tt_graph *graph = NULL;
+  bool fresh = false;
+  if (!live) return tt_out_of_memory();
+  for (int i = 0; i < made->bound_output_count; i++)
+    live[made->outputs[i].storage->value->slot] = 1;
+  TT_TRY(tt_graph_create(&capture->arena, capture->steps, capture->step_count, capture->slot_count,
+                         live, &graph));
+  assert(graph->input_count == made->input_count);
+  for (int i = 0; i < made->bound_output_count; i++)
+    made->outputs[i].output = output_at(graph, made->outputs[i].storage->value->slot);
+  made->step_count = graph->step_count;
+  made->output_count = graph->output_count;
+  return tt_program_of_graph(made->device->programs, graph, want, &made->program, &fresh);
+}
+
+static tt_status keep_words(tt_captured *made, const tt_capture *capture) {
+  size_t scalars = sizeof *capture->scalars * (size_t)capture->scalar_count;
+  size_t draws = sizeof *capture->draws * (size_t)capture->draw_count;
+  tt_scalar *kept = tt_arena_alloc(&made->arena, scalars + 1);
+  made->draws = tt_arena_alloc(&made->arena, draws + 1);
+  made->output_types =
+      tt_arena_alloc(&made->arena, sizeof(tt_type *) * ((size_t)made->output_count + 1));
+  if (!kept || !made->draws || !made->output_types) return tt_out_of_memory();
+  if (scalars) memcpy(kept, capture->scalars, scalars);
+  if (draws) memcpy(made->draws, capture->draws, draws);
+  made->draw_count = capture->draw_count;
+  made->words = (tt_graph){
+      .word_count = capture->word_count, .scalar_count = capture->scalar_count, .scalars = kept};
+  return TT_SUCCESS;
+}
+
+static tt_status name(tt_captured *made) {
+  made->name = tt_arena_printf(&made->arena, "a captured graph of %d operators", made->step_count);
+  return made->name ? TT_SUCCESS : tt_out_of_memory();
+}
+
+/* The lock is held. */
+static tt_status make(tt_stream *stream, tt_capture *capture, tt_want want, tt_captured **out) {
+  if (capture->step_count == 0) return TT_SUCCESS;
+  tt_captured *made = tt_calloc(1, sizeof *made);
+  if (!made) return tt_out_of_memory();
+  made->device = stream->device;
+  tt_status status = bind(made, capture);
+  if (!status && made->bound_output_count) status = build(made, capture, want);
+  if (!status) status = keep_words(made, capture);
+  if (!status) status = name(made);
+  if (made->program) tt_program_pin(made->program);
+  if (status || !made->program) tt_captured_destroy(made);
+  else *out = made;
+  return status;
+}
+
+/* Storages from before hold again what they held; new ones hold nothing until the first replay.
+ * The lock is held; what is let go of is let go of without it. */
+static tt_value **restore(tt_capture *capture) {
+  tt_value **symbols = tt_calloc((size_t)capture->touched_count + 1, sizeof *symbols);
+  for (int i = 0; i < capture->touched_count; i++) {
+    touched *one = &capture->touched[i];
+    if (symbols) symbols[i] = one->storage->value;
+    one->storage->value = one->original;
+    if (!one->from_before) continue;
+    tt_storage_set_type(one->storage, one->type);
+    tt_type_count_storage(one->type, -1);
+  }
+  return symbols;
+}
+
+static tt_capture *take(tt_stream *stream) {
+  tt_capture *capture = stream->capture;
+  __atomic_store_n(&stream->capture, NULL, __ATOMIC_RELEASE);
+  return capture;
+}
+
+static void destroy(tt_capture *capture, tt_value **symbols) {
+  for (int i = 0; i < capture->touched_count; i++) {
+    if (symbols) tt_value_release(symbols[i]);
+    tt_storage_release(capture->touched[i].storage);
+  }
+  tt_free(symbols);
+  tt_arena_deinit(&capture->arena);
+  tt_free(capture->steps);
+  tt_free(capture->touched);
+  tt_free(capture->scalars);
+  tt_free(capture->draws);
+  tt_free(capture);
+  tt_guard_leave();
+}
+
+tt_status tt_capture_end(tt_stream *stream, const tt_policy *policy, tt_captured **out) {
+  tt_want want = policy->known_only ? TT_WANT_KNOWN : TT_WANT_NOW;
+  *out = NULL;
+  tt_device_lock(stream->device);
+  tt_capture *capture = take(stream);
+  tt_status status = capture ? make(stream, capture, want, out)
+                             : tt_error(TT_FAILED_PRECONDITION, "this stream is not captured");
+  tt_value **symbols = capture ? restore(capture) : NULL;
+  tt_device_unlock(stream->device);
+  if (capture) destroy(capture, symbols);
+  if (*out) tt_count_add(TT_COUNT_CAPTURES, 1);
+  return status;
+}
+
+void tt_capture_abandon(tt_stream *stream) {
+  tt_device_lock(stream->device);
+  tt_capture *capture = take(stream);
+  tt_value **symbols = capture ? restore(capture) : NULL;
+  tt_device_unlock(stream->device);
+  if (capture) destroy(capture, symbols);
+}

@@ -1,0 +1,52 @@
+/* Capturing: a stream records into a graph instead of launching, over storages that have a type and
+ * no value; the graph is replayed as one launch.
+ *
+ * While a stream is captured, the storages that its operators touch have *symbols* for values:
+ * pending values that only the capture knows. A storage from before is an input: at each replay the
+ * graph reads what it then holds. What was written in the capture, and somebody still holds at its
+ * end, is an output: at each replay its storage gets the new value, in the memory of the old one if
+ * nobody else needs that. Nothing is computed meanwhile, and afterwards all storages hold what they
+ * held before.
+ *
+ * Scalars are constants, but for the places of random numbers: at each replay these are taken from
+ * the generators anew. */
+#ifndef TT_CAPTURE_H
+#define TT_CAPTURE_H
+
+#include "stream/stream.h"
+
+typedef struct tt_capture tt_capture;
+typedef struct tt_captured tt_captured;
+
+/* -- Capturing; thread-safe -- */
+/* FAILED_PRECONDITION: the stream is captured already. */
+tt_status tt_capture_begin(tt_stream *stream);
+/* Ends it. *out, the caller's, is NULL where nothing was computed; its program is being compiled.
+ * FAILED_PRECONDITION: the stream is not captured, or policy forbids new programs. */
+tt_status tt_capture_end(tt_stream *stream, const tt_policy *policy, tt_captured **out);
+/* Ends it, and forgets what was recorded. */
+void tt_capture_abandon(tt_stream *stream);
+/* The stream's capture, as a number that new storages are born in; 0: none. */
+uint64_t tt_stream_captured(const tt_stream *stream);
+/* An operator is about to be recorded on these storages: gives those from before a symbol, so that
+ * the call is specialised for storages that were written. */
+tt_status tt_capture_touch(tt_stream *stream, tt_storage *storage);
+/* The recorder's: adds a step. The lock is held. */
+tt_status tt_capture_record(tt_stream *stream, const tt_operation *operation,
+                            tt_value *const *inputs, tt_value *const *outputs);
+/* The recorder's: the storage is about to be written. The lock is held. */
+tt_status tt_capture_keep(tt_stream *stream, tt_storage *storage);
+
+/* -- Replaying; thread-safe -- */
+void tt_captured_destroy(tt_captured *captured); /* NULL is allowed */
+/* The generators that it draws from, as tt_draw names them, and how many blocks of each. */
+int tt_captured_generators(const tt_captured *captured);
+tt_draw tt_captured_draw(const tt_captured *captured, int i);
+/* Its operators, inputs and outputs. */
+void tt_captured_sizes(const tt_captured *captured, int *steps, int *inputs, int *outputs);
+/* Launches it on a stream of its device; places[i] is where generator i stands.
+ * FAILED_PRECONDITION: a tensor has another size or type than when it was captured. */
+tt_status tt_captured_replay(tt_captured *captured, tt_stream *stream,
+                             const tt_philox_place *places, uint32_t site);
+
+#endif

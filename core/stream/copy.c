@@ -1,0 +1,162 @@
+/* Copies that queues make in their turn: to the host, and from another device. */
+#include "stream/host.h"
+#include "stream/submit.h"
+
+/* One copy. */
+typedef struct copy {
+  tt_job job;
+  tt_device *device;         /* the queue's */
+  tt_value *source, *target; /* one reference each; target NULL: the host */
+  void *data;                /* of the host */
+  int64_t size;
+  void (*release)(void *user);
+  void *user;
+} copy;
+
+static void destroy(tt_job *job) {
+  copy *c = (copy *)job;
+  tt_value_release(c->source);
+  tt_value_release(c->target);
+  if (c->release) c->release(c->user);
+  tt_free(c);
+}
+
+static tt_status await_source(copy *c) {
+  tt_value *source = c->source;
+  while (tt_value_get_state(source) == TT_VALUE_PENDING)
+    tt_status_release(tt_queue_await_submitted(source->queue, source->ticket));
+  return tt_value_get_state(source) == TT_VALUE_FAILED ? tt_status_clone(source->error)
+                                                       : TT_SUCCESS;
+}
+
+static tt_status explain(tt_job *job, tt_status status) {
+  const copy *c = (copy *)job;
+  return tt_status_prefix(status, c->target ? "a copy between devices" : "a copy to the host");
+}
+
+/* -- To the host -- */
+
+/* An error that the value carries was told by who computed it. */
+static tt_status run_to_host(tt_job *job, tt_event **end) {
+  copy *c = (copy *)job;
+  tt_event *own = NULL;
+  tt_client *client = c->device->client;
+  tt_status error = await_source(c);
+  if (error) return tt_status_prefix(error, "a copy to the host of a tensor that has no value");
+  if (!c->source->buffer) return TT_SUCCESS;
+  TT_TRY(tt_buffer_to_host_start(client, c->source->buffer, c->source->holding.type, c->data,
+                                 c->size, &own));
+  if (end) {
+    *end = own;
+    return TT_SUCCESS;
+  }
+  tt_status status = own ? tt_event_await(client, own) : TT_SUCCESS;
+  tt_event_destroy(client, own);
+  return status;
+}
+
+static tt_status new_copy(tt_device *device, copy **out) {
+  *out = tt_calloc(1, sizeof **out);
+  if (!*out) return tt_out_of_memory();
+  (*out)->device = device;
+  return TT_SUCCESS;
+}
+
+/* A reference to the storage's value, which then has a job. */
+static tt_status take_source(tt_storage *storage, const tt_policy *policy, tt_value **out) {
+  tt_device *device = storage->device;
+  tt_device_lock(device);
+  tt_value *value = tt_value_retain(storage->value);
+  tt_status status = value ? tt_value_launch(value, TT_CUT_SYNC, policy)
+                           : tt_device_zeros(device, storage->type, 0, &value);
+  tt_device_unlock(device);
+  if (status) tt_value_release(value);
+  else *out = value;
+  return status;
+}
+
+tt_status tt_storage_read_later(tt_stream *stream, tt_storage *storage, void *data, int64_t size,
+                                void (*release)(void *user), void *user) {
+  static const tt_job_class to_host = {run_to_host, explain, destroy};
+  copy *c = NULL;
+  tt_status status = new_copy(stream->device, &c);
+  if (status) {
+    release(user);
+    return status;
+  }
+  *c = (copy){.job = {.is = &to_host},
+              .device = stream->device,
+              .data = data,
+              .size = size,
+              .release = release,
+              .user = user};
+  if (tt_observer_current) tt_observer_current->disturbed(tt_observer_current);
+  tt_guard_enter();
+  status = take_source(storage, &tt_policy_any, &c->source);
+  tt_guard_leave();
+  if (status) {
+    destroy(&c->job);
+    return status;
+  }
+  tt_count_add(TT_COUNT_READS, 1);
+  tt_device_lock(stream->device);
+  tt_queue_push(stream->queue, &c->job);
+  tt_device_unlock(stream->device);
+  return TT_SUCCESS;
+}
+
+/* -- Between devices -- */
+
+static tt_status copy_value(copy *c, tt_event **end) {
+  tt_client *client = c->device->client;
+  tt_buffer *buffer = NULL;
+  TT_TRY(await_source(c));
+  TT_TRY(tt_buffer_copy_to_device(client, c->source->buffer, c->device->raw, &buffer));
+  tt_value_fulfil(c->target, buffer);
+  tt_count_add(TT_COUNT_TRANSFERS, 1);
+  return end ? tt_buffer_ready_event(client, buffer, end) : TT_SUCCESS;
+}
+
+static tt_status run_between(tt_job *job, tt_event **end) {
+  copy *c = (copy *)job;
+  tt_status status = copy_value(c, end);
+  if (!status) return TT_SUCCESS;
+  status = tt_device_report_memory(c->device, explain(job, status));
+  if (tt_value_get_state(c->target) == TT_VALUE_PENDING)
+    tt_value_fail(c->target, tt_status_clone(status));
+  return status;
+}
+
+static tt_status transfer(tt_stream *stream, tt_storage *target, tt_storage *source, copy *c,
+                          uint32_t site) {
+  tt_device *device = stream->device;
+  TT_TRY(take_source(source, &tt_policy_any, &c->source));
+  const tt_type *type = c->source->holding.type;
+  TT_TRY(tt_value_create(&device->account, stream, type, site, &c->target));
+  tt_device_lock(device);
+  tt_value *old = target->value;
+  target->value = tt_value_retain(c->target);
+  tt_storage_set_type(target, type);
+  c->target->queue = stream->queue;
+  c->target->ticket = tt_queue_last(stream->queue) + 1;
+  tt_queue_push(stream->queue, &c->job);
+  tt_device_unlock(device);
+  tt_value_release(old);
+  return TT_SUCCESS;
+}
+
+tt_status tt_storage_transfer(tt_stream *stream, tt_storage *target, tt_storage *source,
+                              uint32_t site) {
+  static const tt_job_class between = {run_between, explain, destroy};
+  copy *c = NULL;
+  if (!tt_client_copies(stream->device->client))
+    return tt_error(TT_UNIMPLEMENTED, "the plugin does not copy between devices");
+  TT_TRY(new_copy(stream->device, &c));
+  c->job.is = &between;
+  if (tt_observer_current) tt_observer_current->disturbed(tt_observer_current);
+  tt_guard_enter();
+  tt_status status = transfer(stream, target, source, c, site);
+  tt_guard_leave();
+  if (status) destroy(&c->job);
+  return status;
+}

@@ -1,0 +1,3 @@
+#include "stream/observer.h"
+
+_Thread_local tt_observer *tt_observer_current;

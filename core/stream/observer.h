@@ -1,0 +1,22 @@
+/* An observer: who wants to know what one thread does to storages, as templates do. */
+#ifndef TT_OBSERVER_H
+#define TT_OBSERVER_H
+
+#include "stream/operation.h"
+
+typedef struct tt_observer {
+  /* An operator was recorded; `results` as of tt_stream_record. */
+  void (*called)(struct tt_observer *observer, const tt_operation *operation,
+                 tt_storage *const *results);
+  void (*created)(struct tt_observer *observer, const tt_storage *storage);
+  void (*freed)(struct tt_observer *observer, const tt_storage *storage);
+  /* An unwritten storage has got another type. */
+  void (*retyped)(struct tt_observer *observer, const tt_storage *storage);
+  /* The host read or wrote a value, or something else happened that could not be done again. */
+  void (*disturbed)(struct tt_observer *observer);
+} tt_observer;
+
+/* NULL: nobody looks, which costs next to nothing. */
+extern _Thread_local tt_observer *tt_observer_current;
+
+#endif
