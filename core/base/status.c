@@ -1,5 +1,6 @@
 #include "base/status.h"
 
+#include "base/hash.h"
 #include "base/mem.h"
 
 #include <stdarg.h>
@@ -14,7 +15,7 @@
 typedef struct identity {
   tt_code code;
   tt_source source;
-  uint64_t id;
+  uint64_t id, words; /* the hash of the first words */
 } identity;
 
 struct tt_status_s {
@@ -23,12 +24,12 @@ struct tt_status_s {
 };
 
 /* What a failed allocation of a status becomes. Shared by all threads, hence never freed. */
-static struct tt_status_s tt_static_oom = {{TT_RESOURCE_EXHAUSTED, TT_FROM_HOST_MEMORY, 0},
+static struct tt_status_s tt_static_oom = {{TT_RESOURCE_EXHAUSTED, TT_FROM_HOST_MEMORY, 0, 0},
                                            "out of host memory"};
 
 static identity new_identity(tt_code code) {
   static _Atomic uint64_t last;
-  return (identity){code, TT_FROM_CORE, atomic_fetch_add(&last, 1) + 1};
+  return (identity){code, TT_FROM_CORE, atomic_fetch_add(&last, 1) + 1, 0};
 }
 
 tt_status tt_out_of_memory(void) { return &tt_static_oom; }
@@ -80,7 +81,9 @@ tt_status tt_error(tt_code code, const char *format, ...) {
   va_start(args, format);
   tt_status status = status_format(new_identity(code), format, args);
   va_end(args);
-  return status ? status : tt_out_of_memory();
+  if (!status) return tt_out_of_memory();
+  status->is.words = tt_hash_bytes(status->message, strlen(status->message), 0);
+  return status;
 }
 
 tt_status tt_status_prefix(tt_status status, const char *format, ...) {
@@ -142,6 +145,10 @@ tt_source tt_status_source(tt_status status) { return status ? status->is.source
 
 bool tt_status_same(tt_status a, tt_status b) {
   return a == b || (a && b && a->is.id && a->is.id == b->is.id);
+}
+
+bool tt_status_alike(tt_status a, tt_status b) {
+  return a == b || (a && b && a->is.code == b->is.code && a->is.words == b->is.words);
 }
 
 const char *tt_status_message(tt_status status) { return status ? status->message : ""; }

@@ -74,6 +74,8 @@ tt_status tt_status_from(tt_status status, tt_source source);
 tt_source tt_status_source(tt_status status);
 /* Whether both tell of one event: clones, and what was made of them by adding words. */
 bool tt_status_same(tt_status a, tt_status b);
+/* Whether both were made with the same code and the same first words. */
+bool tt_status_alike(tt_status a, tt_status b);
 const char *tt_status_message(tt_status status); /* borrowed; "" on success */
 const char *tt_code_name(tt_code code);          /* static storage */
 

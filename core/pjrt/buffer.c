@@ -21,7 +21,7 @@ static void lending_end(PJRT_Error *error, void *user) {
   tt_free(lending);
 }
 
-static tt_status from_host(tt_device *device, const tt_type *type, const void *data, int semantics,
+static tt_status from_host(tt_pjrt_device *device, const tt_type *type, const void *data, int semantics,
                            PJRT_Event **done, tt_buffer **out) {
   static const _Alignas(TT_HOST_ALIGNMENT) char nothing[TT_HOST_ALIGNMENT];
   tt_client *client = device->client;
@@ -48,7 +48,7 @@ static tt_status lending_arrange(tt_client *client, tt_lending *lending, PJRT_Ev
   return status;
 }
 
-static tt_status from_host_lent(tt_device *device, const tt_type *type, const void *data,
+static tt_status from_host_lent(tt_pjrt_device *device, const tt_type *type, const void *data,
                                 void (*release)(void *), void *user, tt_buffer **out) {
   tt_client *client = device->client;
   tt_lending *lending = tt_malloc(sizeof *lending);
@@ -68,7 +68,7 @@ static tt_status from_host_lent(tt_device *device, const tt_type *type, const vo
   return status;
 }
 
-tt_status tt_buffer_from_host(tt_device *device, const tt_type *type, const void *data,
+tt_status tt_buffer_from_host(tt_pjrt_device *device, const tt_type *type, const void *data,
                               void (*release)(void *user), void *user, tt_buffer **out) {
   *out = NULL;
   int64_t bytes = 0;
@@ -92,11 +92,18 @@ tt_status tt_buffer_from_host(tt_device *device, const tt_type *type, const void
 
 /* -- Device to host -- */
 
-tt_status tt_buffer_await(tt_client *client, tt_buffer *buffer) {
+tt_status tt_buffer_ready_event(tt_client *client, tt_buffer *buffer, tt_event **out) {
   TT_ARGS(Buffer_ReadyEvent, args, .buffer = buffer);
   TT_TRY(TT_CALL(client->api, Buffer_ReadyEvent, &args));
-  tt_status status = tt_pjrt_await(client->api, args.event);
-  tt_pjrt_event_destroy(client->api, args.event);
+  *out = args.event;
+  return TT_SUCCESS;
+}
+
+tt_status tt_buffer_await(tt_client *client, tt_buffer *buffer) {
+  tt_event *event = NULL;
+  TT_TRY(tt_buffer_ready_event(client, buffer, &event));
+  tt_status status = tt_pjrt_await(client->api, event);
+  tt_pjrt_event_destroy(client->api, event);
   return status;
 }
 
@@ -123,7 +130,7 @@ static tt_status to_host_direct(tt_client *client, tt_buffer *buffer, void *data
 
 /* Without a layout a plugin would write the device's, which is tiled on a TPU. */
 static tt_status to_host_copied(tt_client *client, tt_buffer *buffer, int rank, void *data,
-                                int64_t size) {
+                                int64_t size, tt_event **end) {
   int64_t minor_to_major[TT_MAX_RANK];
   for (int i = 0; i < rank; i++) minor_to_major[i] = rank - 1 - i;
   PJRT_Buffer_MemoryLayout layout = {
@@ -135,22 +142,30 @@ static tt_status to_host_copied(tt_client *client, tt_buffer *buffer, int rank, 
   TT_ARGS(Buffer_ToHostBuffer, args, .src = buffer, .host_layout = &layout, .dst = data,
           .dst_size = (size_t)size);
   TT_TRY(TT_CALL(client->api, Buffer_ToHostBuffer, &args));
-  if (!args.event) return TT_SUCCESS;
-  tt_status status = tt_pjrt_await(client->api, args.event);
-  tt_pjrt_event_destroy(client->api, args.event);
-  return status;
+  *end = args.event;
+  return TT_SUCCESS;
 }
 
-tt_status tt_buffer_to_host(tt_client *client, tt_buffer *buffer, const tt_type *type, void *data,
-                            int64_t size) {
+tt_status tt_buffer_to_host_start(tt_client *client, tt_buffer *buffer, const tt_type *type,
+                                  void *data, int64_t size, tt_event **end) {
   int64_t bytes = 0;
+  *end = NULL;
   if (!tt_type_bytes(type, &bytes) || bytes != size)
     return tt_error(TT_INVALID_ARGUMENT,
                     "device to host: the destination has %lld bytes, the tensor has %lld",
                     (long long)size, (long long)bytes);
   if (size == 0) return tt_buffer_await(client, buffer);
   if (client->host_memory) return to_host_direct(client, buffer, data, size);
-  return to_host_copied(client, buffer, type->rank, data, size);
+  return to_host_copied(client, buffer, type->rank, data, size, end);
+}
+
+tt_status tt_buffer_to_host(tt_client *client, tt_buffer *buffer, const tt_type *type, void *data,
+                            int64_t size) {
+  tt_event *end = NULL;
+  TT_TRY(tt_buffer_to_host_start(client, buffer, type, data, size, &end));
+  tt_status status = end ? tt_pjrt_await(client->api, end) : TT_SUCCESS;
+  tt_pjrt_event_destroy(client->api, end);
+  return status;
 }
 
 /* -- The rest -- */
@@ -178,7 +193,7 @@ tt_status tt_buffer_bytes(tt_client *client, tt_buffer *buffer, int64_t *out) {
   return TT_SUCCESS;
 }
 
-tt_status tt_buffer_copy_to_device(tt_client *client, tt_buffer *buffer, tt_device *device,
+tt_status tt_buffer_copy_to_device(tt_client *client, tt_buffer *buffer, tt_pjrt_device *device,
                                    tt_buffer **out) {
   *out = NULL;
   TT_ARGS(Buffer_CopyToDevice, args, .buffer = buffer, .dst_device = device->raw);

@@ -65,7 +65,7 @@ static tt_status client_devices(tt_client *client) {
   for (size_t i = 0; i < count; i++) {
     client->devices[i].client = client;
     client->devices[i].raw = args.addressable_devices[i];
-    TT_TRY(tt_device_init(&client->devices[i]));
+    TT_TRY(tt_pjrt_device_init(&client->devices[i]));
   }
   return TT_SUCCESS;
 }
@@ -106,7 +106,7 @@ tt_status tt_client_create(tt_plugin *plugin, const tt_client_options *options, 
 
 void tt_client_destroy(tt_client *client) {
   if (!client) return;
-  for (int i = 0; i < client->device_count; i++) tt_device_deinit(&client->devices[i]);
+  for (int i = 0; i < client->device_count; i++) tt_pjrt_device_deinit(&client->devices[i]);
   tt_free(client->devices);
   tt_free(client->platform);
   tt_free(client->platform_version);
@@ -118,8 +118,9 @@ const char *tt_client_platform(const tt_client *client) { return client->platfor
 const char *tt_client_platform_version(const tt_client *client) { return client->platform_version; }
 bool tt_client_host_memory(const tt_client *client) { return client->host_memory; }
 bool tt_client_inline(const tt_client *client) { return client->runs_inline; }
+bool tt_client_copies(const tt_client *client) { return TT_HAS(client->api, Buffer_CopyToDevice); }
 int tt_client_device_count(const tt_client *client) { return client->device_count; }
 
-tt_device *tt_client_device(const tt_client *client, int index) {
+tt_pjrt_device *tt_client_device(const tt_client *client, int index) {
   return index >= 0 && index < client->device_count ? &client->devices[index] : NULL;
 }

@@ -1,6 +1,6 @@
 #include "pjrt/internal.h"
 
-tt_status tt_device_init(tt_device *device) {
+tt_status tt_pjrt_device_init(tt_pjrt_device *device) {
   const PJRT_Api *api = device->client->api;
   TT_ARGS(Device_GetDescription, args, .device = device->raw);
   TT_TRY(TT_CALL(api, Device_GetDescription, &args));
@@ -16,16 +16,16 @@ tt_status tt_device_init(tt_device *device) {
   return device->kind && device->string ? TT_SUCCESS : tt_out_of_memory();
 }
 
-void tt_device_deinit(tt_device *device) {
+void tt_pjrt_device_deinit(tt_pjrt_device *device) {
   tt_free(device->kind);
   tt_free(device->string);
 }
 
-const char *tt_device_kind(const tt_device *device) { return device->kind; }
-const char *tt_device_string(const tt_device *device) { return device->string; }
-int tt_device_id(const tt_device *device) { return device->id; }
+const char *tt_pjrt_device_kind(const tt_pjrt_device *device) { return device->kind; }
+const char *tt_pjrt_device_string(const tt_pjrt_device *device) { return device->string; }
+int tt_pjrt_device_id(const tt_pjrt_device *device) { return device->id; }
 
-tt_status tt_device_memory(const tt_device *device, int64_t *in_use, int64_t *limit) {
+tt_status tt_pjrt_device_memory(const tt_pjrt_device *device, int64_t *in_use, int64_t *limit) {
   const PJRT_Api *api = device->client->api;
   if (!TT_HAS(api, Device_MemoryStats)) return tt_pjrt_missing("Device_MemoryStats");
   TT_ARGS(Device_MemoryStats, args, .device = device->raw);

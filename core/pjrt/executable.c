@@ -131,13 +131,13 @@ tt_status tt_executable_memory(tt_executable *executable, tt_program_memory *out
   return TT_SUCCESS;
 }
 
-static tt_device *find_device(const tt_client *client, const PJRT_Device *raw) {
+static tt_pjrt_device *find_device(const tt_client *client, const PJRT_Device *raw) {
   for (int i = 0; i < client->device_count; i++)
     if (client->devices[i].raw == raw) return &client->devices[i];
   return NULL;
 }
 
-tt_status tt_executable_devices(tt_executable *executable, tt_device **out, int capacity,
+tt_status tt_executable_devices(tt_executable *executable, tt_pjrt_device **out, int capacity,
                                 int *count) {
   *count = 0;
   const PJRT_Api *api = executable->api;
@@ -158,7 +158,7 @@ tt_status tt_executable_devices(tt_executable *executable, tt_device **out, int 
 /* -- Running it -- */
 
 /* `done` has room for an event of each device, or is NULL. */
-static tt_status execute(tt_executable *executable, int devices, tt_device *device,
+static tt_status execute(tt_executable *executable, int devices, tt_pjrt_device *device,
                          tt_buffer *const *const *arguments, int count, const int64_t *keep,
                          int keep_count, tt_buffer **const *outputs, tt_event **done) {
   if (!executable->loaded)
@@ -177,7 +177,7 @@ static tt_status execute(tt_executable *executable, int devices, tt_device *devi
   return status;
 }
 
-tt_status tt_execute(tt_executable *executable, tt_device *device, tt_buffer *const *arguments,
+tt_status tt_execute(tt_executable *executable, tt_pjrt_device *device, tt_buffer *const *arguments,
                      int count, const int64_t *keep, int keep_count, tt_buffer **outputs,
                      tt_event **done) {
   if (done) *done = NULL;

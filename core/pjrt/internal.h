@@ -13,7 +13,7 @@ struct tt_plugin {
   struct tt_plugin *next; /* of all that were opened */
 };
 
-struct tt_device {
+struct tt_pjrt_device {
   tt_client *client;
   PJRT_Device *raw;
   int id;
@@ -26,7 +26,7 @@ struct tt_client {
   char *platform, *platform_version;
   bool host_memory, runs_inline;
   int device_count;
-  tt_device *devices;
+  tt_pjrt_device *devices;
 };
 
 /* A result of Client_Compile or DeserializeAndLoad has both handles, one of a topology only
@@ -68,8 +68,8 @@ tt_status tt_pjrt_await(const PJRT_Api *api, PJRT_Event *event);
 void tt_pjrt_event_destroy(const PJRT_Api *api, PJRT_Event *event);
 
 /* Fills the id and the strings of a device whose `client` and `raw` are set. */
-tt_status tt_device_init(tt_device *device);
-void tt_device_deinit(tt_device *device);
+tt_status tt_pjrt_device_init(tt_pjrt_device *device);
+void tt_pjrt_device_deinit(tt_pjrt_device *device);
 
 /* Wraps handles (consumed, also on failure) and asks for what tt_executable caches. */
 tt_status tt_executable_wrap(const PJRT_Api *api, tt_client *client, PJRT_LoadedExecutable *loaded,

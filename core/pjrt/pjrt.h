@@ -9,7 +9,7 @@
 
 typedef struct tt_plugin tt_plugin;
 typedef struct tt_client tt_client;
-typedef struct tt_device tt_device;
+typedef struct tt_pjrt_device tt_pjrt_device;
 typedef struct tt_executable tt_executable;
 /* Opaque plugin objects; only this room looks inside. */
 typedef struct PJRT_Buffer tt_buffer;
@@ -35,27 +35,34 @@ const char *tt_client_platform(const tt_client *client); /* "cpu", "cuda", "tpu"
 const char *tt_client_platform_version(const tt_client *client);
 bool tt_client_host_memory(const tt_client *client); /* device memory is host-addressable */
 bool tt_client_inline(const tt_client *client);      /* executions end before tt_execute returns */
+bool tt_client_copies(const tt_client *client);      /* between its devices by itself */
 int tt_client_device_count(const tt_client *client); /* addressable ones */
-tt_device *tt_client_device(const tt_client *client, int index); /* borrowed */
+tt_pjrt_device *tt_client_device(const tt_client *client, int index); /* borrowed */
 
 /* -- device.c -- */
-const char *tt_device_kind(const tt_device *device);
-const char *tt_device_string(const tt_device *device);
-int tt_device_id(const tt_device *device);
+const char *tt_pjrt_device_kind(const tt_pjrt_device *device);
+const char *tt_pjrt_device_string(const tt_pjrt_device *device);
+int tt_pjrt_device_id(const tt_pjrt_device *device);
 /* UNIMPLEMENTED where the plugin keeps no statistics. */
-tt_status tt_device_memory(const tt_device *device, int64_t *in_use, int64_t *limit);
+tt_status tt_pjrt_device_memory(const tt_pjrt_device *device, int64_t *in_use, int64_t *limit);
 
 /* -- buffer.c -- */
 /* Copies row-major host data in, or, when `release` is given and the platform shares host memory
  * and `data` is 64-byte aligned, aliases it. `release(user)` is called exactly once, from any
  * thread, when `data` is no longer read, also on failure. Without `release`, `data` may change
  * as soon as this returns. */
-tt_status tt_buffer_from_host(tt_device *device, const tt_type *type, const void *data,
+tt_status tt_buffer_from_host(tt_pjrt_device *device, const tt_type *type, const void *data,
                               void (*release)(void *user), void *user, tt_buffer **out);
 void tt_buffer_destroy(tt_client *client, tt_buffer *buffer); /* NULL is allowed */
 /* Waits for the value and copies it, row-major, into `data`; `size` is exactly the type's. */
 tt_status tt_buffer_to_host(tt_client *client, tt_buffer *buffer, const tt_type *type, void *data,
                             int64_t size);
+/* Starts to copy it, and returns an event, the caller's, for the end of that; NULL where the copy
+ * has been made already. `data` must live until then. */
+tt_status tt_buffer_to_host_start(tt_client *client, tt_buffer *buffer, const tt_type *type,
+                                  void *data, int64_t size, tt_event **end);
+/* An event, the caller's, for the value. */
+tt_status tt_buffer_ready_event(tt_client *client, tt_buffer *buffer, tt_event **out);
 /* Waits for the value. Its error, if the computation failed. */
 tt_status tt_buffer_await(tt_client *client, tt_buffer *buffer);
 /* Platforms with host memory: the bytes, valid while the buffer lives and is not donated. */
@@ -63,13 +70,20 @@ tt_status tt_buffer_pointer(tt_client *client, tt_buffer *buffer, void **out);
 /* It was donated, and cannot be used any more; false where the plugin does not say. */
 bool tt_buffer_deleted(tt_client *client, tt_buffer *buffer);
 tt_status tt_buffer_bytes(tt_client *client, tt_buffer *buffer, int64_t *out); /* on-device size */
-tt_status tt_buffer_copy_to_device(tt_client *client, tt_buffer *buffer, tt_device *device,
+tt_status tt_buffer_copy_to_device(tt_client *client, tt_buffer *buffer, tt_pjrt_device *device,
                                    tt_buffer **out);
 
 /* -- event.c -- */
 tt_status tt_event_await(tt_client *client, tt_event *event); /* does not destroy it */
+/* The same; CANCELLED when interrupted (base/interrupt.h). */
+tt_status tt_event_wait(tt_client *client, tt_event *event);
 bool tt_event_ready(tt_client *client, tt_event *event);
 void tt_event_destroy(tt_client *client, tt_event *event); /* NULL is allowed */
+/* Calls `fn` once the event is ready, from a thread of the plugin's or at once, with the event's
+ * error (the callee's) or success; `fn` must not destroy buffers or events. The event may be
+ * destroyed meanwhile. After a failure `fn` is not called. */
+tt_status tt_event_on_ready(tt_client *client, tt_event *event,
+                            void (*fn)(void *user, tt_status status), void *user);
 
 /* -- executable.c -- */
 typedef struct tt_compile_options {
@@ -95,12 +109,12 @@ typedef struct tt_program_memory {
 tt_status tt_executable_memory(tt_executable *executable, tt_program_memory *out);
 /* The devices that a program of several replicas or partitions runs on here, in its order. `*count`
  * is set to their number, of which at most `capacity` are written to `out` (borrowed). */
-tt_status tt_executable_devices(tt_executable *executable, tt_device **out, int capacity,
+tt_status tt_executable_devices(tt_executable *executable, tt_pjrt_device **out, int capacity,
                                 int *count);
 /* Launches on one device (a portable executable). `keep` lists parameters that must not be
  * donated although the program says so. `outputs` receives tt_executable_outputs new buffers.
  * `done`, when not NULL, receives an event that the caller destroys. */
-tt_status tt_execute(tt_executable *executable, tt_device *device, tt_buffer *const *arguments,
+tt_status tt_execute(tt_executable *executable, tt_pjrt_device *device, tt_buffer *const *arguments,
                      int count, const int64_t *keep, int keep_count, tt_buffer **outputs,
                      tt_event **done);
 /* Launches on all of tt_executable_devices at once; arguments[d] and outputs[d] are the d-th's. */

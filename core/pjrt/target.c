@@ -20,7 +20,7 @@ void tt_target_init_client(tt_target *target, tt_plugin *plugin, tt_client *clie
                         .client = client,
                         .platform = tt_client_platform(client),
                         .version = tt_client_platform_version(client),
-                        .kind = tt_device_kind(tt_client_device(client, 0)),
+                        .kind = tt_pjrt_device_kind(tt_client_device(client, 0)),
                         .device_count = tt_client_device_count(client),
                         .lapack = lapack,
                         .options = {.portable = true, .optimization_level = -1}};

@@ -307,6 +307,8 @@ tt_status tt_program_await(tt_program *program) {
   return status;
 }
 
+void tt_program_pin(tt_program *program) { atomic_fetch_add(&program->users, 1); }
+
 void tt_program_release(tt_program *program) { atomic_fetch_sub(&program->users, 1); }
 
 bool tt_program_poll(tt_program *program, tt_want want) {

@@ -67,6 +67,8 @@ tt_status tt_program_of_call(tt_program_table *table, tt_call *call, tt_want wan
  * success the executable stays until tt_program_release. The error is a clone. Thread-safe. */
 tt_status tt_program_await(tt_program *program);
 void tt_program_release(tt_program *program);
+/* Keeps it in the table until tt_program_release, loaded or not yet. Thread-safe. */
+void tt_program_pin(tt_program *program);
 /* Is it ready? One that is not loaded is loaded or compiled meanwhile, if `want` allows that.
  * Thread-safe. */
 bool tt_program_poll(tt_program *program, tt_want want);

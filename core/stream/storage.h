@@ -2,27 +2,29 @@
 #ifndef TT_STORAGE_H
 #define TT_STORAGE_H
 
-#include "hlo/types.h"
+#include "call/type.h"
 
-struct tt_stream;
-typedef struct tt_value tt_value; /* value.h */
+struct tt_device;
+struct tt_value;
 
 /* It owns one reference to its current value; NULL means that nothing was written yet and it
- * reads as zeros. Guarded by its stream's lock. */
+ * reads as zeros. Guarded by its device's lock, but for the count of references. */
 typedef struct tt_storage {
-  struct tt_stream *stream;
+  int refs; /* accessed atomically */
+  struct tt_device *device;
   const tt_type *type; /* interned; how the bytes are laid out at the moment */
-  tt_value *value;
+  struct tt_value *value;
+  uint64_t born; /* the capture (capture.h) that it was made in, or 0 */
 } tt_storage;
 
-tt_status tt_storage_create(struct tt_stream *stream, const tt_type *type, tt_storage **out);
-void tt_storage_destroy(tt_storage *storage); /* thread-safe */
-
-/* One pointer per distinct type; it is good as long as a storage has the type, or within the
- * hold in which it was asked for (forget.h). Thread-safe. */
-tt_status tt_type_intern(const tt_type *type, const tt_type **out);
-int64_t tt_type_table_size(void);
+/* Of an interned type, unwritten, with one reference. */
+tt_status tt_storage_create(struct tt_device *device, const tt_type *type, tt_storage **out);
+tt_storage *tt_storage_retain(tt_storage *storage);
+void tt_storage_release(tt_storage *storage); /* thread-safe; NULL is allowed */
+/* Nobody else holds it. */
+bool tt_storage_unique(const tt_storage *storage);
 /* The only way to change it: storages of a type are counted. */
 void tt_storage_set_type(tt_storage *storage, const tt_type *type);
+int64_t tt_storage_bytes(const tt_storage *storage);
 
 #endif

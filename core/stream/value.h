@@ -3,31 +3,30 @@
 #ifndef TT_VALUE_H
 #define TT_VALUE_H
 
-#include "pjrt/pjrt.h"
-#include "run/storage.h"
-
-#include <stdatomic.h>
+#include "stream/account.h"
 
 typedef enum tt_value_state { TT_VALUE_PENDING, TT_VALUE_READY, TT_VALUE_FAILED } tt_value_state;
 
-struct tt_value {
+typedef struct tt_value {
   atomic_int refs;
-  atomic_int state;         /* tt_value_state; stored with release by the launch thread */
-  struct tt_stream *stream; /* borrowed: streams live as long as the process */
-  const tt_type *type;      /* interned */
-  int64_t bytes;            /* set when ready */
-  tt_buffer *buffer;        /* when ready */
-  tt_value *lender;         /* whose buffer it is, if not its own */
-  tt_status error;          /* when failed */
-  uint64_t chunk;           /* the open chunk that knows it, and as which slot; see chunk.h */
+  atomic_int state;    /* tt_value_state; stored with release by the thread that launches */
+  tt_account *account; /* of its device; outlives it */
+  tt_holding holding;  /* its type, bytes and line */
+  tt_buffer *buffer;   /* when ready */
+  struct tt_value *lender; /* whose buffer it is, if not its own */
+  tt_status error;         /* when failed */
+  /* While it is pending, guarded by the device's lock: the section (section.h) that it was recorded
+   * in, and as which slot; and, once that was launched, the job that makes it. */
+  struct tt_stream *stream;
+  uint64_t section;
   int slot;
-  uint32_t site;          /* the Python line that made it; see site ids in run.h */
-  tt_value *next, **link; /* among the stream's ready values; see memory.c */
-};
+  struct tt_queue *queue; /* NULL: it was not launched yet */
+  uint64_t ticket;
+} tt_value;
 
-/* A pending value with one reference. */
-tt_status tt_value_create(struct tt_stream *stream, const tt_type *type, uint32_t site,
-                          tt_value **out);
+/* A pending value with one reference, of an interned type. `stream` is who records it, or NULL. */
+tt_status tt_value_create(tt_account *account, struct tt_stream *stream, const tt_type *type,
+                          uint32_t site, tt_value **out);
 static inline tt_value *tt_value_retain(tt_value *value) {
   if (value) atomic_fetch_add_explicit(&value->refs, 1, memory_order_relaxed);
   return value;

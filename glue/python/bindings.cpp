@@ -93,7 +93,7 @@ py::tuple api_version() {
   return py::make_tuple(major, minor);
 }
 
-tt_device* device(int64_t index) {
+tt_pjrt_device* device(int64_t index) {
   return tt_client_device(tt_runtime_client(), static_cast<int>(checked_index(index)));
 }
 
@@ -172,8 +172,8 @@ PYBIND11_MODULE(_C, m) {
         ->setDevice(
             {c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(checked_index(index))});
   });
-  m.def("device_kind", [](int64_t index) { return tt_device_kind(device(index)); });
-  m.def("device_id", [](int64_t index) { return tt_device_id(device(index)); });
+  m.def("device_kind", [](int64_t index) { return tt_pjrt_device_kind(device(index)); });
+  m.def("device_id", [](int64_t index) { return tt_pjrt_device_id(device(index)); });
   m.def(
       "synchronize", [](int64_t index) { synchronize(static_cast<c10::DeviceIndex>(index)); },
       release);

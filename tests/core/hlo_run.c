@@ -85,7 +85,7 @@ static void compare(const double *got, const double *expected, int64_t count) {
 /* Runs `executable` on the inputs; its one result, of `type`, is the caller's. */
 static double *run(program *p, tt_executable *executable, const tt_type *type) {
   tt_buffer *arguments[PROGRAM_MAX_INPUTS], *output = NULL;
-  tt_device *device = tt_client_device(client, 0);
+  tt_pjrt_device *device = tt_client_device(client, 0);
   int64_t bytes = 0;
   assert_true(tt_type_bytes(type, &bytes));
   double *got = malloc((size_t)bytes + 8);

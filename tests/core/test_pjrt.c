@@ -161,12 +161,12 @@ static void test_client(void **state) {
   assert_int_equal(tt_client_device_count(client), 2);
   assert_null(tt_client_device(client, -1));
   assert_null(tt_client_device(client, 2));
-  tt_device *device = tt_client_device(client, 1);
-  assert_string_equal(tt_device_kind(device), "fake chip");
-  assert_string_equal(tt_device_string(device), "FakeDevice(1)");
-  assert_int_equal(tt_device_id(device), 101);
+  tt_pjrt_device *device = tt_client_device(client, 1);
+  assert_string_equal(tt_pjrt_device_kind(device), "fake chip");
+  assert_string_equal(tt_pjrt_device_string(device), "FakeDevice(1)");
+  assert_int_equal(tt_pjrt_device_id(device), 101);
   int64_t in_use = -1, limit = -1;
-  ok(tt_device_memory(device, &in_use, &limit));
+  ok(tt_pjrt_device_memory(device, &in_use, &limit));
   assert_true(in_use == 0 && limit == (int64_t)1 << 30);
 }
 
@@ -240,7 +240,7 @@ static void test_round_trip(void **state) {
 
 static void test_small_shapes(void **state) {
   (void)state;
-  tt_device *device = tt_client_device(client, 0);
+  tt_pjrt_device *device = tt_client_device(client, 0);
   tt_type scalar = tt_type_make(TT_I64, 0, NULL);
   int64_t value = 42, back = 0;
   tt_buffer *buffer = NULL;
@@ -261,7 +261,7 @@ static void test_small_shapes(void **state) {
 
 static void test_buffer_errors(void **state) {
   (void)state;
-  tt_device *device = tt_client_device(client, 0);
+  tt_pjrt_device *device = tt_client_device(client, 0);
   tt_type type = matrix(), bad = type;
   float values[6] = {0};
   tt_buffer *buffer = NULL;
@@ -297,7 +297,7 @@ static void test_copy_to_device(void **state) {
   fails(tt_buffer_copy_to_device(client, first, tt_client_device(client, 0), &none),
         TT_INVALID_ARGUMENT, "already on that device");
   int64_t in_use = 0, limit = 0;
-  ok(tt_device_memory(tt_client_device(client, 1), &in_use, &limit));
+  ok(tt_pjrt_device_memory(tt_client_device(client, 1), &in_use, &limit));
   assert_int_equal(in_use, 24);
   tt_buffer_destroy(client, first);
   tt_buffer_destroy(client, second);
@@ -333,7 +333,7 @@ static void test_execute(void **state) {
   float back[6] = {9};
   upload(&arguments[0], &arguments[1]);
   int64_t keep[] = {1};
-  tt_device *device = tt_client_device(client, 0);
+  tt_pjrt_device *device = tt_client_device(client, 0);
   ok(tt_execute(add, device, arguments, 2, keep, 1, outputs, NULL));
   ok(tt_buffer_to_host(client, arguments[1], &type, back, sizeof back)); /* kept */
   destroy_all(outputs, 2);
@@ -360,7 +360,7 @@ static void test_execute_errors(void **state) {
   ok(compile_add(&add));
   tt_buffer *arguments[2], *outputs[2];
   upload(&arguments[0], &arguments[1]);
-  tt_device *device = tt_client_device(client, 0);
+  tt_pjrt_device *device = tt_client_device(client, 0);
   memset(outputs, 0xff, sizeof outputs);
   fails(tt_execute(add, device, arguments, 1, NULL, 0, outputs, NULL), TT_INVALID_ARGUMENT,
         "1 arguments, expected 2");
@@ -385,7 +385,7 @@ static void test_async_failure(void **state) {
   fake.tt_fake_async(true);
   ok(compile_add(&add));
   upload(&arguments[0], &arguments[1]);
-  tt_device *device = tt_client_device(client, 0);
+  tt_pjrt_device *device = tt_client_device(client, 0);
   fake.tt_fake_fail_launch(1);
   ok(tt_execute(add, device, arguments, 2, NULL, 0, outputs, &done));
   tt_buffer *next[2] = {arguments[0], outputs[0]};
@@ -501,7 +501,7 @@ static void test_topology(void **state) {
 
 /* -- Failures: the whole life of a client, as one function that cleans up after any error -- */
 
-static tt_status run_program(tt_client *own, tt_device *device, tt_executable *add,
+static tt_status run_program(tt_client *own, tt_pjrt_device *device, tt_executable *add,
                              tt_buffer *const *arguments) {
   tt_buffer *outputs[2] = {NULL};
   tt_event *done = NULL;
@@ -519,7 +519,7 @@ static tt_status run_program(tt_client *own, tt_device *device, tt_executable *a
 static tt_status use_client(tt_client *own, int *expected_releases) {
   tt_type type = matrix();
   float values[6] = {0};
-  tt_device *device = tt_client_device(own, 0);
+  tt_pjrt_device *device = tt_client_device(own, 0);
   tt_buffer *buffers[3] = {NULL};
   tt_executable *add = NULL, *copy = NULL;
   void *data = NULL;
@@ -538,7 +538,7 @@ static tt_status use_client(tt_client *own, int *expected_releases) {
   if (!status) status = tt_executable_load(own, data, size, &copy);
   if (!status) status = tt_executable_memory(copy, &memory);
   if (!status) status = tt_executable_devices(copy, NULL, 0, &count);
-  if (!status) status = tt_device_memory(device, &in_use, &limit);
+  if (!status) status = tt_pjrt_device_memory(device, &in_use, &limit);
   if (!status) status = run_program(own, device, copy, buffers);
   tt_free(data);
   tt_executable_destroy(add);
@@ -639,7 +639,7 @@ static void test_plugin_opens_after_failure(void **state) {
   void *data = NULL;
   size_t size = 0;
   ok(tt_client_create(opened, NULL, &own));
-  fails(tt_device_memory(tt_client_device(own, 0), &in_use, &limit), TT_UNIMPLEMENTED,
+  fails(tt_pjrt_device_memory(tt_client_device(own, 0), &in_use, &limit), TT_UNIMPLEMENTED,
         "Device_MemoryStats");
   ok(tt_compile(own, ADD, strlen(ADD), NULL, &add));
   fails(tt_executable_memory(add, &memory), TT_UNIMPLEMENTED, "GetCompiledMemoryStats");

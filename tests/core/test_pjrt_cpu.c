@@ -13,7 +13,7 @@
 
 static tt_plugin *plugin;
 static tt_client *client;
-static tt_device *device;
+static tt_pjrt_device *device;
 
 static const char ADD[] =
     "module { func.func public @main(%arg0: tensor<2x3xf32>, %arg1: tensor<2x3xf32>)"
@@ -66,7 +66,7 @@ static tt_type matrix(void) {
   return tt_type_make(TT_F32, 2, dims);
 }
 
-static tt_buffer *upload(tt_device *where, const float *values) {
+static tt_buffer *upload(tt_pjrt_device *where, const float *values) {
   tt_type type = matrix();
   tt_buffer *buffer = NULL;
   ok(tt_buffer_from_host(where, &type, values, NULL, NULL, &buffer));
@@ -94,11 +94,11 @@ static void test_platform(void **state) {
   assert_true(tt_client_host_memory(client));
   assert_true(tt_client_inline(client));
   assert_int_equal(tt_client_device_count(client), 3);
-  assert_int_equal(tt_device_id(tt_client_device(client, 2)), 2);
-  assert_true(strlen(tt_device_kind(device)) > 0 && strlen(tt_device_string(device)) > 0);
+  assert_int_equal(tt_pjrt_device_id(tt_client_device(client, 2)), 2);
+  assert_true(strlen(tt_pjrt_device_kind(device)) > 0 && strlen(tt_pjrt_device_string(device)) > 0);
   assert_true(tt_plugin_attribute(plugin, "stablehlo_current_version", version));
   assert_true(version[0] >= 1);
-  fails(tt_device_memory(device, &in_use, &limit), TT_UNIMPLEMENTED, "PJRT_Device_MemoryStats");
+  fails(tt_pjrt_device_memory(device, &in_use, &limit), TT_UNIMPLEMENTED, "PJRT_Device_MemoryStats");
 }
 
 static void test_add(void **state) {
@@ -106,7 +106,7 @@ static void test_add(void **state) {
   tt_executable *add = compile(ADD);
   assert_int_equal(tt_executable_outputs(add), 1);
   for (int i = 0; i < 3; i++) { /* a portable program runs on every device */
-    tt_device *where = tt_client_device(client, i);
+    tt_pjrt_device *where = tt_client_device(client, i);
     tt_buffer *arguments[2] = {upload(where, ONE), upload(where, TWO)}, *sum = NULL;
     tt_event *done = NULL;
     ok(tt_execute(add, where, arguments, 2, NULL, 0, &sum, &done));
@@ -136,7 +136,7 @@ static void test_all_reduce(void **state) {
       " \"func.return\"(%0) : (tensor<2x3xf32>) -> () } }";
   tt_compile_options options = {.num_replicas = 2, .optimization_level = -1};
   tt_executable *reduce = NULL;
-  tt_device *devices[2] = {NULL};
+  tt_pjrt_device *devices[2] = {NULL};
   int count = 0;
   ok(tt_compile(client, text, strlen(text), &options, &reduce));
   ok(tt_executable_devices(reduce, devices, 2, &count));
@@ -276,7 +276,7 @@ static void test_serialize(void **state) {
   tt_executable_destroy(add);
   ok(tt_executable_load(client, data, size, &copy));
   tt_free(data);
-  tt_device *where = tt_client_device(client, 2); /* still portable */
+  tt_pjrt_device *where = tt_client_device(client, 2); /* still portable */
   tt_buffer *arguments[2] = {upload(where, ONE), upload(where, TWO)}, *sum = NULL;
   ok(tt_execute(copy, where, arguments, 2, NULL, 0, &sum, NULL));
   holds(sum, SUM);

@@ -260,7 +260,7 @@ static int run_batch(view_case *cases) {
   tt_hlo *h = NULL;
   tt_node *results[2 * BATCH];
   tt_buffer *arguments[2 * BATCH], *outputs[2 * BATCH];
-  tt_device *device = tt_client_device(client, 0);
+  tt_pjrt_device *device = tt_client_device(client, 0);
   ok(tt_hlo_create(&h));
   for (int i = 0; i < BATCH; i++) {
     view_case *c = &cases[i];
