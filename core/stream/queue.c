@@ -1,102 +1,373 @@
-/* The ends of launches: asynchronous ones, waiting, and the errors that synchronisation reports. */
-#include "run/run.h"
-#include "run/stream_internal.h"
+#include "stream/queue.h"
 
-void tt_stream_remember(tt_stream *stream, tt_status error) {
-  if (!error) return;
-  pthread_mutex_lock(&stream->sleep_lock);
-  if (!stream->error) stream->error = error;
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum { MOST = 1024, ROOM = 960, UNDER_WAY = 256, SPINS = 4000 };
+
+/* Who wants to know when the jobs that are under way now are retired. */
+typedef struct drain {
+  struct drain *next;
+  uint64_t ticket;
+  void (*fn)(void *user);
+  void *user;
+} drain;
+
+struct tt_queue {
+  tt_client *client;
+  bool runs_inline;
+  tt_job *jobs[MOST];
+  _Atomic uint64_t pushed, submitted; /* tickets */
+  atomic_bool sleeps, compiling;
+  _Atomic uint64_t wake_at; /* the lowest ticket that somebody sleeps for; UINT64_MAX: nobody */
+  pthread_mutex_t lock;     /* guards what follows */
+  pthread_cond_t work, progress;
+  tt_status error;
+  tt_job *under_way, **under_way_end; /* by ticket, ended ones among them */
+  int under_way_count;
+  drain *drains;
+  pthread_t thread;
+};
+
+/* -- Errors -- */
+
+static void remember(tt_queue *queue, tt_status error) {
+  if (!queue->error) queue->error = error;
   else tt_status_release(error);
-  pthread_mutex_unlock(&stream->sleep_lock);
 }
 
-/* -- Asynchronous launches -- */
+void tt_queue_remember(tt_queue *queue, tt_status error) {
+  if (!error) return;
+  pthread_mutex_lock(&queue->lock);
+  remember(queue, error);
+  pthread_mutex_unlock(&queue->lock);
+}
 
-/* Takes the ends of the launches up to `ticket`, after waiting for them, and of later ones that
- * are known to have ended. flight_lock is held. */
-static void land(tt_stream *stream, uint64_t ticket) {
-  tt_client *client = tt_runtime_client();
-  while (stream->landed < stream->departed) {
-    tt_flight *f = &stream->flights[stream->landed % TT_FLIGHTS];
-    if (f->ticket > ticket && !tt_event_ready(client, f->end)) break;
-    tt_status status = tt_event_await(client, f->end);
-    if (status && f->origin.end)
-      status = tt_status_extend(status, "; its inputs were given away before it failed, so it cannot be "
-                                 "run again operator by operator");
-    tt_stream_remember(stream, tt_launch_error(status, stream, &f->origin, NULL));
-    tt_event_destroy(client, f->end);
-    stream->landed++;
+tt_status tt_queue_take_error(tt_queue *queue) {
+  pthread_mutex_lock(&queue->lock);
+  tt_status error = queue->error;
+  queue->error = TT_SUCCESS;
+  pthread_mutex_unlock(&queue->lock);
+  return error;
+}
+
+tt_status tt_queue_tell_error(tt_queue *queue, tt_status error) {
+  pthread_mutex_lock(&queue->lock);
+  if (tt_status_same(queue->error, error)) {
+    tt_status_release(error);
+    error = queue->error;
+    queue->error = TT_SUCCESS;
+  }
+  pthread_mutex_unlock(&queue->lock);
+  return error;
+}
+
+struct tt_outcome {
+  atomic_int refs;
+  tt_status status;
+};
+
+tt_outcome *tt_outcome_create(void) {
+  tt_outcome *outcome = tt_calloc(1, sizeof *outcome);
+  if (outcome) atomic_init(&outcome->refs, 1);
+  return outcome;
+}
+
+tt_outcome *tt_outcome_retain(tt_outcome *outcome) {
+  if (outcome) atomic_fetch_add(&outcome->refs, 1);
+  return outcome;
+}
+
+void tt_outcome_release(tt_outcome *outcome) {
+  if (!outcome || atomic_fetch_sub(&outcome->refs, 1) != 1) return;
+  tt_status_release(outcome->status);
+  tt_free(outcome);
+}
+
+tt_status tt_outcome_take(tt_outcome *outcome) {
+  tt_status status = outcome ? outcome->status : TT_SUCCESS;
+  if (outcome) outcome->status = TT_SUCCESS;
+  return status;
+}
+
+/* -- Jobs under way -- */
+
+/* The lock is held. */
+static bool has_ended(const tt_queue *queue, uint64_t ticket) {
+  for (const tt_job *job = queue->under_way; job && job->ticket <= ticket; job = job->next)
+    if (!job->ended) return false;
+  return true;
+}
+
+/* Takes out the ended jobs at the front. The lock is held. */
+static tt_job *take_ended(tt_queue *queue) {
+  tt_job *jobs = NULL;
+  while (queue->under_way && queue->under_way->ended) {
+    tt_job *job = queue->under_way;
+    queue->under_way = job->next;
+    if (!queue->under_way) queue->under_way_end = &queue->under_way;
+    queue->under_way_count--;
+    job->next = jobs;
+    jobs = job;
+  }
+  return jobs;
+}
+
+/* Takes out who waited for nothing but what has ended. The lock is held. */
+static drain *take_drained(tt_queue *queue) {
+  drain *drained = NULL;
+  for (drain **link = &queue->drains; *link;) {
+    drain *one = *link;
+    if (!has_ended(queue, one->ticket)) {
+      link = &one->next;
+      continue;
+    }
+    *link = one->next;
+    one->next = drained;
+    drained = one;
+  }
+  return drained;
+}
+
+static void tell_drained(drain *drains) {
+  for (drain *next; drains; drains = next) {
+    next = drains->next;
+    drains->fn(drains->user);
+    tt_free(drains);
   }
 }
 
-void tt_stream_depart(tt_stream *stream, tt_flight started) {
-  pthread_mutex_lock(&stream->flight_lock);
-  bool full = stream->departed - stream->landed == TT_FLIGHTS;
-  land(stream, full ? stream->flights[stream->landed % TT_FLIGHTS].ticket : 0);
-  stream->flights[stream->departed++ % TT_FLIGHTS] = started;
-  pthread_mutex_unlock(&stream->flight_lock);
+/* Any thread that is not in the plugin: lets go of what has ended. */
+static void retire(tt_queue *queue) {
+  pthread_mutex_lock(&queue->lock);
+  tt_job *jobs = take_ended(queue);
+  pthread_mutex_unlock(&queue->lock);
+  for (tt_job *next; jobs; jobs = next) {
+    next = jobs->next;
+    jobs->is->destroy(jobs);
+  }
+}
+
+/* A thread of the plugin's, mostly: another one destroys the job. */
+static void on_end(void *user, tt_status status) {
+  tt_job *job = user;
+  tt_queue *queue = job->queue;
+  if (status && job->is->explain) status = job->is->explain(job, status);
+  pthread_mutex_lock(&queue->lock);
+  if (status) remember(queue, status);
+  job->ended = true;
+  drain *drained = take_drained(queue);
+  pthread_cond_broadcast(&queue->progress);
+  pthread_mutex_unlock(&queue->lock);
+  tell_drained(drained);
+}
+
+/* The job was started and goes on. */
+static void set_under_way(tt_queue *queue, tt_job *job, tt_event *end) {
+  pthread_mutex_lock(&queue->lock);
+  job->next = NULL;
+  *queue->under_way_end = job;
+  queue->under_way_end = &job->next;
+  queue->under_way_count++;
+  pthread_mutex_unlock(&queue->lock);
+  tt_status status = tt_event_on_ready(queue->client, end, on_end, job);
+  if (status) {
+    tt_status_release(status);
+    on_end(job, tt_event_await(queue->client, end));
+  }
+  tt_event_destroy(queue->client, end);
+}
+
+/* The queue's thread: the plugin is not given more than so much at a time. */
+static void await_some(tt_queue *queue) {
+  retire(queue);
+  pthread_mutex_lock(&queue->lock);
+  while (queue->under_way_count >= UNDER_WAY && !queue->under_way->ended)
+    pthread_cond_wait(&queue->progress, &queue->lock);
+  pthread_mutex_unlock(&queue->lock);
+}
+
+/* -- The queue's thread -- */
+
+static void await_work(tt_queue *queue, uint64_t submitted) {
+  for (int i = 0; i < SPINS; i++) {
+    if (atomic_load_explicit(&queue->pushed, memory_order_acquire) != submitted) return;
+    tt_cpu_relax();
+  }
+  pthread_mutex_lock(&queue->lock);
+  atomic_store(&queue->sleeps, true);
+  while (atomic_load(&queue->pushed) == submitted) pthread_cond_wait(&queue->work, &queue->lock);
+  atomic_store(&queue->sleeps, false);
+  pthread_mutex_unlock(&queue->lock);
+}
+
+static void set_submitted(tt_queue *queue, uint64_t ticket) {
+  atomic_store(&queue->submitted, ticket);
+  if (ticket < atomic_load(&queue->wake_at)) return;
+  pthread_mutex_lock(&queue->lock);
+  atomic_store(&queue->wake_at, UINT64_MAX); /* who still has to wait says so again */
+  pthread_cond_broadcast(&queue->progress);
+  pthread_mutex_unlock(&queue->lock);
+}
+
+static void run(tt_queue *queue, tt_job *job) {
+  tt_event *end = NULL;
+  tt_status status = job->is->run(job, queue->runs_inline ? NULL : &end);
+  if (job->outcome) job->outcome->status = status;
+  else tt_queue_remember(queue, status);
+  tt_outcome_release(job->outcome);
+  if (end) set_under_way(queue, job, end);
+  else job->is->destroy(job);
+}
+
+static void *work(void *user) {
+  tt_queue *queue = user;
+  for (uint64_t ticket = 1;; ticket++) {
+    await_work(queue, ticket - 1);
+    tt_job *job = queue->jobs[ticket % MOST];
+    if (!job) return NULL; /* tt_queue_destroy */
+    if (!queue->runs_inline) await_some(queue);
+    run(queue, job);
+    set_submitted(queue, ticket);
+  }
+}
+
+/* -- Pushing -- */
+
+uint64_t tt_queue_push(tt_queue *queue, tt_job *job) {
+  uint64_t ticket = atomic_load_explicit(&queue->pushed, memory_order_relaxed) + 1;
+  while (ticket - atomic_load_explicit(&queue->submitted, memory_order_acquire) >= MOST)
+    tt_status_release(tt_queue_await_submitted(queue, ticket - MOST / 2));
+  if (job) {
+    job->ticket = ticket;
+    job->queue = queue;
+  }
+  queue->jobs[ticket % MOST] = job;
+  atomic_store(&queue->pushed, ticket);
+  if (!atomic_load(&queue->sleeps)) return ticket;
+  pthread_mutex_lock(&queue->lock);
+  pthread_cond_signal(&queue->work);
+  pthread_mutex_unlock(&queue->lock);
+  return ticket;
+}
+
+tt_status tt_queue_await_room(tt_queue *queue) {
+  uint64_t pushed = tt_queue_last(queue);
+  if (pushed - atomic_load_explicit(&queue->submitted, memory_order_relaxed) < ROOM)
+    return TT_SUCCESS;
+  return tt_queue_await_submitted(queue, pushed - ROOM / 2);
+}
+
+uint64_t tt_queue_last(const tt_queue *queue) {
+  return atomic_load_explicit(&queue->pushed, memory_order_relaxed);
 }
 
 /* -- Waiting -- */
 
-static bool was_launched(tt_stream *stream, uint64_t ticket) {
-  return atomic_load_explicit(&stream->tail, memory_order_acquire) >= ticket;
+static bool was_submitted(tt_queue *queue, uint64_t ticket) {
+  return atomic_load_explicit(&queue->submitted, memory_order_acquire) >= ticket;
 }
 
-bool tt_stream_passed(tt_stream *stream, uint64_t ticket) {
-  if (!was_launched(stream, ticket)) return false;
-  pthread_mutex_lock(&stream->flight_lock);
-  land(stream, 0);
-  bool passed = stream->landed == stream->departed ||
-                stream->flights[stream->landed % TT_FLIGHTS].ticket > ticket;
-  pthread_mutex_unlock(&stream->flight_lock);
+tt_status tt_queue_await_submitted(tt_queue *queue, uint64_t ticket) {
+  for (int i = 0; i < SPINS; i++) {
+    if (was_submitted(queue, ticket)) return TT_SUCCESS;
+    tt_cpu_relax();
+  }
+  while (!was_submitted(queue, ticket)) {
+    pthread_mutex_lock(&queue->lock);
+    if (ticket < atomic_load(&queue->wake_at)) atomic_store(&queue->wake_at, ticket);
+    if (!was_submitted(queue, ticket)) tt_interrupt_cond_wait(&queue->progress, &queue->lock);
+    pthread_mutex_unlock(&queue->lock);
+    if (!was_submitted(queue, ticket)) TT_TRY(tt_interrupted());
+  }
+  return TT_SUCCESS;
+}
+
+bool tt_queue_passed(tt_queue *queue, uint64_t ticket) {
+  if (!was_submitted(queue, ticket)) return false;
+  if (queue->runs_inline) return true;
+  retire(queue);
+  pthread_mutex_lock(&queue->lock);
+  bool passed = has_ended(queue, ticket);
+  pthread_mutex_unlock(&queue->lock);
   return passed;
 }
 
-void tt_stream_note_wait(tt_stream *stream) {
-  if (tt_runtime_mode() == TT_MODE_FUSED) tt_cutter_stop(&stream->chunk.cutter);
-}
-
-uint64_t tt_stream_ticket(tt_stream *stream) {
-  pthread_mutex_lock(&stream->record_lock);
-  tt_stream_note_wait(stream);
-  tt_stream_remember(stream, tt_stream_flush(stream, TT_CUT_SYNC));
-  uint64_t ticket = atomic_load_explicit(&stream->head, memory_order_relaxed);
-  pthread_mutex_unlock(&stream->record_lock);
-  return ticket;
-}
-
-bool tt_stream_idle(tt_stream *stream) {
-  return tt_stream_passed(stream, tt_stream_ticket(stream));
-}
-
-void tt_stream_await(tt_stream *stream, uint64_t ticket) {
-  for (int i = 0; i < TT_SPINS; i++) {
-    if (was_launched(stream, ticket)) return;
-    tt_cpu_relax();
+tt_status tt_queue_await(tt_queue *queue, uint64_t ticket) {
+  TT_TRY(tt_queue_await_submitted(queue, ticket));
+  while (!tt_queue_passed(queue, ticket)) {
+    pthread_mutex_lock(&queue->lock);
+    if (!has_ended(queue, ticket)) tt_interrupt_cond_wait(&queue->progress, &queue->lock);
+    pthread_mutex_unlock(&queue->lock);
+    if (!tt_queue_passed(queue, ticket)) TT_TRY(tt_interrupted());
   }
-  pthread_mutex_lock(&stream->sleep_lock);
-  while (!was_launched(stream, ticket)) {
-    if (ticket < atomic_load(&stream->wake_at)) atomic_store(&stream->wake_at, ticket);
-    if (atomic_load(&stream->tail) >= ticket) break;
-    pthread_cond_wait(&stream->progress, &stream->sleep_lock);
+  return TT_SUCCESS;
+}
+
+tt_status tt_queue_on_drained(tt_queue *queue, void (*fn)(void *user), void *user) {
+  drain *one = tt_malloc(sizeof *one);
+  if (!one) return tt_out_of_memory();
+  uint64_t ticket = atomic_load(&queue->submitted);
+  *one = (drain){.ticket = ticket, .fn = fn, .user = user};
+  pthread_mutex_lock(&queue->lock);
+  bool drained = has_ended(queue, ticket);
+  if (!drained) {
+    one->next = queue->drains;
+    queue->drains = one;
   }
-  pthread_mutex_unlock(&stream->sleep_lock);
+  pthread_mutex_unlock(&queue->lock);
+  if (drained) tell_drained(one);
+  return TT_SUCCESS;
 }
 
-void tt_stream_wait(tt_stream *stream, uint64_t ticket) {
-  tt_stream_await(stream, ticket);
-  pthread_mutex_lock(&stream->flight_lock);
-  land(stream, ticket);
-  pthread_mutex_unlock(&stream->flight_lock);
+void tt_queue_set_compiling(tt_queue *queue, bool compiling) {
+  atomic_store_explicit(&queue->compiling, compiling, memory_order_relaxed);
 }
 
-tt_status tt_stream_sync(tt_stream *stream) {
-  tt_count_add(TT_COUNT_SYNCS, 1);
-  tt_stream_wait(stream, tt_stream_ticket(stream));
-  pthread_mutex_lock(&stream->sleep_lock);
-  tt_status status = stream->error;
-  stream->error = TT_SUCCESS;
-  pthread_mutex_unlock(&stream->sleep_lock);
-  return status;
+bool tt_queue_compiling(const tt_queue *queue) {
+  return atomic_load_explicit(&queue->compiling, memory_order_relaxed);
+}
+
+/* -- Making one -- */
+
+static void destroy(tt_queue *queue) {
+  tt_status_release(queue->error);
+  pthread_mutex_destroy(&queue->lock);
+  pthread_cond_destroy(&queue->work);
+  pthread_cond_destroy(&queue->progress);
+  tt_free(queue);
+}
+
+tt_status tt_queue_create(tt_client *client, const char *name, tt_queue **out) {
+  tt_queue *queue = tt_calloc(1, sizeof *queue);
+  if (!queue) return tt_out_of_memory();
+  queue->client = client;
+  queue->runs_inline = tt_client_inline(client);
+  queue->under_way_end = &queue->under_way;
+  atomic_init(&queue->wake_at, UINT64_MAX);
+  pthread_mutex_init(&queue->lock, NULL);
+  pthread_cond_init(&queue->work, NULL);
+  pthread_cond_init(&queue->progress, NULL);
+  if (pthread_create(&queue->thread, NULL, work, queue) == 0) {
+    *out = queue;
+    return TT_SUCCESS;
+  }
+  destroy(queue);
+  return tt_error(TT_RESOURCE_EXHAUSTED, "cannot start the thread that launches for %s", name);
+}
+
+/* Nobody may interrupt this: jobs refer to what is about to go. */
+void tt_queue_destroy(tt_queue *queue) {
+  if (!queue) return;
+  uint64_t last = tt_queue_push(queue, NULL) - 1;
+  (void)pthread_join(queue->thread, NULL);
+  while (!tt_queue_passed(queue, last)) {
+    pthread_mutex_lock(&queue->lock);
+    if (!has_ended(queue, last)) tt_interrupt_cond_wait(&queue->progress, &queue->lock);
+    pthread_mutex_unlock(&queue->lock);
+  }
+  retire(queue);
+  assert(!queue->under_way);
+  destroy(queue);
 }

@@ -1,88 +1,63 @@
-#include "run/replay.h"
+#include "stream/replay.h"
 
-#include "run/run.h"
-#include "run/stream_internal.h"
+#include "stream/report.h"
 
+#include <assert.h>
 #include <string.h>
 
 typedef struct replay {
   tt_launch *chunk;
-  tt_stream *stream;
-  const tt_step **path;  /* [depth] */
-  tt_program **programs; /* [depth] NULL: not run, for nobody needs it or an operand has failed */
+  const tt_graph *graph;
+  tt_program **programs; /* [step_count] NULL: not run, for nobody needs it or an operand failed */
   tt_value **slots;      /* [slot_count] one reference each, while somebody needs them */
-  int *last_use;         /* [slot_count] the operator that reads it last, or -1 */
-  bool *made;            /* [slot_count] a result, not an input */
+  int *last_use;         /* [slot_count] the step that reads it last, or -1 */
+  bool *needed;          /* [step_count] */
   bool *failed;          /* [slot_count] depends on an input that failed */
 } replay;
 
 /* -- What is to be done -- */
 
 static tt_status allocate(replay *r, tt_arena *arena) {
-  size_t depth = (size_t)r->chunk->origin.end->depth;
-  size_t slots = (size_t)r->chunk->origin.end->slot_count;
-  r->path = tt_arena_alloc(arena, depth * sizeof *r->path);
-  r->programs = tt_arena_alloc(arena, depth * sizeof *r->programs);
+  size_t steps = (size_t)r->graph->step_count, slots = (size_t)r->graph->slot_count;
+  r->programs = tt_arena_alloc(arena, steps * sizeof *r->programs);
+  r->needed = tt_arena_alloc(arena, steps * sizeof *r->needed);
   r->slots = tt_arena_alloc(arena, slots * sizeof *r->slots);
   r->last_use = tt_arena_alloc(arena, slots * sizeof *r->last_use);
-  r->made = tt_arena_alloc(arena, slots * sizeof *r->made);
   r->failed = tt_arena_alloc(arena, slots * sizeof *r->failed);
-  bool all = r->path && r->programs && r->slots && r->last_use && r->made && r->failed;
+  bool all = r->programs && r->needed && r->slots && r->last_use && r->failed;
   return all ? TT_SUCCESS : tt_out_of_memory();
-}
-
-static bool is_needed(const replay *r, const tt_step *step) {
-  for (int k = 0; k < step->call->output_count; k++)
-    if (r->chunk->live[step->first_output + k] || r->last_use[step->first_output + k] >= 0)
-      return true;
-  return false;
-}
-
-/* From the last operator to the first: who needs what. */
-static void plan(replay *r) {
-  const tt_step *end = r->chunk->origin.end;
-  for (int slot = 0; slot < end->slot_count; slot++) r->last_use[slot] = -1;
-  for (const tt_step *step = end; step->call; step = step->parent) {
-    r->path[step->depth - 1] = step;
-    for (int k = 0; k < step->call->output_count; k++) r->made[step->first_output + k] = true;
-    if (!is_needed(r, step)) continue;
-    for (int i = 0; i < step->call->input_count; i++) {
-      int *last = &r->last_use[step->inputs[i]];
-      if (*last < 0) *last = step->depth - 1;
-    }
-  }
-  for (int slot = 0, next = 0; slot < end->slot_count; slot++)
-    if (!r->made[slot])
-      r->failed[slot] = tt_value_get_state(r->chunk->inputs[next++]) == TT_VALUE_FAILED;
 }
 
 /* Asks for the programs of all operators, so that they are compiled side by side. *count: how many
  * can be run at all. */
 static tt_status ask(replay *r, int *count) {
-  for (int i = 0; i < r->chunk->origin.end->depth; i++) {
-    const tt_step *step = r->path[i];
+  const tt_graph *graph = r->graph;
+  for (int i = 0; i < graph->input_count; i++)
+    r->failed[graph->inputs[i]] = tt_value_get_state(r->chunk->inputs[i]) == TT_VALUE_FAILED;
+  for (int i = 0; i < graph->step_count; i++) {
+    const tt_step *step = &graph->steps[i];
     bool failed = false;
     for (int k = 0; k < step->call->input_count; k++) failed |= r->failed[step->inputs[k]];
     for (int k = 0; k < step->call->output_count; k++) r->failed[step->first_output + k] = failed;
-    if (failed || !is_needed(r, step)) continue;
-    TT_TRY(tt_call_program(step->call, &r->programs[i]));
+    if (failed || !r->needed[i]) continue;
+    TT_TRY(
+        tt_program_of_call(r->chunk->device->programs, step->call, TT_WANT_NOW, &r->programs[i]));
     ++*count;
   }
   return TT_SUCCESS;
 }
 
-/* The values of results that do not outlive the chunk. */
+/* The values of results that do not outlive the chunk; those of outputs are the launch's. */
 static tt_status make_values(replay *r) {
-  for (int i = 0; i < r->chunk->origin.end->depth; i++) {
-    const tt_step *step = r->path[i];
-    int slot = step->first_output;
-    if (!is_needed(r, step)) continue;
-    for (int k = 0; k < step->call->result_count; k++) {
-      const tt_call_result *result = &step->call->results[k];
-      if (!result->defined) continue;
-      if (!r->chunk->live[slot])
-        TT_TRY(tt_value_create(r->stream, result->storage, r->chunk->sites[i], &r->slots[slot]));
-      slot++;
+  for (int i = 0; i < r->graph->output_count; i++)
+    r->slots[r->graph->outputs[i].slot] = tt_value_retain(r->chunk->outputs[i]);
+  for (int i = 0; i < r->graph->step_count; i++) {
+    const tt_step *step = &r->graph->steps[i];
+    for (int k = 0; r->needed[i] && k < step->call->output_count; k++) {
+      tt_value **slot = &r->slots[step->first_output + k];
+      if (*slot) continue;
+      TT_TRY(tt_value_create(&r->chunk->device->account, NULL, tt_step_result_type(step, k),
+                             r->chunk->sites[i], slot));
     }
   }
   return TT_SUCCESS;
@@ -91,15 +66,10 @@ static tt_status make_values(replay *r) {
 /* -- Doing it -- */
 
 /* Inputs move from the chunk's launch, so that operators that write to them may have them. */
-static void take_values(replay *r) {
-  int input = 0, output = 0;
-  for (int slot = 0; slot < r->chunk->origin.end->slot_count; slot++) {
-    if (!r->made[slot]) {
-      r->slots[slot] = r->chunk->inputs[input];
-      r->chunk->inputs[input++] = NULL;
-    } else if (r->chunk->live[slot]) {
-      r->slots[slot] = tt_value_retain(r->chunk->outputs[output++]);
-    }
+static void take_inputs(replay *r) {
+  for (int i = 0; i < r->graph->input_count; i++) {
+    r->slots[r->graph->inputs[i]] = r->chunk->inputs[i];
+    r->chunk->inputs[i] = NULL;
   }
 }
 
@@ -109,8 +79,7 @@ static void drop(replay *r, int slot) {
 }
 
 static tt_status launch_step(replay *r, int at, tt_launch *launch) {
-  const tt_step *step = r->path[at];
-  tt_event *done = NULL;
+  const tt_step *step = &r->graph->steps[at];
   launch->origin = (tt_origin){
       .program = r->programs[at], .name = step->call->name, .site = r->chunk->sites[at]};
   launch->wait = true;
@@ -123,16 +92,21 @@ static tt_status launch_step(replay *r, int at, tt_launch *launch) {
   if (launch->word_count)
     memcpy(launch->words, r->chunk->words + step->word_at,
            sizeof *launch->words * (size_t)launch->word_count);
-  tt_status status = tt_launch_run(launch, r->stream, &done);
-  tt_event_destroy(tt_runtime_client(), done);
-  return status;
+  tt_status error = tt_launch_input_error(launch);
+  if (error) return error;
+  tt_event *end = NULL;
+  tt_status status = tt_launch_execute(launch, &end);
+  tt_event_destroy(launch->device->client, end);
+  return tt_report(status, launch, true);
 }
 
-static tt_status run_step(replay *r, int at) {
-  const tt_step *step = r->path[at];
+/* *told: the error is an operand's, and was told before. */
+static tt_status run_step(replay *r, int at, bool *told) {
+  const tt_step *step = &r->graph->steps[at];
   const tt_call *call = step->call;
-  tt_launch *launch =
-      tt_launch_create(call->input_count, call->output_count, call->word_count, NULL);
+  *told = !r->programs[at];
+  tt_launch *launch = tt_launch_create(r->chunk->device, call->input_count, call->output_count,
+                                       call->word_count, 0);
   tt_status status = launch ? launch_step(r, at, launch) : tt_out_of_memory();
   tt_launch_destroy(launch);
   for (int k = 0; k < call->output_count; k++) {
@@ -147,9 +121,10 @@ static tt_status run_step(replay *r, int at) {
 /* Success, or the first operator's error. */
 static tt_status run_steps(replay *r) {
   tt_status first = TT_SUCCESS;
-  for (int i = 0; i < r->chunk->origin.end->depth; i++) {
-    tt_status status = is_needed(r, r->path[i]) ? run_step(r, i) : TT_SUCCESS;
-    if (first) tt_status_release(status);
+  for (int i = 0; i < r->graph->step_count; i++) {
+    bool told = false;
+    tt_status status = r->needed[i] ? run_step(r, i, &told) : TT_SUCCESS;
+    if (first || told) tt_status_release(status);
     else first = status;
   }
   return first;
@@ -160,23 +135,23 @@ static tt_status run_steps(replay *r) {
 static void log_result(const replay *r, const char *why, tt_status status) {
   tt_text name = TT_TEXT_INIT;
   if (!tt_log_on(TT_LOG_LAUNCH)) return;
-  tt_origin_print(&r->chunk->origin, &name);
+  tt_report_origin(&r->chunk->origin, &name);
   tt_log(TT_LOG_LAUNCH, "%s failed: %s; run operator by operator: %s",
          name.data ? name.data : "a chunk", why, status ? tt_status_message(status) : "no error");
   tt_text_deinit(&name);
 }
 
-/* Behind an operator's error: how the chunk had failed, unless it was in the same way. `needs` may
- * be empty. */
+/* Behind an operator's error: how the chunk had failed, unless the same was said of both. `needs`
+ * may be empty. */
 static tt_status explain(const replay *r, tt_status status, tt_status why, const tt_text *needs) {
   tt_text name = TT_TEXT_INIT;
   if (!status) return TT_SUCCESS;
-  tt_origin_print(&r->chunk->origin, &name);
-  bool alike = strstr(tt_status_message(status), tt_status_message(why)) != NULL;
+  tt_report_origin(&r->chunk->origin, &name);
+  bool alike = tt_status_alike(status, why);
   status = tt_status_extend(status, "\nIt was run alone, because %s had failed%s%s%s%s",
-                     name.data ? name.data : "a chunk", alike ? "" : ": ",
-                     alike ? "" : tt_status_message(why), needs->size ? "; it " : "",
-                     needs->size ? needs->data : "");
+                            name.data ? name.data : "a chunk", alike ? "" : ": ",
+                            alike ? "" : tt_status_message(why), needs->size ? "; it " : "",
+                            needs->size ? needs->data : "");
   tt_text_deinit(&name);
   return status;
 }
@@ -191,13 +166,13 @@ static bool is_hopeless(tt_status why) {
 static tt_status check_inputs(const tt_launch *chunk) {
   for (int i = 0; i < chunk->input_count; i++)
     if (tt_value_get_state(chunk->inputs[i]) == TT_VALUE_READY &&
-        tt_buffer_deleted(tt_runtime_client(), chunk->inputs[i]->buffer))
+        tt_buffer_deleted(chunk->device->client, chunk->inputs[i]->buffer))
       return tt_error(TT_FAILED_PRECONDITION, "its inputs were given away before it failed");
   return TT_SUCCESS;
 }
 
 static tt_status prepare(replay *r, int *count) {
-  plan(r);
+  tt_graph_uses(r->graph, r->last_use, r->needed);
   TT_TRY(check_inputs(r->chunk));
   TT_TRY(ask(r, count));
   return *count ? make_values(r) : TT_SUCCESS;
@@ -207,8 +182,8 @@ static void run(replay *r, bool input_failed, tt_status *status) {
   tt_text needs = TT_TEXT_INIT;
   tt_status why = *status;
   if (!input_failed && tt_status_code(why) == TT_RESOURCE_EXHAUSTED)
-    tt_launch_print_needs(&r->chunk->origin, r->chunk, &needs); /* now, while it has its inputs */
-  take_values(r);
+    tt_report_needs(r->chunk, true, &needs); /* now, while it has its inputs */
+  take_inputs(r);
   *status = run_steps(r);
   tt_count_add(TT_COUNT_REPLAYS, 1);
   log_result(r, tt_status_message(why), *status);
@@ -217,9 +192,10 @@ static void run(replay *r, bool input_failed, tt_status *status) {
   tt_status_release(why);
 }
 
-bool tt_replay(tt_launch *launch, tt_stream *stream, tt_status *status) {
-  replay r = {.chunk = launch, .stream = stream};
-  tt_arena arena = {0};
+bool tt_replay(tt_launch *launch, tt_status *status) {
+  assert(launch->origin.graph && *status);
+  replay r = {.chunk = launch, .graph = launch->origin.graph};
+  tt_arena arena = TT_ARENA_INIT;
   bool input_failed = false;
   int count = 0;
   if (is_hopeless(*status) || allocate(&r, &arena)) {
@@ -232,8 +208,8 @@ bool tt_replay(tt_launch *launch, tt_stream *stream, tt_status *status) {
   if (!obstacle && count) run(&r, input_failed, status);
   else if (obstacle && !input_failed)
     *status = tt_status_extend(*status, "; it could not be run again operator by operator: %s",
-                        tt_status_message(obstacle));
-  for (int slot = 0; slot < launch->origin.end->slot_count; slot++) drop(&r, slot);
+                               tt_status_message(obstacle));
+  for (int slot = 0; slot < r.graph->slot_count; slot++) drop(&r, slot);
   bool done = !obstacle && count;
   tt_status_release(obstacle);
   tt_arena_deinit(&arena);

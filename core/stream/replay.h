@@ -3,12 +3,12 @@
 #ifndef TT_REPLAY_H
 #define TT_REPLAY_H
 
-#include "run/launch.h"
+#include "stream/launch.h"
 
 /* `launch` is a chunk that failed, or one of whose inputs had; *status says how, without naming
  * the chunk. True: every output is ready or carries an error, the inputs are gone from the launch,
  * and *status is the first error that was not reported before, or success. False: nothing was run,
- * and *status says why, if that is of interest. Launch thread only. */
-bool tt_replay(tt_launch *launch, struct tt_stream *stream, tt_status *status);
+ * and *status says why, if that is of interest. On the queue's thread. */
+bool tt_replay(tt_launch *launch, tt_status *status);
 
 #endif
