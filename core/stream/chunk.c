@@ -1,45 +1,34 @@
-#include "run/chunk.h"
+#include "stream/chunk.h"
 
-#include "run/explain.h"
-#include "run/run.h"
+#include "stream/ids.h"
 
+#include <assert.h>
 #include <string.h>
 
-static uint64_t next_id(void) {
-  static _Atomic uint64_t last;
-  return atomic_fetch_add(&last, 1) + 1;
-}
-
-void tt_chunk_init(tt_chunk *chunk) {
-  *chunk = (tt_chunk){.id = next_id(), .cutter.limits = TT_CUT_OPERATORS};
-  tt_trace_init(&chunk->trace);
-  tt_section_init(&chunk->section, &chunk->trace);
-  tt_join_init(&chunk->join);
+void tt_chunk_init(tt_chunk *chunk, tt_device *device) {
+  *chunk = (tt_chunk){.id = tt_next_section(), .cutter.limits = TT_CUT_OPERATORS};
+  tt_section_init(&chunk->section, device);
+  tt_fuse_init(&chunk->fuse);
 }
 
 static void empty(tt_chunk *chunk) {
   tt_section_empty(&chunk->section);
   chunk->bytes = 0;
-  chunk->id = next_id();
+  chunk->id = tt_next_section();
   chunk->due = TT_CUT_NONE;
 }
 
-void tt_chunk_deinit(tt_chunk *chunk) {
-  tt_section_deinit(&chunk->section);
-  tt_trace_deinit(&chunk->trace);
-}
+void tt_chunk_deinit(tt_chunk *chunk) { tt_section_deinit(&chunk->section); }
 
-void tt_chunk_forget(tt_chunk *chunk) {
-  tt_trace_deinit(&chunk->trace);
-  tt_trace_init(&chunk->trace);
-  chunk->section.at = &chunk->trace.root;
-  tt_join_init(&chunk->join);
+void tt_chunk_reclaim(tt_chunk *chunk) {
+  assert(tt_chunk_empty(chunk));
+  tt_fuse_init(&chunk->fuse);
 }
 
 static int add_slot(tt_chunk *chunk, tt_value *value, bool is_input) {
   tt_section *s = &chunk->section;
   int slot = s->slot_count++;
-  value->chunk = chunk->id;
+  value->section = chunk->id;
   value->slot = slot;
   s->slots[slot] = tt_value_retain(value);
   s->is_input[slot] = is_input;
@@ -47,19 +36,19 @@ static int add_slot(tt_chunk *chunk, tt_value *value, bool is_input) {
 }
 
 /* The step for a call on these inputs, which get slots; on failure these are taken back. */
-static tt_status add_step(tt_chunk *chunk, tt_call *call, tt_value *const *inputs, tt_step **out) {
+static tt_status add_step(tt_chunk *chunk, tt_call *call, tt_value *const *inputs, tt_trace_node **out) {
   enum { LOCAL = 64 };
   tt_section *s = &chunk->section;
   int local[LOCAL] = {0}, before = s->slot_count, count = call->input_count;
   int *slots = count <= LOCAL ? local : tt_malloc(sizeof *slots * (size_t)count);
   if (!slots) return tt_out_of_memory();
   for (int i = 0; i < count; i++)
-    slots[i] = inputs[i]->chunk == chunk->id ? inputs[i]->slot : add_slot(chunk, inputs[i], true);
-  tt_status status = tt_trace_step(s->trace, s->at, call, slots, s->slot_count, out);
+    slots[i] = inputs[i]->section == chunk->id ? inputs[i]->slot : add_slot(chunk, inputs[i], true);
+  tt_status status = tt_trace_step(&s->device->trace, s->at, call, slots, s->slot_count, out);
   if (slots != local) tt_free(slots);
   while (status && s->slot_count > before) {
     tt_value *value = s->slots[--s->slot_count];
-    value->chunk = 0;
+    value->section = 0;
     tt_value_release(value);
   }
   return status;
@@ -68,23 +57,23 @@ static tt_status add_step(tt_chunk *chunk, tt_call *call, tt_value *const *input
 tt_status tt_chunk_add(tt_chunk *chunk, tt_call *call, tt_value *const *inputs,
                        tt_value *const *outputs, const uint32_t *words, uint32_t site) {
   tt_section *s = &chunk->section;
-  tt_step *step = NULL;
+  tt_trace_node *node = NULL;
   TT_TRY(tt_section_reserve(s, s->slot_count + call->input_count + call->output_count,
                             s->at->depth + 1, s->word_count + call->word_count));
-  TT_TRY(add_step(chunk, call, inputs, &step));
+  TT_TRY(add_step(chunk, call, inputs, &node));
   for (int k = 0; k < call->output_count; k++) {
     int64_t bytes = 0;
     add_slot(chunk, outputs[k], false);
-    if (tt_type_bytes(outputs[k]->type, &bytes)) chunk->bytes += bytes;
+    if (tt_type_bytes(outputs[k]->holding.type, &bytes)) chunk->bytes += bytes;
   }
   if (call->word_count)
     memcpy(s->words + s->word_count, words, sizeof *words * (size_t)call->word_count);
   s->word_count += call->word_count;
-  s->sites[step->depth - 1] = site;
-  s->at = step;
-  tt_join_add(&chunk->join, call->hash);
-  chunk->due = tt_cutter_add(&chunk->cutter, call->hash, step->depth - chunk->join.depth,
-                             chunk->bytes - chunk->join.bytes);
+  s->sites[node->depth - 1] = site;
+  s->at = node;
+  tt_fuse_add(&chunk->fuse, call->hash);
+  chunk->due = tt_cutter_add(&chunk->cutter, call->hash, node->depth - chunk->fuse.depth,
+                             chunk->bytes - chunk->fuse.bytes);
   return TT_SUCCESS;
 }
 
@@ -103,26 +92,26 @@ static void count_cut(tt_cut why) {
   tt_count_add(counters[why], 1);
 }
 
-bool tt_chunk_goes_on(tt_chunk *chunk, bool behind) {
+bool tt_chunk_goes_on(tt_chunk *chunk, const tt_policy *policy, bool behind) {
   if (chunk->due != TT_CUT_CONTENT) return false;
-  if (!tt_join_pass(&chunk->join, &chunk->section, chunk->bytes, behind)) return false;
+  if (!tt_fuse_pass(&chunk->fuse, &chunk->section, chunk->bytes, policy, behind)) return false;
   chunk->due = TT_CUT_NONE;
   return true;
 }
 
-tt_status tt_chunk_close(tt_chunk *chunk, tt_cut why, tt_launch **out) {
+tt_status tt_chunk_close(tt_chunk *chunk, tt_cut why, const tt_policy *policy, tt_launch **out) {
   tt_section *s = &chunk->section;
   *out = NULL;
   if (tt_chunk_empty(chunk)) return TT_SUCCESS;
   mark_live(s);
-  tt_status status = chunk->join.count ? tt_join_close(&chunk->join, s, why, out)
-                                       : tt_section_launch(s, NULL, why, out);
-  if (tt_status_code(status) == TT_FAILED_PRECONDITION && tt_programs_forbidden()) return status;
+  tt_status status = chunk->fuse.count ? tt_fuse_close(&chunk->fuse, s, why, policy, out)
+                                       : tt_section_launch(s, NULL, why, policy, out);
+  if (tt_status_code(status) == TT_FAILED_PRECONDITION && policy->known_only) return status;
   for (int i = 0; status && i < s->slot_count; i++)
     if (!s->is_input[i]) tt_value_fail(s->slots[i], tt_status_clone(status));
   count_cut(why);
   tt_count_chunk(s->at->depth);
   empty(chunk);
-  tt_join_reset(&chunk->join, why);
+  tt_fuse_reset(&chunk->fuse, why);
   return status;
 }

@@ -1,28 +1,26 @@
 /* The open chunk of a stream in Fused mode: operators recorded and not launched yet.
  *
  * cut.h says where it ends; a host read or a synchronisation ends it early. All functions: under
- * the stream's record lock. */
+ * the device's lock. */
 #ifndef TT_CHUNK_H
 #define TT_CHUNK_H
 
-#include "run/join.h"
-#include "run/section.h"
+#include "stream/fuse.h"
 
 typedef struct tt_chunk {
-  tt_trace trace;     /* what all chunks of the stream walked down */
-  tt_section section; /* borrows it, as its pieces do */
-  uint64_t id;        /* of the open chunk; tt_value.chunk refers to it */
-  int64_t bytes;      /* of the results, if all were written */
+  tt_section section;
+  uint64_t id;   /* of the open chunk; tt_value.section refers to it */
+  int64_t bytes; /* of the results, if all were written */
   tt_cutter cutter;
   tt_cut due; /* the next operator begins a new chunk, for this reason; the open one is closed only
                * then, so that what lived no longer is not written */
-  tt_joining join;
+  tt_fusing fuse;
 } tt_chunk;
 
-void tt_chunk_init(tt_chunk *chunk); /* which stays where it is */
+void tt_chunk_init(tt_chunk *chunk, tt_device *device);
 void tt_chunk_deinit(tt_chunk *chunk);
-/* Forgets all chunks that were seen, and what was learnt of joining; this one is empty. */
-void tt_chunk_forget(tt_chunk *chunk);
+/* Forgets what was learnt of fusing; this one is empty, and the device's trace is, too. */
+void tt_chunk_reclaim(tt_chunk *chunk);
 static inline bool tt_chunk_empty(const tt_chunk *chunk) { return chunk->section.slot_count == 0; }
 
 /* Appends an operator: `inputs` and `outputs` (pending, borrowed) in the call's order. On failure
@@ -30,11 +28,11 @@ static inline bool tt_chunk_empty(const tt_chunk *chunk) { return chunk->section
 tt_status tt_chunk_add(tt_chunk *chunk, tt_call *call, tt_value *const *inputs,
                        tt_value *const *outputs, const uint32_t *words, uint32_t site);
 /* The chunk is due to end: may the next operator be added all the same, since it goes on to be
- * joined with what follows? `behind`: the device is. */
-bool tt_chunk_goes_on(tt_chunk *chunk, bool behind);
+ * fused with what follows? `behind`: the device is. */
+bool tt_chunk_goes_on(tt_chunk *chunk, const tt_policy *policy, bool behind);
 /* Ends the chunk. *out is its launch, a list of them, or NULL when nobody needs any result. The
  * chunk is empty afterwards, also on failure: then its results have failed. Only where new programs
  * are forbidden and it needs one, it stays as it is. */
-tt_status tt_chunk_close(tt_chunk *chunk, tt_cut why, tt_launch **out);
+tt_status tt_chunk_close(tt_chunk *chunk, tt_cut why, const tt_policy *policy, tt_launch **out);
 
 #endif

@@ -1,27 +1,24 @@
-#include "run/join.h"
-
-#include "run/explain.h"
-#include "run/run.h"
+#include "stream/fuse.h"
 
 #include <string.h>
 
 /* How often a group is kept together before its program is there, and how often the device
- * must be behind in a row when it comes; and how much oftener it may be missed than met, joined. */
+ * must be behind in a row when it comes; and how much oftener it may be missed than met, fused. */
 enum { TRIES = 4, LAGS = 4, MISSES = 4, MAX_LENGTH = 2048 };
 #define PIECES                                                                                     \
-  ((tt_cut_limits){.least = 2, .most = TT_JOIN_PIECES, .window = 8, .grams = 1, .bytes = INT64_MAX})
+  ((tt_cut_limits){.least = 2, .most = TT_FUSE_PIECES, .window = 8, .grams = 1, .bytes = INT64_MAX})
 #define MAX_BYTES (INT64_C(1) << 28)
 #define MAX_COMPILE_NS INT64_C(20000000000)
 
 /* -- Deciding -- */
 
-void tt_join_init(tt_joining *join) { *join = (tt_joining){.cutter.limits = PIECES}; }
+void tt_fuse_init(tt_fusing *fuse) { *fuse = (tt_fusing){.cutter.limits = PIECES}; }
 
 /* The group that begins with the piece which just ended. */
-static tt_group *find_group(tt_joining *join) {
-  uint64_t pair[] = {join->before, join->hash};
+static tt_group *find_group(tt_fusing *fuse) {
+  uint64_t pair[] = {fuse->before, fuse->hash};
   uint64_t key = tt_hash_bytes(pair, sizeof pair, 0) | 1;
-  tt_group *group = &join->groups[key % TT_JOIN_GROUPS];
+  tt_group *group = &fuse->groups[key % TT_FUSE_GROUPS];
   if (group->key != key) *group = (tt_group){.key = key};
   return group;
 }
@@ -33,51 +30,53 @@ static bool fits(tt_program *program) {
 }
 
 /* Is the open group kept together? */
-static bool begins(tt_joining *join, bool behind) {
-  tt_group *group = join->group;
-  if (tt_runtime_deterministic() || group->apart) return false;
-  join->trying = group->tries < TRIES && !tt_programs_forbidden();
-  if (join->trying) return ++group->tries;
+static bool begins(tt_fusing *fuse, const tt_policy *policy, bool behind) {
+  tt_group *group = fuse->group;
+  tt_want want = policy->known_only ? TT_WANT_KNOWN : TT_WANT_NOW;
+  if (policy->deterministic || group->apart) return false;
+  fuse->trying = group->tries < TRIES && !policy->known_only;
+  if (fuse->trying) return ++group->tries;
   if (!behind) group->lags = 0;
   else if (group->lags < LAGS) group->lags++;
-  if (!group->program || group->lags < LAGS || !tt_program_poll(group->program)) return false;
+  if (!group->program || group->lags < LAGS || !tt_program_poll(group->program, want)) return false;
   if (!group->fits) group->apart = !fits(group->program);
   return group->fits = !group->apart;
 }
 
 /* A piece has ended. */
-static void note_piece(tt_joining *join) {
-  join->before = join->hash;
-  join->hash = 0;
+static void note_piece(tt_fusing *fuse) {
+  fuse->before = fuse->hash;
+  fuse->hash = 0;
 }
 
 /* What ends a group: a new piece, whose program is still to be compiled; and one that is as the
  * last one was, since the two share a program. */
-bool tt_join_pass(tt_joining *join, const tt_section *section, int64_t bytes, bool behind) {
-  bool fresh = join->count == 0 && !section->at->variants;
-  bool alone = fresh || join->hash == join->before;
-  if (join->pieces++ == 0) {
-    join->group = find_group(join);
-    join->passing = !alone && begins(join, behind);
+bool tt_fuse_pass(tt_fusing *fuse, const tt_section *section, int64_t bytes,
+                  const tt_policy *policy, bool behind) {
+  bool fresh = fuse->count == 0 && !section->at->variants;
+  bool alone = fresh || fuse->hash == fuse->before;
+  if (fuse->pieces++ == 0) {
+    fuse->group = find_group(fuse);
+    fuse->passing = !alone && begins(fuse, policy, behind);
   }
-  bool last = tt_cutter_add(&join->cutter, join->hash, join->pieces, 0) != TT_CUT_NONE || alone ||
-              join->count == TT_JOIN_PIECES || section->at->depth > MAX_LENGTH || bytes > MAX_BYTES;
-  note_piece(join);
-  if (last) join->pieces = 0;
-  if (last || !join->passing) return false;
-  join->ends[join->count++] = section->at;
-  join->depth = section->at->depth;
-  join->bytes = bytes;
+  bool last = tt_cutter_add(&fuse->cutter, fuse->hash, fuse->pieces, 0) != TT_CUT_NONE || alone ||
+              fuse->count == TT_FUSE_PIECES || section->at->depth > MAX_LENGTH || bytes > MAX_BYTES;
+  note_piece(fuse);
+  if (last) fuse->pieces = 0;
+  if (last || !fuse->passing) return false;
+  fuse->ends[fuse->count++] = section->at;
+  fuse->depth = section->at->depth;
+  fuse->bytes = bytes;
   return true;
 }
 
-void tt_join_reset(tt_joining *join, tt_cut why) {
+void tt_fuse_reset(tt_fusing *fuse, tt_cut why) {
   if (why != TT_CUT_CONTENT) {
-    join->pieces = 0;
-    note_piece(join);
+    fuse->pieces = 0;
+    note_piece(fuse);
   }
-  join->count = join->depth = 0;
-  join->bytes = 0;
+  fuse->count = fuse->depth = 0;
+  fuse->bytes = 0;
 }
 
 /* -- Pieces -- */
@@ -85,10 +84,10 @@ void tt_join_reset(tt_joining *join, tt_cut why) {
 /* A chunk that is taken apart. */
 typedef struct parts {
   const tt_section *whole;
-  tt_step **path; /* [whole->at->depth] */
+  tt_trace_node **path; /* [whole->at->depth] */
   int *reader;    /* [whole->slot_count] the last piece that reads the slot, or -1 */
   int *slot_of;   /* [whole->slot_count] where it stands in the current piece, or -1 */
-  const tt_step *ends[TT_JOIN_PIECES + 1]; /* of the pieces as chunks of their own */
+  const tt_trace_node *ends[TT_FUSE_PIECES + 1]; /* of the pieces as chunks of their own */
 } parts;
 
 static void parts_deinit(parts *p) {
@@ -97,18 +96,19 @@ static void parts_deinit(parts *p) {
   tt_free(p->slot_of);
 }
 
-static tt_status parts_init(parts *p, const tt_joining *join, const tt_section *whole) {
+static tt_status parts_init(parts *p, const tt_fusing *fuse, const tt_section *whole) {
   size_t slots = (size_t)whole->slot_count, depth = (size_t)whole->at->depth;
   p->whole = whole;
-  p->path = tt_malloc(sizeof(tt_step *) * depth);
+  p->path = tt_malloc(sizeof(tt_trace_node *) * depth);
   p->reader = tt_malloc(sizeof *p->reader * slots);
   p->slot_of = tt_malloc(sizeof *p->slot_of * slots);
   if (!p->path || !p->reader || !p->slot_of) return tt_out_of_memory();
   for (size_t i = 0; i < slots; i++) p->reader[i] = -1;
-  int number = join->count;
-  for (tt_step *step = whole->at; step->call; step = step->parent) {
-    p->path[step->depth - 1] = step;
-    if (number > 0 && step->depth <= join->ends[number - 1]->depth) number--;
+  int number = fuse->count;
+  for (tt_trace_node *node = whole->at; node->parent; node = node->parent) {
+    const tt_step *step = &node->step;
+    p->path[node->depth - 1] = node;
+    if (number > 0 && node->depth <= fuse->ends[number - 1]->depth) number--;
     for (int i = 0; i < step->call->input_count; i++)
       if (p->reader[step->inputs[i]] < number) p->reader[step->inputs[i]] = number;
   }
@@ -127,7 +127,7 @@ static tt_status follow(parts *p, const tt_step *step, tt_section *piece, int *s
     slots[i] = *slot;
   }
   tt_status status =
-      tt_trace_step(piece->trace, piece->at, step->call, slots, *slot_count, &piece->at);
+      tt_trace_step(&piece->device->trace, piece->at, step->call, slots, *slot_count, &piece->at);
   for (int k = 0; k < step->call->output_count; k++)
     p->slot_of[step->first_output + k] = (*slot_count)++;
   if (slots != local) tt_free(slots);
@@ -137,11 +137,12 @@ static tt_status follow(parts *p, const tt_step *step, tt_section *piece, int *s
 /* Operators `first` to `last` as a section of their own, the chunk's piece `number`. */
 static tt_status cut_out(parts *p, int number, int first, int last, tt_section *piece) {
   const tt_section *whole = p->whole;
-  int count = 0, made = p->path[first]->first_output, word_at = p->path[first]->word_at;
+  int count = 0, made = p->path[first]->step.first_output;
+  int word_at = p->path[first]->step.word_at;
   for (int i = 0; i < whole->slot_count; i++) p->slot_of[i] = -1;
-  for (int i = first; i <= last; i++) TT_TRY(follow(p, p->path[i], piece, &count));
-  const tt_step *end = p->path[last];
-  int words = end->word_at + end->call->word_count - word_at;
+  for (int i = first; i <= last; i++) TT_TRY(follow(p, &p->path[i]->step, piece, &count));
+  const tt_trace_node *end = p->path[last];
+  int words = end->step.word_at + end->step.call->word_count - word_at;
   TT_TRY(tt_section_reserve(piece, count, last - first + 1, words));
   memcpy(piece->sites, whole->sites + first, sizeof *piece->sites * (size_t)(last - first + 1));
   if (words) memcpy(piece->words, whole->words + word_at, sizeof *piece->words * (size_t)words);
@@ -158,21 +159,21 @@ static tt_status cut_out(parts *p, int number, int first, int last, tt_section *
   return TT_SUCCESS;
 }
 
-/* A program that returns more than is needed will do: before it was joined, the piece ended while
+/* A program that returns more than is needed will do: before it was fused, the piece ended while
  * more of its results were held. */
 static tt_status launch_piece(parts *p, int number, int first, int last, tt_cut why,
-                              tt_launch **out) {
+                              const tt_policy *policy, tt_launch **out) {
   tt_section piece;
-  tt_section_init(&piece, p->whole->trace);
+  tt_section_init(&piece, p->whole->device);
   tt_status status = cut_out(p, number, first, last, &piece);
   p->ends[number] = piece.at;
   if (!status && tt_section_any_live(&piece))
-    status = tt_section_launch(&piece, tt_trace_find(piece.at, piece.live, true), why, out);
+    status = tt_section_launch(&piece, tt_trace_find(piece.at, piece.live, true), why, policy, out);
   tt_section_deinit(&piece);
   return status;
 }
 
-/* A joined program is worth it where all pieces come again, not all are the same, and they were
+/* A fused program is worth it where all pieces come again, not all are the same, and they were
  * compiled fast. */
 static bool worthwhile(const parts *p, int count) {
   bool differ = false;
@@ -186,19 +187,20 @@ static bool worthwhile(const parts *p, int count) {
   return differ && took <= MAX_COMPILE_NS;
 }
 
-static tt_status launch_pieces(const tt_joining *join, const tt_section *whole, tt_cut why,
-                               bool *worth, tt_launch **out) {
+static tt_status launch_pieces(const tt_fusing *fuse, const tt_section *whole, tt_cut why,
+                               const tt_policy *policy, bool *worth, tt_launch **out) {
   parts p = {0};
   tt_launch **end = out;
-  tt_status status = parts_init(&p, join, whole);
-  for (int i = 0, first = 0; i <= join->count && !status; i++) {
-    bool last = i == join->count;
-    int depth = last ? whole->at->depth : join->ends[i]->depth;
-    status = launch_piece(&p, i, first, depth - 1, last ? why : TT_CUT_CONTENT, end);
+  tt_status status = parts_init(&p, fuse, whole);
+  for (int i = 0, first = 0; i <= fuse->count && !status; i++) {
+    bool last = i == fuse->count;
+    int depth = last ? whole->at->depth : fuse->ends[i]->depth;
+    status = launch_piece(&p, i, first, depth - 1, last ? why : TT_CUT_CONTENT, policy,
+                          end);
     if (*end) end = &(*end)->next;
     first = depth;
   }
-  *worth = !status && worthwhile(&p, join->count + 1);
+  *worth = !status && worthwhile(&p, fuse->count + 1);
   parts_deinit(&p);
   if (!status) return TT_SUCCESS;
   tt_launch_destroy_list(*out);
@@ -208,29 +210,34 @@ static tt_status launch_pieces(const tt_joining *join, const tt_section *whole, 
 
 /* -- Closing -- */
 
-/* A joined program that cannot be made is none: the pieces have run. */
+/* A fused program that cannot be made is none: the pieces have run. */
 static void ask(tt_group *group, tt_section *whole, tt_cut why) {
-  tt_status status = tt_section_program(whole, why, true, &group->program);
-  if (!status) return;
+  tt_variant *variant = NULL;
+  tt_status status = tt_section_program(whole, why, TT_WANT_BACKGROUND, &variant);
+  if (!status) {
+    group->program = variant->program;
+    return;
+  }
   group->apart = true;
   tt_log(TT_LOG_COMPILE, "chunks stay apart: %s", tt_status_message(status));
   tt_status_release(status);
 }
 
-tt_status tt_join_close(tt_joining *join, tt_section *section, tt_cut why, tt_launch **out) {
-  tt_group *group = join->group;
+tt_status tt_fuse_close(tt_fusing *fuse, tt_section *section, tt_cut why, const tt_policy *policy,
+                        tt_launch **out) {
+  tt_group *group = fuse->group;
   bool worth = false, by_chance = why != TT_CUT_CONTENT && why != TT_CUT_STOP;
   *out = NULL;
   if (!tt_section_any_live(section)) return TT_SUCCESS;
-  tt_program *program = tt_trace_find(section->at, section->live, false);
-  if (program) group->program = program;
-  if (program && tt_program_is_ready(program)) {
-    tt_count_add(TT_COUNT_JOINED, join->count + 1);
+  tt_variant *variant = tt_trace_find(section->at, section->live, false);
+  if (variant) group->program = variant->program;
+  if (variant && tt_program_is_ready(variant->program)) {
+    tt_count_add(TT_COUNT_FUSED, fuse->count + 1);
     if (group->misses) group->misses--;
-    return tt_section_launch(section, program, why, out);
+    return tt_section_launch(section, variant, why, policy, out);
   }
-  TT_TRY(launch_pieces(join, section, why, &worth, out));
-  if (!join->trying) group->apart = ++group->misses > MISSES;
-  else if (!program && worth && !by_chance && !tt_programs_forbidden()) ask(group, section, why);
+  TT_TRY(launch_pieces(fuse, section, why, policy, &worth, out));
+  if (!fuse->trying) group->apart = ++group->misses > MISSES;
+  else if (!variant && worth && !by_chance && !policy->known_only) ask(group, section, why);
   return TT_SUCCESS;
 }

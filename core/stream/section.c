@@ -1,18 +1,19 @@
-#include "run/section.h"
+#include "stream/section.h"
 
-#include "run/explain.h"
+#include "graph/explain.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <string.h>
 
-void tt_section_init(tt_section *section, tt_trace *trace) {
-  *section = (tt_section){.trace = trace, .at = &trace->root};
+void tt_section_init(tt_section *section, tt_device *device) {
+  *section = (tt_section){.device = device, .at = &device->trace.root};
 }
 
 void tt_section_empty(tt_section *section) {
   for (int i = 0; i < section->slot_count; i++) tt_value_release(section->slots[i]);
   section->slot_count = section->word_count = 0;
-  section->at = &section->trace->root;
+  section->at = &section->device->trace.root;
 }
 
 void tt_section_deinit(tt_section *section) {
@@ -34,47 +35,54 @@ tt_status tt_section_reserve(tt_section *section, int slots, int steps, int word
   return tt_grow((void **)&s->words, &s->word_capacity, (size_t)words, sizeof *s->words);
 }
 
-tt_status tt_section_program(tt_section *section, tt_cut why, bool later, tt_program **out) {
+/* -- Graphs and programs -- */
+
+static tt_status make_variant(tt_section *s, tt_want want, tt_variant **made, bool *fresh) {
+  TT_TRY(tt_trace_variant(&s->device->trace, s->at, s->live, made));
+  TT_TRY(tt_program_of_graph(s->device->programs, (*made)->graph, want, &(*made)->program, fresh));
+  tt_trace_add(s->at, *made);
+  return TT_SUCCESS;
+}
+
+tt_status tt_section_program(tt_section *section, tt_cut why, tt_want want, tt_variant **out) {
   tt_section *s = section;
   tt_text text = TT_TEXT_INIT;
   bool fresh = false;
+  *out = NULL;
   tt_explain_chunk(s->at, s->live, s->sites, why, &text);
-  tt_status status = tt_trace_program(s->trace, s->at, s->live, s->is_input, later, out, &fresh);
-  if (!status) tt_explain_keep(fresh ? "new program" : "known program", &text);
-  else if (tt_programs_forbidden() && text.data) status = tt_status_prefix(status, "%s", text.data);
+  tt_status status = make_variant(s, want, out, &fresh);
+  if (!status) tt_journal_keep(fresh ? "new program" : "known program", &text);
+  else if (want == TT_WANT_KNOWN && text.data) status = tt_status_prefix(status, "%s", text.data);
   tt_text_deinit(&text);
   return status;
 }
 
+/* -- Launches -- */
+
 /* What a section of one operator computes is that operator. */
-static tt_origin make_origin(const tt_section *section, tt_program *program) {
-  const tt_step *end = section->at;
-  return (tt_origin){.program = program,
-                     .name = end->call->name,
+static tt_origin make_origin(const tt_section *section, const tt_variant *variant) {
+  const tt_trace_node *end = section->at;
+  return (tt_origin){.program = variant->program,
+                     .name = end->step.call->name,
                      .site = section->sites[end->depth - 1],
-                     .end = end->depth > 1 ? end : NULL,
+                     .graph = end->depth > 1 ? variant->graph : NULL,
                      .first_site = section->sites[0]};
 }
 
-static tt_status make_launch(const tt_section *section, tt_program *program, tt_status refused,
-                             tt_launch **out) {
-  int inputs = 0, outputs = 0;
-  for (int i = 0; i < section->slot_count; i++) {
-    inputs += section->is_input[i];
-    outputs += section->live[i];
-  }
-  tt_launch *launch = tt_launch_create(inputs, outputs, section->word_count, section->at);
+static tt_status make_launch(const tt_section *section, const tt_variant *variant,
+                             tt_status refused, tt_launch **out) {
+  const tt_graph *graph = variant->graph;
+  assert(graph->word_count == section->word_count && graph->slot_count == section->slot_count);
+  tt_launch *launch = tt_launch_create(section->device, graph->input_count, graph->output_count,
+                                       section->word_count, section->at->depth);
   if (!launch) return tt_join(refused, tt_out_of_memory());
-  launch->origin = make_origin(section, program);
+  launch->origin = make_origin(section, variant);
   launch->refused = refused;
-  memcpy(launch->live, section->live, (size_t)section->slot_count);
   memcpy(launch->sites, section->sites, sizeof *section->sites * (size_t)section->at->depth);
-  inputs = outputs = 0;
-  for (int i = 0; i < section->slot_count; i++) {
-    tt_value *value = section->slots[i];
-    if (section->is_input[i]) launch->inputs[inputs++] = tt_value_retain(value);
-    if (section->live[i]) launch->outputs[outputs++] = tt_value_retain(value);
-  }
+  for (int i = 0; i < graph->input_count; i++)
+    launch->inputs[i] = tt_value_retain(section->slots[graph->inputs[i]]);
+  for (int i = 0; i < graph->output_count; i++)
+    launch->outputs[i] = tt_value_retain(section->slots[graph->outputs[i].slot]);
   if (section->word_count)
     memcpy(launch->words, section->words, sizeof *section->words * (size_t)section->word_count);
   *out = launch;
@@ -85,14 +93,16 @@ bool tt_section_any_live(const tt_section *section) {
   return memchr(section->live, true, (size_t)section->slot_count) != NULL;
 }
 
-tt_status tt_section_launch(tt_section *section, tt_program *program, tt_cut why, tt_launch **out) {
+tt_status tt_section_launch(tt_section *section, tt_variant *variant, tt_cut why,
+                            const tt_policy *policy, tt_launch **out) {
   tt_section *s = section;
   tt_status refused = TT_SUCCESS;
+  tt_want want = policy->known_only ? TT_WANT_KNOWN : TT_WANT_NOW;
   *out = NULL;
   if (!tt_section_any_live(s)) return TT_SUCCESS;
-  if (!program) program = tt_trace_find(s->at, s->live, false);
-  if (!program) refused = tt_section_program(s, why, false, &program);
-  if (refused && (s->at->depth == 1 || tt_programs_forbidden())) return refused;
+  if (!variant) variant = tt_trace_find(s->at, s->live, false);
+  if (!variant) refused = tt_section_program(s, why, want, &variant);
+  if (refused && (!variant || s->at->depth == 1 || policy->known_only)) return refused;
   if (s->at->met < INT_MAX) s->at->met++;
-  return make_launch(s, program, refused, out);
+  return make_launch(s, variant, refused, out);
 }

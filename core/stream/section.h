@@ -1,18 +1,16 @@
 /* A section of a stream: operators in the order they were recorded, with their values, lines and
- * packed numbers. What a program is made for and a launch is made of. The open chunk is one
- * (chunk.h); a piece of a chunk is another (join.h). All functions: under the stream's record
- * lock. */
+ * packed scalars. What a graph is found for and a launch is made of. The open chunk is one
+ * (chunk.h); a piece of a chunk is another (fuse.h). All functions: under the device's lock. */
 #ifndef TT_SECTION_H
 #define TT_SECTION_H
 
-#include "run/cut.h"
-#include "run/launch.h"
-#include "run/trace.h"
-#include "run/value.h"
+#include "graph/cut.h"
+#include "stream/launch.h"
+#include "stream/policy.h"
 
 typedef struct tt_section {
-  tt_trace *trace;   /* borrowed */
-  tt_step *at;       /* the last operator; the trace's root when the section is empty */
+  tt_device *device;
+  tt_trace_node *at; /* the last operator; the trace's root when the section is empty */
   tt_value **slots;  /* one reference each */
   uint8_t *is_input; /* [slot_count] */
   uint8_t *live;     /* [slot_count] results that somebody besides the section needs */
@@ -22,7 +20,7 @@ typedef struct tt_section {
   int slot_count, word_count;
 } tt_section;
 
-void tt_section_init(tt_section *section, tt_trace *trace);
+void tt_section_init(tt_section *section, tt_device *device);
 void tt_section_deinit(tt_section *section);
 /* Lets its values go. */
 void tt_section_empty(tt_section *section);
@@ -31,11 +29,13 @@ tt_status tt_section_reserve(tt_section *section, int slots, int steps, int word
 
 /* -- Once `live` is filled in; it may be widened -- */
 bool tt_section_any_live(const tt_section *section);
-/* Asks for its program, which nobody has yet; `why` the section ended. `later`: as in
- * tt_program_intern_later. */
-tt_status tt_section_program(tt_section *section, tt_cut why, bool later, tt_program **out);
-/* Its launch, or NULL when nobody needs any result. `program` NULL: the one that is known, or a new
- * one. If none can be made, the launch has the reason, and will be run operator by operator. */
-tt_status tt_section_launch(tt_section *section, tt_program *program, tt_cut why, tt_launch **out);
+/* A new graph for it, and its program, which nobody has yet; `why` the section ended. *out has the
+ * graph also where no program could be made; NULL: there is no graph. */
+tt_status tt_section_program(tt_section *section, tt_cut why, tt_want want, tt_variant **out);
+/* Its launch, or NULL when nobody needs any result. `variant` NULL: the one that is known, or a new
+ * one. If there is no program, the launch has the reason, and will be run operator by operator,
+ * unless the policy forbids new programs, or there is but one operator. */
+tt_status tt_section_launch(tt_section *section, tt_variant *variant, tt_cut why,
+                            const tt_policy *policy, tt_launch **out);
 
 #endif

@@ -1,123 +1,128 @@
-#include "run/stream_internal.h"
+#include "stream/stream.h"
 
-#include "run/run.h"
+#include "stream/submit.h"
 
-/* -- The queue -- */
+#include <assert.h>
+#include <stdio.h>
 
-void tt_stream_push(tt_stream *stream, tt_launch *launch) {
-  uint64_t head = atomic_load_explicit(&stream->head, memory_order_relaxed);
-  if (head - atomic_load_explicit(&stream->tail, memory_order_acquire) >= TT_QUEUE)
-    tt_stream_await(stream, head - TT_QUEUE / 2);
-  stream->queue[head % TT_QUEUE] = launch;
-  atomic_store(&stream->head, head + 1);
-  if (!atomic_load(&stream->launcher_sleeps)) return;
-  pthread_mutex_lock(&stream->sleep_lock);
-  pthread_cond_signal(&stream->work);
-  pthread_mutex_unlock(&stream->sleep_lock);
-}
+const tt_policy tt_policy_any = {.mode = TT_MODE_FUSED};
 
-tt_status tt_stream_flush(tt_stream *stream, tt_cut why) {
-  tt_launch *launch = NULL;
-  tt_status status = tt_chunk_close(&stream->chunk, why, &launch);
-  if (!tt_chunk_empty(&stream->chunk)) return status;
-  tt_stream_remember(stream, status);
-  for (tt_launch *next; launch; launch = next) {
-    next = launch->next;
-    tt_stream_push(stream, launch);
-  }
-  return TT_SUCCESS;
-}
-
-/* -- The launch thread -- */
-
-static void finish(tt_stream *stream, tt_launch *launch, tt_status status) {
-  if (status && launch->failure) {
-    *launch->failure = status;
-    status = TT_SUCCESS;
-  }
-  tt_launch_destroy(launch);
-  tt_stream_remember(stream, status);
-  uint64_t tail = atomic_fetch_add(&stream->tail, 1) + 1;
-  if (tail < atomic_load(&stream->wake_at)) return;
-  pthread_mutex_lock(&stream->sleep_lock);
-  atomic_store(&stream->wake_at, UINT64_MAX); /* who still has to wait says so again */
-  pthread_cond_broadcast(&stream->progress);
-  pthread_mutex_unlock(&stream->sleep_lock);
-}
-
-static void await_work(tt_stream *stream, uint64_t tail) {
-  for (int i = 0; i < TT_SPINS; i++) {
-    if (atomic_load_explicit(&stream->head, memory_order_acquire) != tail) return;
-    tt_cpu_relax();
-  }
-  pthread_mutex_lock(&stream->sleep_lock);
-  atomic_store(&stream->launcher_sleeps, true);
-  while (atomic_load(&stream->head) == tail) pthread_cond_wait(&stream->work, &stream->sleep_lock);
-  atomic_store(&stream->launcher_sleeps, false);
-  pthread_mutex_unlock(&stream->sleep_lock);
-}
-
-static void *launch_loop(void *user) {
-  tt_stream *stream = user;
-  bool inline_execution = tt_client_inline(tt_runtime_client());
-  for (uint64_t tail = 0;; tail++) {
-    await_work(stream, tail);
-    tt_launch *launch = stream->queue[tail % TT_QUEUE];
-    if (!launch) return NULL; /* tt_stream_destroy */
-    tt_event *done = NULL;
-    tt_status status = tt_launch_run(launch, stream, inline_execution ? NULL : &done);
-    if (done && launch->wait) tt_event_destroy(tt_runtime_client(), done);
-    else if (done) tt_stream_depart(stream, (tt_flight){done, tail + 1, launch->origin});
-    finish(stream, launch, status);
-  }
-}
+/* -- Making streams -- */
 
 static void destroy(tt_stream *stream) {
-  tt_stream_release_zeros(stream);
+  if (!stream) return;
+  tt_queue_destroy(stream->queue);
   tt_chunk_deinit(&stream->chunk);
-  tt_word_cache_destroy(stream->words);
-  tt_status_release(stream->error);
-  pthread_mutex_destroy(&stream->record_lock);
-  pthread_mutex_destroy(&stream->sleep_lock);
-  pthread_mutex_destroy(&stream->flight_lock);
-  pthread_mutex_destroy(&stream->value_lock);
-  pthread_cond_destroy(&stream->work);
-  pthread_cond_destroy(&stream->progress);
   tt_free(stream);
 }
 
-tt_status tt_stream_create(tt_device *device, int index, tt_stream **out) {
+static tt_status create(tt_device *device, int id, tt_stream **out) {
+  char name[64];
   tt_stream *stream = tt_calloc(1, sizeof *stream);
   if (!stream) return tt_out_of_memory();
   stream->device = device;
-  stream->index = index;
-  tt_chunk_init(&stream->chunk);
-  atomic_init(&stream->wake_at, UINT64_MAX);
-  pthread_mutex_init(&stream->record_lock, NULL);
-  pthread_mutex_init(&stream->sleep_lock, NULL);
-  pthread_mutex_init(&stream->flight_lock, NULL);
-  pthread_mutex_init(&stream->value_lock, NULL);
-  pthread_cond_init(&stream->work, NULL);
-  pthread_cond_init(&stream->progress, NULL);
-  tt_status status = tt_word_cache_create(device, &stream->words);
-  if (!status && pthread_create(&stream->thread, NULL, launch_loop, stream) != 0)
-    status = tt_error(TT_RESOURCE_EXHAUSTED, "cannot start the launch thread of device %d", index);
-  if (status) {
-    destroy(stream);
-    return status;
+  stream->id = id;
+  tt_chunk_init(&stream->chunk, device);
+  snprintf(name, sizeof name, "stream %d of device %d", id, device->index);
+  tt_status status = tt_queue_create(device->client, name, &stream->queue);
+  if (status) destroy(stream);
+  else *out = stream;
+  return status;
+}
+
+tt_status tt_stream_get(tt_device *device, int64_t id, tt_stream **out) {
+  if (id < 0 || id >= TT_DEVICE_STREAMS)
+    return tt_error(TT_INVALID_ARGUMENT, "device tpu:%d has streams 0 to %d, not %lld",
+                    device->index, TT_DEVICE_STREAMS - 1, (long long)id);
+  struct tt_stream **place = &device->streams[id];
+  *out = __atomic_load_n(place, __ATOMIC_ACQUIRE);
+  if (*out) return TT_SUCCESS;
+  tt_device_lock(device);
+  tt_status status = *place ? TT_SUCCESS : create(device, (int)id, out);
+  if (!status && !*place) __atomic_store_n(place, *out, __ATOMIC_RELEASE);
+  *out = *place;
+  tt_device_unlock(device);
+  return status;
+}
+
+void tt_device_end_streams(tt_device *device) {
+  for (int i = 0; i < TT_DEVICE_STREAMS; i++) {
+    tt_stream *stream = device->streams[i];
+    if (!stream) continue;
+    tt_device_lock(device);
+    tt_status_release(tt_stream_flush(stream, TT_CUT_SYNC, &tt_policy_any));
+    tt_device_unlock(device);
   }
-  *out = stream;
+  for (int i = 0; i < TT_DEVICE_STREAMS; i++) {
+    destroy(device->streams[i]);
+    device->streams[i] = NULL;
+  }
+}
+
+/* -- Flushing -- */
+
+tt_status tt_stream_flush(tt_stream *stream, tt_cut why, const tt_policy *policy) {
+  tt_launch *launch = NULL;
+  if (tt_chunk_empty(&stream->chunk)) return TT_SUCCESS;
+  tt_status status = tt_chunk_close(&stream->chunk, why, policy, &launch);
+  if (!tt_chunk_empty(&stream->chunk)) return status;
+  tt_queue_remember(stream->queue, status);
+  for (tt_launch *next; launch; launch = next) {
+    next = launch->next;
+    tt_submit(stream->queue, launch);
+  }
   return TT_SUCCESS;
 }
 
-void tt_stream_destroy(tt_stream *stream) {
-  if (!stream) return;
-  tt_stream_wait(stream, tt_stream_ticket(stream));
-  pthread_mutex_lock(&stream->record_lock);
-  tt_stream_push(stream, NULL);
-  pthread_mutex_unlock(&stream->record_lock);
-  (void)pthread_join(stream->thread, NULL);
-  destroy(stream);
+tt_status tt_value_launch(tt_value *value, tt_cut why, const tt_policy *policy) {
+  if (tt_value_get_state(value) != TT_VALUE_PENDING || value->queue) return TT_SUCCESS;
+  tt_stream *stream = value->stream;
+  assert(stream);
+  if (value->section != stream->chunk.id)
+    return tt_error(TT_FAILED_PRECONDITION,
+                    "this tensor belongs to a graph that is being captured: it has no value yet");
+  return tt_stream_flush(stream, why, policy);
 }
 
-int tt_stream_device_index(const tt_stream *stream) { return stream->index; }
+void tt_stream_note_wait(tt_stream *stream) { tt_cutter_stop(&stream->chunk.cutter); }
+
+/* -- Waiting -- */
+
+tt_status tt_stream_ticket(tt_stream *stream, uint64_t *out) {
+  tt_device_lock(stream->device);
+  bool captured = stream->capture != NULL;
+  if (!captured) {
+    tt_stream_note_wait(stream);
+    tt_queue_remember(stream->queue, tt_stream_flush(stream, TT_CUT_SYNC, &tt_policy_any));
+  }
+  *out = tt_queue_last(stream->queue);
+  tt_device_unlock(stream->device);
+  if (!captured) return TT_SUCCESS;
+  return tt_error(TT_FAILED_PRECONDITION,
+                  "a stream cannot be waited for while a graph is captured on it");
+}
+
+bool tt_stream_idle(tt_stream *stream) {
+  uint64_t ticket = 0;
+  tt_status status = tt_stream_ticket(stream, &ticket);
+  bool captured = status != TT_SUCCESS;
+  tt_status_release(status);
+  return !captured && tt_queue_passed(stream->queue, ticket);
+}
+
+tt_status tt_stream_sync(tt_stream *stream) {
+  uint64_t ticket = 0;
+  tt_count_add(TT_COUNT_SYNCS, 1);
+  TT_TRY(tt_stream_ticket(stream, &ticket));
+  TT_TRY(tt_queue_await(stream->queue, ticket));
+  return tt_queue_take_error(stream->queue);
+}
+
+tt_status tt_device_sync(tt_device *device) {
+  tt_status status = TT_SUCCESS;
+  for (int i = 0; i < TT_DEVICE_STREAMS; i++) {
+    tt_stream *stream = __atomic_load_n(&device->streams[i], __ATOMIC_ACQUIRE);
+    if (stream) status = tt_join(status, tt_stream_sync(stream));
+  }
+  return status;
+}

@@ -1,73 +1,64 @@
-/* The op stream of a device: calls are recorded by any thread, launched in order by one. */
+/* A stream, as its user sees it: operators are recorded by any thread and computed in order. It is a
+ * recorder (the open chunk, or a graph that is being captured) and a queue. The streams of a device
+ * are ordered by what depends on what: who reads a value waits for the job that makes it. */
 #ifndef TT_STREAM_H
 #define TT_STREAM_H
 
-#include "pjrt/pjrt.h"
-#include "run/call.h"
+#include "stream/chunk.h"
+#include "stream/observer.h"
 
-typedef struct tt_stream tt_stream;
+struct tt_capture;
 
-typedef enum tt_mode { TT_MODE_DEBUG, TT_MODE_STRICT, TT_MODE_FUSED } tt_mode;
+typedef struct tt_stream {
+  tt_device *device;
+  int id; /* among the device's; 0 is the default one */
+  tt_queue *queue;
+  tt_chunk chunk;             /* guarded by the device's lock, as the next */
+  struct tt_capture *capture; /* what is being captured, or NULL */
+} tt_stream;
 
-tt_status tt_stream_create(tt_device *device, int index, tt_stream **out);
-/* Waits for what was recorded, then ends the launch thread. Its storages must be gone, and nobody
- * may use it any more. NULL is allowed. */
-void tt_stream_destroy(tt_stream *stream);
+/* The device's stream with this number, which is made when it is asked for first.
+ * INVALID_ARGUMENT: no such number. Thread-safe. */
+tt_status tt_stream_get(tt_device *device, int64_t id, tt_stream **out);
+/* Waits for what was recorded, and ends all streams of the device. Its storages must be gone, and
+ * nobody may use it any more. */
+void tt_device_end_streams(tt_device *device);
 
-/* Records one call. `tensors[i]` is the storage of the call's tensor i; `words` its packed
- * numbers; `site` the Python line (see site ids in run.h). New storages are written to `results`
- * (one entry per result of the call; NULL for targets and undefined results), owned by the
- * caller. Blocks while the queue is full. In Debug mode waits for the launch and returns its
- * error; in Strict mode errors surface at tt_stream_sync or tt_storage_read. Thread-safe. */
-tt_status tt_stream_record(tt_stream *stream, tt_call *call, tt_storage *const *tensors,
-                           const uint32_t *words, uint32_t site, tt_storage **results);
+/* An unwritten storage of this type on the stream's device, with one reference. Thread-safe. */
+tt_status tt_stream_new_storage(tt_stream *stream, const tt_type *type, tt_storage **out);
 
+/* Records an operator. New storages are written to `results` (one entry per result of the call; NULL
+ * for targets and undefined results), owned by the caller. Blocks while the queue is full. In Debug
+ * mode waits for the launch and returns its error; in Strict mode errors surface at tt_stream_sync
+ * or tt_storage_read. CANCELLED when interrupted. Thread-safe. */
+tt_status tt_stream_record(tt_stream *stream, const tt_operation *operation, tt_storage **results);
+/* The same for values: `inputs` are those of the call, `outputs` receives as many new ones as it
+ * has outputs, the caller's. Storages do not change, and observers are not told. */
+tt_status tt_stream_record_values(tt_stream *stream, const tt_operation *operation,
+                                  tt_value *const *inputs, tt_value **outputs);
+
+/* For what is launched because somebody waits for it. */
+extern const tt_policy tt_policy_any;
+
+/* -- Waiting; thread-safe; CANCELLED when interrupted -- */
+/* Ends the open chunk. The lock is held. Fails when it stays open, for want of a program that must
+ * not be compiled. */
+tt_status tt_stream_flush(tt_stream *stream, tt_cut why, const tt_policy *policy);
+/* A ticket for everything recorded so far, which this ends the open chunk for. A stream that is
+ * captured has none: FAILED_PRECONDITION. */
+tt_status tt_stream_ticket(tt_stream *stream, uint64_t *out);
 /* Waits for everything recorded before the call; returns, once, the first error since the last
- * synchronisation. Thread-safe. */
+ * synchronisation. */
 tt_status tt_stream_sync(tt_stream *stream);
-/* True when nothing is pending. */
+/* Nothing is pending. */
 bool tt_stream_idle(tt_stream *stream);
-/* A ticket for everything recorded so far (in Fused mode this ends the open chunk), and waiting for
- * one. */
-uint64_t tt_stream_ticket(tt_stream *stream);
-bool tt_stream_passed(tt_stream *stream, uint64_t ticket);
-void tt_stream_wait(tt_stream *stream, uint64_t ticket);
-
-int tt_stream_device_index(const tt_stream *stream);
-
-/* -- Host access -- */
-/* Replaces the storage's value by row-major host bytes of `type`. Copies at once. `site`: the
- * Python line. */
-tt_status tt_storage_write(tt_storage *storage, const tt_type *type, const void *data,
-                           uint32_t site);
-/* Waits for the storage's value and copies it out: tt_type_bytes(storage->type) bytes. */
-tt_status tt_storage_read(tt_storage *storage, void *data, int64_t size);
-/* Grows or shrinks to `bytes`; the common prefix keeps its content. */
-tt_status tt_storage_resize(tt_storage *storage, int64_t bytes);
-int64_t tt_storage_bytes(const tt_storage *storage);
-
-/* -- Memory, kept by the core itself -- */
-typedef struct tt_memory {
-  int64_t allocated, peak, total_allocated; /* bytes in live buffers; highest; ever */
-  int64_t allocations, frees;
-  int64_t limit; /* bytes of the device, 0 if unknown */
-} tt_memory;
-void tt_stream_memory(tt_stream *stream, tt_memory *out);
-void tt_stream_memory_reset_peak(tt_stream *stream);
-void tt_stream_memory_reset_totals(tt_stream *stream);
-/* Forgets buffers that are kept only to be shared again. Thread-safe. */
-void tt_stream_empty_cache(tt_stream *stream);
-/* Called by values: it has a buffer from now on, or no longer. Thread-safe. */
-void tt_stream_list(tt_stream *stream, tt_value *value);
-void tt_stream_unlist(tt_stream *stream, tt_value *value);
-/* The `count` largest values that have a buffer, the largest first; returns how many there are.
- * Smaller ones than TT_LISTED_BYTES are left out. Thread-safe. */
-enum { TT_LISTED_BYTES = 4096 };
-typedef struct tt_holding {
-  const tt_type *type; /* interned */
-  int64_t bytes;
-  uint32_t site;
-} tt_holding;
-int tt_stream_largest(tt_stream *stream, tt_holding *out, int count);
+/* The same for all streams of a device; errors are joined. */
+tt_status tt_device_sync(tt_device *device);
+/* Where a value is recorded and not launched yet, launches it; then it has a job. The lock of its
+ * device is held. A value that is being captured has no job: FAILED_PRECONDITION. */
+tt_status tt_value_launch(tt_value *value, tt_cut why, const tt_policy *policy);
+/* The host waits here, whether for what is recorded last or for something older: which of the two
+ * it is may change when chunks end elsewhere. The lock is held. */
+void tt_stream_note_wait(tt_stream *stream);
 
 #endif
