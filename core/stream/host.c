@@ -1,91 +1,113 @@
-/* The host's access to storages. */
-#include "run/forget.h"
-#include "run/run.h"
-#include "run/stream_internal.h"
+#include "stream/host.h"
 
 #include <string.h>
 
-static tt_status write(tt_storage *storage, const tt_type *type, const void *data, uint32_t site) {
-  tt_stream *stream = storage->stream;
+static void disturb(void) {
+  if (tt_observer_current) tt_observer_current->disturbed(tt_observer_current);
+}
+
+/* -- Writing -- */
+
+/* The lock is held. The old value is the caller's. */
+static tt_value *exchange(tt_storage *storage, const tt_type *type, tt_value *value) {
+  tt_value *old = storage->value;
+  storage->value = value;
+  tt_storage_set_type(storage, type);
+  return old;
+}
+
+static tt_status write(tt_storage *storage, const tt_type *type, const void *data,
+                       void (*release)(void *user), void *user, uint32_t site) {
+  tt_device *device = storage->device;
   const tt_type *interned = NULL;
-  tt_template_spoil();
   tt_value *value = NULL;
   tt_buffer *buffer = NULL;
-  TT_TRY(tt_type_intern(type, &interned));
-  TT_TRY(tt_value_create(stream, interned, site, &value));
-  tt_status status = tt_buffer_from_host(stream->device, type, data, NULL, NULL, &buffer);
+  tt_status status = tt_type_intern(type, &interned);
+  if (!status) status = tt_value_create(&device->account, NULL, interned, site, &value);
+  if (status) {
+    if (release) release(user);
+    return status;
+  }
+  status = tt_buffer_from_host(device->raw, type, data, release, user, &buffer);
   if (status) {
     tt_value_release(value);
-    return tt_report_memory(status, stream);
+    return tt_device_report_memory(device, status);
   }
   tt_value_fulfil(value, buffer);
   tt_count_add(TT_COUNT_WRITES, 1);
-  pthread_mutex_lock(&stream->record_lock);
-  tt_value *old = storage->value;
-  storage->value = value;
-  tt_storage_set_type(storage, interned);
-  pthread_mutex_unlock(&stream->record_lock);
+  tt_device_lock(device);
+  tt_value *old = exchange(storage, interned, value);
+  tt_device_unlock(device);
   tt_value_release(old);
   return TT_SUCCESS;
 }
 
 tt_status tt_storage_write(tt_storage *storage, const tt_type *type, const void *data,
-                           uint32_t site) {
-  tt_hold_enter();
-  tt_status status = write(storage, type, data, site);
-  tt_hold_leave();
+                           void (*release)(void *user), void *user, uint32_t site) {
+  disturb();
+  tt_guard_enter();
+  tt_status status = write(storage, type, data, release, user, site);
+  tt_guard_leave();
   return status;
 }
 
-/* What a reader of a failed value is told. If the stream still has to report that error, naming
- * the operator, this reports it. */
-static tt_status failure_of(tt_stream *stream, tt_status error, uint64_t ticket) {
-  tt_stream_wait(stream, ticket);
-  pthread_mutex_lock(&stream->sleep_lock);
-  if (strstr(tt_status_message(stream->error), tt_status_message(error))) {
-    tt_status_release(error);
-    error = stream->error;
-    stream->error = TT_SUCCESS;
-  }
-  pthread_mutex_unlock(&stream->sleep_lock);
-  return error;
+/* -- Reading -- */
+
+/* A reference to the storage's value (NULL: never written), which then has a job. */
+static tt_status take_value(tt_storage *storage, tt_value **out) {
+  tt_device *device = storage->device;
+  tt_device_lock(device);
+  tt_value *value = tt_value_retain(storage->value);
+  if (value && value->stream) tt_stream_note_wait(value->stream);
+  tt_status status = value ? tt_value_launch(value, TT_CUT_READ, &tt_policy_any) : TT_SUCCESS;
+  tt_device_unlock(device);
+  if (status) tt_value_release(value);
+  else *out = value;
+  return status;
 }
 
-static tt_status read(tt_storage *storage, void *data, int64_t size) {
-  tt_stream *stream = storage->stream;
-  tt_template_spoil();
-  pthread_mutex_lock(&stream->record_lock);
-  tt_value *value = tt_value_retain(storage->value);
-  const tt_type *type = storage->type;
-  bool open = value && value->chunk == stream->chunk.id;
-  tt_stream_note_wait(stream);
-  tt_status status = open ? tt_stream_flush(stream, TT_CUT_READ) : TT_SUCCESS;
-  uint64_t ticket = atomic_load_explicit(&stream->head, memory_order_relaxed);
-  pthread_mutex_unlock(&stream->record_lock);
-  tt_count_add(TT_COUNT_READS, 1);
-  if (status) {
-    tt_value_release(value);
-    return status;
-  }
-  if (!value) {
-    memset(data, 0, (size_t)size);
-    return TT_SUCCESS;
-  }
-  if (tt_value_get_state(value) == TT_VALUE_PENDING) tt_stream_await(stream, ticket);
-  if (tt_value_get_state(value) == TT_VALUE_FAILED) status = tt_status_clone(value->error);
-  else status = tt_buffer_to_host(tt_runtime_client(), value->buffer, type, data, size);
-  tt_value_release(value);
-  return status ? failure_of(stream, status, ticket) : TT_SUCCESS;
+/* When its job was submitted, that has told its error, too. */
+static tt_status await_value(tt_value *value) {
+  if (tt_value_get_state(value) != TT_VALUE_READY && value->queue)
+    TT_TRY(tt_queue_await_submitted(value->queue, value->ticket));
+  if (tt_value_get_state(value) != TT_VALUE_FAILED) return TT_SUCCESS;
+  tt_status error = tt_status_clone(value->error);
+  return value->queue ? tt_queue_tell_error(value->queue, error) : error;
+}
+
+/* Where the plugin is still computing it, the wait for that can be interrupted. */
+static tt_status await_buffer(tt_client *client, tt_buffer *buffer) {
+  tt_event *ready = NULL;
+  if (tt_client_inline(client)) return TT_SUCCESS;
+  TT_TRY(tt_buffer_ready_event(client, buffer, &ready));
+  tt_status status = tt_event_wait(client, ready);
+  tt_event_destroy(client, ready);
+  return status;
+}
+
+/* An asynchronous error is told better by the job that failed. */
+static tt_status read_value(tt_value *value, void *data, int64_t size) {
+  tt_client *client = value->account->client;
+  TT_TRY(await_value(value));
+  tt_status status = await_buffer(client, value->buffer);
+  if (!status) status = tt_buffer_to_host(client, value->buffer, value->holding.type, data, size);
+  if (!status || !value->queue || tt_status_code(status) == TT_CANCELLED) return status;
+  tt_status_release(tt_queue_await(value->queue, value->ticket));
+  tt_status told = tt_queue_take_error(value->queue);
+  if (!told) return status;
+  tt_status_release(status);
+  return told;
 }
 
 tt_status tt_storage_read(tt_storage *storage, void *data, int64_t size) {
-  tt_hold_enter();
-  tt_status status = read(storage, data, size);
-  tt_hold_leave();
+  tt_value *value = NULL;
+  disturb();
+  tt_guard_enter();
+  tt_status status = take_value(storage, &value);
+  tt_count_add(TT_COUNT_READS, 1);
+  if (!status && value) status = read_value(value, data, size);
+  else if (!status) memset(data, 0, (size_t)size);
+  tt_value_release(value);
+  tt_guard_leave();
   return status;
-}
-
-int64_t tt_storage_bytes(const tt_storage *storage) {
-  int64_t bytes = 0;
-  return tt_type_bytes(storage->type, &bytes) ? bytes : 0;
 }
