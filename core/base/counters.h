@@ -10,7 +10,7 @@
   X(OPS_DECOMPOSED, "operators run by a decomposition")                                            \
   X(OPS_HOST, "operators run on the host")                                                         \
   X(CALLS_NEW, "calls specialised")                                                                \
-  X(RECLAIMS, "times that the tables of calls were full and emptied")                             \
+  X(RECLAIMS, "times that the tables of calls were full and emptied")                              \
   X(PROGRAMS, "programs new to the process")                                                       \
   X(PROGRAM_HITS, "programs found in memory")                                                      \
   X(COMPILES, "programs compiled, because no cache had them")                                      \
@@ -31,7 +31,7 @@
   X(CUTS_READ, "chunks that a read by the host ended")                                             \
   X(CUTS_SYNCHRONISE, "chunks that a synchronisation ended")                                       \
   X(CUTS_MODE, "chunks that another eager mode ended")                                             \
-  X(FUSED, "chunks that were launched as parts of longer ones")                                   \
+  X(FUSED, "chunks that were launched as parts of longer ones")                                    \
   X(REPLAYS, "chunks run operator by operator, because they or an input had failed")               \
   X(LAUNCHES, "programs launched")                                                                 \
   X(SYNCS, "synchronisations")                                                                     \

@@ -35,11 +35,11 @@ typedef enum tt_scalar_kind {
 
 typedef struct tt_scalar {
   tt_scalar_kind kind;
-  int at, count;     /* its words among the graph's */
-  int input;         /* INPUT: its first word among the caller's */
-  uint32_t words[2]; /* CONSTANT */
-  int stream;        /* PHILOX: which stream, and how many blocks behind its present place */
-  int64_t block;
+  int at, count;         /* its words among the graph's */
+  int input;             /* INPUT: its first word among the caller's */
+  uint32_t words[2];     /* CONSTANT */
+  int stream;            /* PHILOX: which stream, and how many blocks */
+  int64_t block, blocks; /* behind its present place, and how many it draws */
 } tt_scalar;
 
 typedef struct tt_graph {

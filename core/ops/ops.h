@@ -107,10 +107,10 @@ struct tt_lower {
   tt_dtype fractions;      /* of whole operands: PyTorch's default dtype, F32 if INVALID */
   const tt_type *promised; /* result types that PyTorch's Meta kernel promises; NULL if unknown */
   int promised_count;
-  tt_node *seed, *offset; /* TT_RANDOM: rank-0 I64 */
-  bool checks;            /* Debug: emit index checks */
+  tt_node *seed, *offset;  /* TT_RANDOM: rank-0 I64 */
+  bool checks;             /* Debug: emit index checks */
   const tt_target *target; /* what the program is compiled for */
-  tt_node **results;      /* [result_capacity], set by tt_out */
+  tt_node **results;       /* [result_capacity], set by tt_out */
   int result_count, result_capacity;
   tt_node **check_flags; /* rank-0 BOOL, true means violated; set by tt_check */
   const char **check_texts;

@@ -21,8 +21,8 @@ static void lending_end(PJRT_Error *error, void *user) {
   tt_free(lending);
 }
 
-static tt_status from_host(tt_pjrt_device *device, const tt_type *type, const void *data, int semantics,
-                           PJRT_Event **done, tt_buffer **out) {
+static tt_status from_host(tt_pjrt_device *device, const tt_type *type, const void *data,
+                           int semantics, PJRT_Event **done, tt_buffer **out) {
   static const _Alignas(TT_HOST_ALIGNMENT) char nothing[TT_HOST_ALIGNMENT];
   tt_client *client = device->client;
   TT_ARGS(Client_BufferFromHostBuffer, args, .client = client->raw, .data = data ? data : nothing,

@@ -36,7 +36,8 @@ static int add_slot(tt_chunk *chunk, tt_value *value, bool is_input) {
 }
 
 /* The step for a call on these inputs, which get slots; on failure these are taken back. */
-static tt_status add_step(tt_chunk *chunk, tt_call *call, tt_value *const *inputs, tt_trace_node **out) {
+static tt_status add_step(tt_chunk *chunk, tt_call *call, tt_value *const *inputs,
+                          tt_trace_node **out) {
   enum { LOCAL = 64 };
   tt_section *s = &chunk->section;
   int local[LOCAL] = {0}, before = s->slot_count, count = call->input_count;

@@ -85,8 +85,8 @@ void tt_fuse_reset(tt_fusing *fuse, tt_cut why) {
 typedef struct parts {
   const tt_section *whole;
   tt_trace_node **path; /* [whole->at->depth] */
-  int *reader;    /* [whole->slot_count] the last piece that reads the slot, or -1 */
-  int *slot_of;   /* [whole->slot_count] where it stands in the current piece, or -1 */
+  int *reader;          /* [whole->slot_count] the last piece that reads the slot, or -1 */
+  int *slot_of;         /* [whole->slot_count] where it stands in the current piece, or -1 */
   const tt_trace_node *ends[TT_FUSE_PIECES + 1]; /* of the pieces as chunks of their own */
 } parts;
 
@@ -195,8 +195,7 @@ static tt_status launch_pieces(const tt_fusing *fuse, const tt_section *whole, t
   for (int i = 0, first = 0; i <= fuse->count && !status; i++) {
     bool last = i == fuse->count;
     int depth = last ? whole->at->depth : fuse->ends[i]->depth;
-    status = launch_piece(&p, i, first, depth - 1, last ? why : TT_CUT_CONTENT, policy,
-                          end);
+    status = launch_piece(&p, i, first, depth - 1, last ? why : TT_CUT_CONTENT, policy, end);
     if (*end) end = &(*end)->next;
     first = depth;
   }

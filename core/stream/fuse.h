@@ -50,8 +50,8 @@ static inline void tt_fuse_add(tt_fusing *fuse, uint64_t call) {
 bool tt_fuse_pass(tt_fusing *fuse, const tt_section *section, int64_t bytes,
                   const tt_policy *policy, bool behind);
 /* The launches, a list, of a chunk that went through ends; `live` is filled in. */
-tt_status tt_fuse_close(tt_fusing *fuse, tt_section *section, tt_cut why,
-                        const tt_policy *policy, tt_launch **out);
+tt_status tt_fuse_close(tt_fusing *fuse, tt_section *section, tt_cut why, const tt_policy *policy,
+                        tt_launch **out);
 /* The chunk has ended. */
 void tt_fuse_reset(tt_fusing *fuse, tt_cut why);
 

@@ -24,7 +24,8 @@ struct tt_template {
   uint64_t epoch; /* of its calls */
 };
 
-/* A template was run on these storages by a thread that may take notes: its steps are theirs, too. */
+/* A template was run on these storages by a thread that may take notes: its steps are theirs, too.
+ */
 void tt_notes_adopt(const tt_template *t, tt_storage *const *storages);
 
 #endif

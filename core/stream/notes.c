@@ -92,7 +92,8 @@ static tt_status note_words(notes *n, const tt_operation *op) {
   TT_TRY(add_scalar(n, (tt_scalar){.kind = TT_SCALAR_PHILOX,
                                    .at = graph->word_count + count - drawn,
                                    .count = drawn,
-                                   .block = n->t->blocks}));
+                                   .block = n->t->blocks,
+                                   .blocks = op->draw->blocks}));
   n->t->blocks += op->draw->blocks;
   return TT_SUCCESS;
 }

@@ -157,8 +157,7 @@ static tt_status record_by_mode(recording *r, tt_storage **results) {
   return status;
 }
 
-tt_status tt_stream_record(tt_stream *stream, const tt_operation *operation,
-                           tt_storage **results) {
+tt_status tt_stream_record(tt_stream *stream, const tt_operation *operation, tt_storage **results) {
   tt_call *call = operation->call;
   tt_value *local[LOCAL];
   int values = call->input_count + call->output_count;

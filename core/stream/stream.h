@@ -1,6 +1,6 @@
-/* A stream, as its user sees it: operators are recorded by any thread and computed in order. It is a
- * recorder (the open chunk, or a graph that is being captured) and a queue. The streams of a device
- * are ordered by what depends on what: who reads a value waits for the job that makes it. */
+/* A stream, as its user sees it: operators are recorded by any thread and computed in order. It is
+ * a recorder (the open chunk, or a graph that is being captured) and a queue. The streams of a
+ * device are ordered by what depends on what: who reads a value waits for the job that makes it. */
 #ifndef TT_STREAM_H
 #define TT_STREAM_H
 
@@ -27,10 +27,10 @@ void tt_device_end_streams(tt_device *device);
 /* An unwritten storage of this type on the stream's device, with one reference. Thread-safe. */
 tt_status tt_stream_new_storage(tt_stream *stream, const tt_type *type, tt_storage **out);
 
-/* Records an operator. New storages are written to `results` (one entry per result of the call; NULL
- * for targets and undefined results), owned by the caller. Blocks while the queue is full. In Debug
- * mode waits for the launch and returns its error; in Strict mode errors surface at tt_stream_sync
- * or tt_storage_read. CANCELLED when interrupted. Thread-safe. */
+/* Records an operator. New storages are written to `results` (one entry per result of the call;
+ * NULL for targets and undefined results), owned by the caller. Blocks while the queue is full. In
+ * Debug mode waits for the launch and returns its error; in Strict mode errors surface at
+ * tt_stream_sync or tt_storage_read. CANCELLED when interrupted. Thread-safe. */
 tt_status tt_stream_record(tt_stream *stream, const tt_operation *operation, tt_storage **results);
 /* The same for values: `inputs` are those of the call, `outputs` receives as many new ones as it
  * has outputs, the caller's. Storages do not change, and observers are not told. */

@@ -63,15 +63,24 @@ static bool is_held(const tt_template *t, int slot) {
   return false;
 }
 
+/* What a random step draws. */
+static tt_draw draw_of(const tt_graph *graph, const tt_step *step) {
+  int at = step->word_at + step->call->word_count - 4;
+  for (int i = 0; i < graph->scalar_count; i++)
+    if (graph->scalars[i].at == at) return (tt_draw){.blocks = graph->scalars[i].blocks};
+  return (tt_draw){.blocks = 0};
+}
+
 /* Values that nobody reads any more are let go, so that they may be donated. */
 static tt_status run_step(running *r, int at) {
   const tt_step *step = &r->t->graph.steps[at];
   tt_call *call = step->call;
   tt_value **outputs = r->operands + call->input_count;
-  const tt_draw draw = {.blocks = 0}; /* of the default generator */
+  bool random = call->row->cls == TT_RANDOM;
+  const tt_draw draw = random ? draw_of(&r->t->graph, step) : (tt_draw){.blocks = 0};
   tt_operation op = {.call = call,
                      .words = r->words + step->word_at,
-                     .draw = call->row->cls == TT_RANDOM ? &draw : NULL,
+                     .draw = random ? &draw : NULL,
                      .policy = r->policy,
                      .site = r->site};
   for (int i = 0; i < call->input_count; i++) r->operands[i] = r->slots[step->inputs[i]];

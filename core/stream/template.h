@@ -2,9 +2,9 @@
  * the decomposition.
  *
  * While a thread takes notes, what it does to storages is written down: operators that it records,
- * and storages that it makes and frees. What a decomposition does may depend on nothing but the key;
- * so notes of a thread that read a value or wrote one from the host are of no use, and are dropped.
- * Random operators draw anew each time, from the device's default generator. */
+ * and storages that it makes and frees. What a decomposition does may depend on nothing but the
+ * key; so notes of a thread that read a value or wrote one from the host are of no use, and are
+ * dropped. Random operators draw anew each time, from the device's default generator. */
 #ifndef TT_TEMPLATE_H
 #define TT_TEMPLATE_H
 

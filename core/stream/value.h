@@ -9,10 +9,10 @@ typedef enum tt_value_state { TT_VALUE_PENDING, TT_VALUE_READY, TT_VALUE_FAILED 
 
 typedef struct tt_value {
   atomic_int refs;
-  atomic_int state;    /* tt_value_state; stored with release by the thread that launches */
-  tt_account *account; /* of its device; outlives it */
-  tt_holding holding;  /* its type, bytes and line */
-  tt_buffer *buffer;   /* when ready */
+  atomic_int state;        /* tt_value_state; stored with release by the thread that launches */
+  tt_account *account;     /* of its device; outlives it */
+  tt_holding holding;      /* its type, bytes and line */
+  tt_buffer *buffer;       /* when ready */
   struct tt_value *lender; /* whose buffer it is, if not its own */
   tt_status error;         /* when failed */
   /* While it is pending, guarded by the device's lock: the section (section.h) that it was recorded
