@@ -1,6 +1,6 @@
 #include "base/status.h"
 
-#include "base/mem.h"
+#include "base/alloc.h"
 
 #include <stdarg.h>
 #include <stdio.h>

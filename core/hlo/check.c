@@ -124,7 +124,7 @@ bool tt_hlo_check(const tt_instr *in, tt_type *out, tt_why *why) {
   if (!check_operands(in, info, why)) return false;
   if (in->region_count != info->regions)
     return tt_hlo_bad(why, "%d regions, expected %d", in->region_count, info->regions);
-  if (!info->rule(in, out, why)) return false;
+  if (!in->rule(in, out, why)) return false;
   for (int i = 0; i < in->result_count; i++) {
     int64_t bytes;
     if (!tt_type_bytes(&out[i], &bytes))

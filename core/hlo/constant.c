@@ -96,13 +96,13 @@ static void i64_literal(char *out, tt_dtype dtype, int64_t value) {
   else f64_literal(out, dtype, dtype == TT_BOOL ? value != 0 : (double)value);
 }
 
-bool tt_rule_constant(const tt_instr *in, tt_type *out, tt_why *why) {
+static bool rule_constant(const tt_instr *in, tt_type *out, tt_why *why) {
   (void)out;
   const tt_attr *value = tt_attr_find(in, "value");
   return value && value->text ? true : tt_hlo_bad(why, "value is missing");
 }
 
-bool tt_rule_iota(const tt_instr *in, tt_type *out, tt_why *why) {
+static bool rule_iota(const tt_instr *in, tt_type *out, tt_why *why) {
   const tt_attr *dim = tt_attr_find(in, "iota_dimension");
   if (!dim || dim->value < 0 || dim->value >= out->rank)
     return tt_hlo_bad(why, "iota_dimension %lld is not a dimension of %s",
@@ -125,8 +125,11 @@ tt_node *tt_hlo_dense(tt_hlo *h, const tt_type *type, const char *text) {
   } else {
     tt_attr attrs[] = {tt_attr_text("value", full.data)};
     attrs[0].value = !empty && text[0] != '['; /* a splat */
-    node = tt_hlo_emit1(h, &(tt_instr){.op = TT_OPCODE_constant, .attrs = attrs, .attr_count = 1},
-                        *type);
+    node = tt_hlo_emit1(
+        h,
+        &(tt_instr){
+            .op = TT_OPCODE_constant, .rule = rule_constant, .attrs = attrs, .attr_count = 1},
+        *type);
   }
   tt_text_deinit(&full);
   return node;
@@ -213,7 +216,9 @@ tt_node *tt_hlo_zeros(tt_hlo *h, const tt_type *type) { return tt_hlo_full(h, ty
 tt_node *tt_hlo_iota(tt_hlo *h, const tt_type *type, int dim) {
   if (h->error) return tt_hlo_poison(h);
   tt_attr attrs[] = {tt_attr_i64("iota_dimension", dim)};
-  return tt_hlo_emit1(h, &(tt_instr){.op = TT_OPCODE_iota, .attrs = attrs, .attr_count = 1}, *type);
+  return tt_hlo_emit1(
+      h, &(tt_instr){.op = TT_OPCODE_iota, .rule = rule_iota, .attrs = attrs, .attr_count = 1},
+      *type);
 }
 
 tt_node *tt_hlo_lowest(tt_hlo *h, tt_dtype dtype) {

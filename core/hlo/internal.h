@@ -62,8 +62,21 @@ typedef struct tt_value {
   int number;      /* SSA number in the printed text */
 } tt_value;
 
+/* Why a rule objects; `show` prints types into its slots. */
+typedef struct tt_why {
+  char text[320];
+  char slots[4][160];
+  int next;
+  bool memory; /* it does not object: memory is out */
+} tt_why;
+
+/* Infers the result types: `out` holds the builder's proposal, and leaves with the types that the
+ * operands and attributes imply. false and a reason when they do not fit. */
+typedef bool (*tt_rule)(const tt_instr *in, tt_type *out, tt_why *why);
+
 struct tt_instr {
   int op; /* tt_hlo_op or tt_opcode */
+  tt_rule rule;
   int operand_count, attr_count, region_count, result_count;
   tt_node *const *operands;
   const tt_attr *attrs;
@@ -104,21 +117,9 @@ struct tt_hlo {
   tt_text key;        /* scratch for it */
 };
 
-/* Why a rule objects; `show` prints types into its slots. */
-typedef struct tt_why {
-  char text[320];
-  char slots[4][160];
-  int next;
-  bool memory; /* it does not object: memory is out */
-} tt_why;
-
 bool tt_hlo_bad(tt_why *why, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool tt_hlo_bad_memory(tt_why *why);
 const char *tt_hlo_show(tt_why *why, const tt_type *type);
-
-/* Infers the result types: `out` holds the builder's proposal, and leaves with the types that the
- * operands and attributes imply. false and a reason when they do not fit. */
-typedef bool (*tt_rule)(const tt_instr *in, tt_type *out, tt_why *why);
 
 /* dtype classes */
 enum {
@@ -136,22 +137,13 @@ typedef struct tt_op_info {
   int min, max;     /* operands; max < 0: any number */
   int classes[3];   /* of operand 0, 1, and all later ones */
   int regions;
-  tt_rule rule;
 } tt_op_info;
 
 const tt_op_info *tt_hlo_info(int op);
-/* The op table's checks and the rule of one instruction. */
+/* The op table's checks and the instruction's own rule. */
 bool tt_hlo_check(const tt_instr *in, tt_type *out, tt_why *why);
 /* Whether `node` may be an operand in `block`. */
 bool tt_hlo_visible(const tt_block *block, const tt_node *node);
-
-/* Rules, beside the builders of their ops. */
-bool tt_rule_unary(const tt_instr *in, tt_type *out, tt_why *why);
-bool tt_rule_abs(const tt_instr *in, tt_type *out, tt_why *why);
-bool tt_rule_binary(const tt_instr *in, tt_type *out, tt_why *why);
-#define X(name) bool tt_rule_##name(const tt_instr *in, tt_type *out, tt_why *why);
-TT_HLO_OTHERS(X)
-#undef X
 
 /* -- Building -- */
 /* Checks the draft, infers its result types (`types` is the proposal), and appends a copy of it to
@@ -190,9 +182,11 @@ tt_node *tt_hlo_dense(tt_hlo *h, const tt_type *type, const char *text);
 /* The same splat constant with another shape; NULL if x is not a splat constant. */
 tt_node *tt_hlo_splat_as(tt_hlo *h, const tt_node *x, const tt_type *type);
 
-/* A draft of one instruction: TT_DRAFT(name, attrs, attr_count, operands..). */
+/* A draft of one instruction, which rule_<name> beside it checks: TT_DRAFT(name, attrs, attr_count,
+ * operands..). */
 #define TT_DRAFT(name, attrs_, attrs_count, ...)                                                   \
   &(const tt_instr){.op = TT_OPCODE_##name,                                                        \
+                    .rule = rule_##name,                                                           \
                     .operands = (tt_node *[]){__VA_ARGS__},                                        \
                     .operand_count =                                                               \
                         (int)(sizeof((tt_node *[]){__VA_ARGS__}) / sizeof(tt_node *)),             \
