@@ -111,7 +111,8 @@ static bool rule_iota(const tt_instr *in, tt_type *out, tt_why *why) {
   return true;
 }
 
-tt_node *tt_hlo_dense(tt_hlo *h, const tt_type *type, const char *text) {
+/* `text` is what goes between dense< and >. */
+static tt_node *dense(tt_hlo *h, const tt_type *type, const char *text) {
   if (h->error) return tt_hlo_poison(h);
   bool empty = tt_type_numel(type) == 0;
   tt_text full = TT_TEXT_INIT;
@@ -143,7 +144,7 @@ tt_node *tt_hlo_splat_as(tt_hlo *h, const tt_node *x, const tt_type *type) {
   if (size >= sizeof literal) return NULL;
   memcpy(literal, text, size);
   literal[size] = '\0';
-  return tt_hlo_dense(h, type, literal);
+  return dense(h, type, literal);
 }
 
 bool tt_hlo_is_zeros(const tt_node *x) {
@@ -162,7 +163,7 @@ tt_node *tt_hlo_const(tt_hlo *h, tt_dtype dtype, double value) {
 tt_node *tt_hlo_const_i(tt_hlo *h, tt_dtype dtype, int64_t value) {
   char text[TT_LITERAL];
   i64_literal(text, dtype, value);
-  return tt_hlo_dense(h, &(tt_type){.dtype = dtype}, text);
+  return dense(h, &(tt_type){.dtype = dtype}, text);
 }
 
 tt_node *tt_hlo_const_c(tt_hlo *h, tt_dtype dtype, double re, double im) {
@@ -170,7 +171,7 @@ tt_node *tt_hlo_const_c(tt_hlo *h, tt_dtype dtype, double re, double im) {
   if (!tt_is_complex(dtype))
     return tt_hlo_fail(h, TT_INTERNAL, "a complex constant of dtype %s", tt_dtype_name(dtype));
   complex_literal(text, dtype, re, im);
-  return tt_hlo_dense(h, &(tt_type){.dtype = dtype}, text);
+  return dense(h, &(tt_type){.dtype = dtype}, text);
 }
 
 /* The rank-1 constant of whichever array is given. */
@@ -192,7 +193,7 @@ static tt_node *list(tt_hlo *h, tt_dtype dtype, const int64_t *ints, const doubl
   tt_text_add(&text, "]", 1);
   if (text.failed) tt_hlo_fail_memory(h);
   tt_type type = {.dtype = dtype, .rank = 1, .dims = {count}};
-  tt_node *node = tt_hlo_dense(h, &type, text.failed ? "" : text.data);
+  tt_node *node = dense(h, &type, text.failed ? "" : text.data);
   tt_text_deinit(&text);
   return node;
 }
@@ -208,7 +209,7 @@ tt_node *tt_hlo_const_f64s(tt_hlo *h, tt_dtype dtype, const double *values, int6
 tt_node *tt_hlo_full(tt_hlo *h, const tt_type *type, double value) {
   char text[TT_LITERAL];
   f64_literal(text, type->dtype, value);
-  return tt_hlo_dense(h, type, text);
+  return dense(h, type, text);
 }
 
 tt_node *tt_hlo_zeros(tt_hlo *h, const tt_type *type) { return tt_hlo_full(h, type, 0); }

@@ -56,11 +56,11 @@ typedef struct tt_block tt_block;
 typedef struct tt_instr tt_instr;
 
 /* Every tt_node of a builder is the first member of one of these. */
-typedef struct tt_value {
+typedef struct tt_hlo_value {
   tt_node node;
   tt_block *block; /* where it is defined; NULL only for the poison node */
   int number;      /* SSA number in the printed text */
-} tt_value;
+} tt_hlo_value;
 
 /* Why a rule objects; `show` prints types into its slots. */
 typedef struct tt_why {
@@ -81,7 +81,7 @@ struct tt_instr {
   tt_node *const *operands;
   const tt_attr *attrs;
   tt_block *const *regions;
-  tt_value *results;
+  tt_hlo_value *results;
   int number; /* order of creation */
   bool live;
   tt_instr *prev, *next; /* in the block */
@@ -92,7 +92,7 @@ struct tt_block {
   tt_block *outer;
   bool captures; /* values of `outer` may be used inside */
   int arg_count, yield_count;
-  tt_value *args;
+  tt_hlo_value *args;
   tt_node *const *yields;
   tt_instr *first, *last;
 };
@@ -105,9 +105,9 @@ struct tt_hlo {
   tt_arena arena;
   tt_status error;
   const char *where;
-  tt_value poison;
+  tt_hlo_value poison;
   tt_block *main, *current;
-  tt_value **params;
+  tt_hlo_value **params;
   size_t param_count, param_capacity;
   tt_donation *donations;
   size_t donation_count, donation_capacity;
@@ -146,12 +146,10 @@ bool tt_hlo_check(const tt_instr *in, tt_type *out, tt_why *why);
 bool tt_hlo_visible(const tt_block *block, const tt_node *node);
 
 /* -- Building -- */
-/* Checks the draft, infers its result types (`types` is the proposal), and appends a copy of it to
- * the current block. NULL on failure. */
-tt_instr *tt_hlo_emit(tt_hlo *h, const tt_instr *draft, tt_type *types);
-/* The same for one result; never NULL. */
+/* Checks the draft of one result, infers its type (`type` is the proposal), and appends a copy of
+ * it to the current block. Never NULL. */
 tt_node *tt_hlo_emit1(tt_hlo *h, const tt_instr *draft, tt_type type);
-/* Emits, then hands out all results (poison on failure). */
+/* The same for `result_count` results. */
 void tt_hlo_emit_all(tt_hlo *h, const tt_instr *draft, tt_type *types, tt_node **results);
 tt_node *tt_hlo_poison(tt_hlo *h);
 void tt_hlo_poison_all(tt_hlo *h, tt_node **results, int count);
@@ -177,8 +175,6 @@ bool tt_hlo_rank_ok(tt_hlo *h, int rank, const char *what);
 /* Appends precision_config if it is not the default and says something about the operand, which is
  * of single precision; the new count. */
 int tt_hlo_add_precision(const tt_hlo *h, const tt_node *operand, tt_attr *attrs, int count);
-/* Emits a constant; `text` is what goes between dense< and >. */
-tt_node *tt_hlo_dense(tt_hlo *h, const tt_type *type, const char *text);
 /* The same splat constant with another shape; NULL if x is not a splat constant. */
 tt_node *tt_hlo_splat_as(tt_hlo *h, const tt_node *x, const tt_type *type);
 
@@ -252,7 +248,5 @@ bool tt_region_is(const tt_instr *in, int i, int args, const tt_type *arg_types,
 /* -- Printing -- */
 void tt_attr_print(const tt_attr *attr, tt_text *text);
 void tt_hlo_print(tt_hlo *h, tt_node *const *results, int count, tt_text *text);
-/* Marks what the results need. */
-void tt_hlo_mark_live(tt_hlo *h, tt_node *const *results, int count);
 
 #endif

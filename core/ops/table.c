@@ -1,6 +1,8 @@
 /* The table: every family's rows, in one array, found by name. */
 #include "ops/ops.h"
 
+#include "ops/foreach/foreach.h"
+
 #include <pthread.h>
 #include <string.h>
 
@@ -11,11 +13,11 @@
 #undef ROW
 #undef EACH
 
-void tt_lower_foreach(tt_lower *cx);
+static void lower_each(tt_lower *cx) { tt_lower_each(cx, tt_op_find(cx->row->base)); }
 
 static const tt_op_row rows[] = {
 #define ROW(name, cls, fn, param, statics, doc) {name, cls, fn, param, NULL, statics, doc},
-#define EACH(name, base, doc) {name, TT_FOREACH, tt_lower_foreach, 0, base, "", doc},
+#define EACH(name, base, doc) {name, TT_FOREACH, lower_each, 0, base, "", doc},
 #include "ops/rows.def"
 #undef ROW
 #undef EACH

@@ -333,7 +333,7 @@ void tt_lower_prelu_backward(tt_lower *cx) {
 /* log(x / (1 - x)), of x clamped to eps..1-eps if eps was given and not negative. */
 void tt_lower_logit(tt_lower *cx) {
   tt_hlo *h = cx->h;
-  tt_dtype dtype = tt_float_common(cx);
+  tt_dtype dtype = tt_float_result_dtype(cx);
   tt_node *x = tt_in_as(cx, 0, tt_compute_dtype(dtype));
   if (tt_has(cx, 1)) {
     tt_node *eps = tt_num(cx, 1, x->type.dtype);

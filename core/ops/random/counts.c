@@ -1,5 +1,5 @@
 /* Counts: Poisson and binomial variables. Small means by inversion, large ones by rejection. */
-#include "ops/random/random.h"
+#include "ops/random/sample.h"
 
 #define num tt_sampler_num
 
@@ -40,8 +40,8 @@ static void run_down(tt_hlo *h, tt_node *const *args, tt_node **results, void *u
 static tt_node *count_by_inversion(tt_sampler *s, tt_node *first) {
   tt_hlo *h = s->cx->h;
   tt_node *words[4], *u;
-  tt_stream stream = {0};
-  tt_draw_blocks(s->cx, &stream, s->count, 1, words, NULL);
+  tt_draws draws = {0};
+  tt_draw_blocks(s->cx, &draws, s->count, 1, words, NULL);
   tt_split_pair(s->cx, words, s->dtype, &u, &words[1]);
   tt_node *state[4] = {num(s, 0.0), tt_hlo_subtract(h, u, first), first,
                        tt_hlo_zeros(h, &first->type)},
@@ -203,7 +203,7 @@ static void attempt_binomial(const tt_sampler *s, tt_node *const *words, tt_node
 void tt_lower_binomial(tt_lower *cx) {
   tt_hlo *h = cx->h;
   tt_node *n = tt_in(cx, 0), *prob = tt_in(cx, 1);
-  tt_dtype dtype = tt_result_dtype(cx, n->type.dtype);
+  tt_dtype dtype = tt_meta_dtype(cx, 0, n->type.dtype);
   tt_broadcast_pair(cx, &n, &prob, tt_draw_dtype(dtype));
   tt_type type = n->type;
   type.dtype = dtype;

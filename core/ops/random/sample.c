@@ -1,7 +1,7 @@
 /* Distributions without a formula: elements try until they accept, all of them in one loop. Round
  * k draws with k in word 2 of the counters, so that what an element gets does not depend on how
  * long the others take. */
-#include "ops/random/random.h"
+#include "ops/random/sample.h"
 
 #define num tt_sampler_num
 
@@ -74,8 +74,8 @@ static tt_node *log_gamma_variable(tt_lower *cx, tt_node *shape) {
   s.operands[1] = tt_hlo_rsqrt(h, tt_hlo_multiply(h, d, num(&s, 9.0)));
   tt_node *bad = tt_hlo_not(h, tt_hlo_compare(h, TT_GT, shape, num(&s, 0.0)));
   tt_node *x = tt_hlo_log(h, tt_sample(&s, bad, d));
-  tt_stream stream = {0};
-  tt_draw_blocks(cx, &stream, s.count, 1, words, NULL);
+  tt_draws draws = {0};
+  tt_draw_blocks(cx, &draws, s.count, 1, words, NULL);
   tt_split_pair(cx, words, s.dtype, &boost, &words[1]);
   boost = tt_hlo_divide(h, tt_hlo_log(h, boost), shape);
   return tt_hlo_select(h, small, tt_hlo_add(h, x, boost), x);
