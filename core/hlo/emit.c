@@ -1,5 +1,6 @@
 #include "hlo/internal.h"
 
+#include <assert.h>
 #include <string.h>
 
 bool tt_hlo_visible(const tt_block *block, const tt_node *node) {
@@ -57,6 +58,7 @@ static bool key_of(tt_hlo *h, const tt_instr *in, const tt_type *types) {
 
 /* Copies the checked draft and links it into the current block. */
 static tt_instr *append(tt_hlo *h, const tt_instr *draft, const tt_type *types) {
+  assert(h->current && h->current->owner == h);
   tt_instr *in = tt_hlo_alloc(h, 1, sizeof *in);
   if (!in) return NULL;
   *in = *draft;
@@ -162,6 +164,7 @@ tt_block *tt_hlo_region(tt_hlo *h, int op, int arg_count, const tt_type *args, i
   h->current = block;
   h->depth++;
   body(h, nodes, yields, user);
+  assert(h->current == block && h->depth > 0); /* inner regions were closed */
   close_region(h, op, block, yields);
   h->depth--;
   h->current = outer;

@@ -1,5 +1,7 @@
 #include "hlo/internal.h"
 
+#include <assert.h>
+
 static void mark(tt_node *const *nodes, int count) {
   for (int i = 0; i < count; i++)
     if (nodes[i]->instr) nodes[i]->instr->live = true;
@@ -72,6 +74,7 @@ tt_status tt_hlo_finish(tt_hlo *h, tt_node *const *results, int count, tt_text *
   TT_TRY(check_results(h, results, count));
   TT_TRY(check_donations(h, results, count));
   if (verifying()) TT_TRY(tt_hlo_verify(h, "finish"));
+  assert(h->depth == 0);
   mark_live(h, results, count);
   tt_hlo_print(h, results, count, text);
   return tt_text_status(text);

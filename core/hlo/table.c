@@ -1,6 +1,8 @@
 /* The op table: what the verifier knows of each op. */
 #include "hlo/internal.h"
 
+#include <assert.h>
+
 #define CB TT_CLS_B
 #define CS TT_CLS_S
 #define CI TT_CLS_I
@@ -106,4 +108,7 @@ static const tt_op_info infos[TT_OPCODE_COUNT] = {
     OP(custom_call, 0, -1, ANY, ANY, ANY, 0),
 };
 
-const tt_op_info *tt_hlo_info(int op) { return &infos[op]; }
+const tt_op_info *tt_hlo_info(int op) {
+  assert(op >= 0 && op < TT_OPCODE_COUNT && infos[op].name);
+  return &infos[op];
+}

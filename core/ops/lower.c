@@ -1,6 +1,7 @@
 /* What a lowering may ask about its call, and how it states results and checks. */
 #include "ops/lower.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -72,6 +73,7 @@ int tt_list_size(const tt_lower *cx, int i) {
 
 /* A None in a list takes no place among the call's tensors. */
 static int tensor_index(const tt_arg *arg, int k) {
+  assert(k >= 0 && k < arg->count);
   if (!arg->present) return arg->first + k;
   if (!arg->present[k]) return -1;
   int index = arg->first;
@@ -207,6 +209,7 @@ int tt_dims(tt_lower *cx, int i, int rank, bool empty_is_all, int *dims) {
   }
   for (int dim = 0; dim < rank; dim++)
     if (chosen[dim] || (given == 0 && empty_is_all)) dims[count++] = dim;
+  assert(count <= rank);
   return count;
 }
 
@@ -249,6 +252,7 @@ void tt_check(tt_lower *cx, tt_node *violated, tt_code code, const char *format,
   vsnprintf(text, sizeof text, format, list);
   va_end(list);
   int k = cx->check_count;
+  assert(k >= 0 && cx->check_texts && cx->check_codes);
   cx->check_flags[k] = tt_hlo_reduce_all(cx->h, TT_OR, violated);
   cx->check_texts[k] = tt_arena_printf(tt_hlo_arena(cx->h), "%s", text);
   cx->check_codes[k] = code;

@@ -3,6 +3,7 @@
 
 #include "ops/foreach/foreach.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -29,7 +30,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void index_rows(void) {
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    if (tt_intern_find(&by_name, rows[i].name, strlen(rows[i].name))) continue;
+    assert(rows[i].lower && !tt_intern_find(&by_name, rows[i].name, strlen(rows[i].name)));
     tt_status status =
         tt_intern_add(&by_name, rows[i].name, strlen(rows[i].name), (void *)(uintptr_t)&rows[i]);
     tt_status_release(status);

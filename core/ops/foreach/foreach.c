@@ -1,6 +1,8 @@
 /* The _foreach_* operators: a row applied to each element of its lists. */
 #include "ops/foreach/foreach.h"
 
+#include <assert.h>
+
 enum { MAX_ARGS = 16 };
 
 static int category(tt_dtype dtype) {
@@ -133,6 +135,7 @@ static void each(tt_lower *cx, const tt_op_row *row, bool packed) {
     one.result_count = 0;
     one.result_capacity = k < cx->result_capacity ? 1 : 0;
     row->lower(&one);
+    assert(one.result_count <= 1 && one.check_count >= cx->check_count);
     cx->check_count = one.check_count;
     if (one.result_count == 1) cx->result_count = k + 1;
   }

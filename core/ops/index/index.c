@@ -1,5 +1,6 @@
 #include "ops/index/index.h"
 
+#include <assert.h>
 #include <string.h>
 
 bool tt_out_empty(tt_lower *cx) {
@@ -131,6 +132,7 @@ static void shape_result(tt_lower *cx, const tt_type *x, const tt_type *shape, t
     picks->window[picks->window_count++] = rank;
     picks->result.dims[rank++] = x->dims[i];
   }
+  assert(rank <= TT_MAX_RANK);
   picks->result.rank = rank;
 }
 

@@ -30,12 +30,7 @@ tt_node *tt_swap_last(tt_lower *cx, tt_node *x) {
   return tt_hlo_transpose(cx->h, x, perm);
 }
 
-tt_node *tt_adjoint(tt_lower *cx, tt_node *x) {
-  tt_hlo *h = cx->h;
-  x = tt_swap_last(cx, x);
-  if (!tt_is_complex(x->type.dtype)) return x;
-  return tt_hlo_complex(h, tt_hlo_real(h, x), tt_hlo_negate(h, tt_hlo_imag(h, x)));
-}
+tt_node *tt_adjoint(tt_lower *cx, tt_node *x) { return tt_conjugate(cx, tt_swap_last(cx, x)); }
 
 tt_node *tt_matrix_product(tt_hlo *h, tt_node *a, tt_node *b) {
   int rank = a->type.rank, batch[TT_MAX_RANK];

@@ -1,11 +1,6 @@
 /* The rarer functions of two operands. */
 #include "ops/pointwise/pointwise.h"
 
-#define plus tt_plus
-#define times tt_times
-#define splat tt_splat
-#define is tt_is
-
 static bool real_only(tt_lower *cx) {
   if (!tt_is_complex(cx->common)) return true;
   tt_hlo_fail(cx->h, TT_UNIMPLEMENTED, "%s: complex operands are not supported", cx->row->name);
@@ -37,11 +32,11 @@ void tt_lower_hypot(tt_lower *cx) {
   tt_node *high = tt_hlo_maximum(h, a, b), *low = tt_hlo_minimum(h, a, b);
   tt_node *ratio = tt_hlo_divide(h, low, high);
   tt_node *y =
-      tt_hlo_multiply(h, high, tt_hlo_sqrt(h, plus(cx, tt_hlo_multiply(h, ratio, ratio), 1)));
-  y = tt_hlo_select(h, is(cx, high, TT_EQ, 0), high, y);
+      tt_hlo_multiply(h, high, tt_hlo_sqrt(h, tt_plus(cx, tt_hlo_multiply(h, ratio, ratio), 1)));
+  y = tt_hlo_select(h, tt_is(cx, high, TT_EQ, 0), high, y);
   double inf = (double)INFINITY;
-  tt_node *endless = tt_hlo_or(h, is(cx, a, TT_EQ, inf), is(cx, b, TT_EQ, inf));
-  tt_out_in(cx, 0, tt_hlo_select(h, endless, splat(cx, y, inf), y), dtype);
+  tt_node *endless = tt_hlo_or(h, tt_is(cx, a, TT_EQ, inf), tt_is(cx, b, TT_EQ, inf));
+  tt_out_in(cx, 0, tt_hlo_select(h, endless, tt_splat(cx, y, inf), y), dtype);
 }
 
 void tt_lower_copysign(tt_lower *cx) {
@@ -61,8 +56,8 @@ void tt_lower_nextafter(tt_lower *cx) {
 void tt_lower_heaviside(tt_lower *cx) {
   tt_node *x, *values;
   tt_operands(cx, &x, &values, cx->common);
-  tt_node *step = tt_cast(cx, is(cx, x, TT_GT, 0), cx->common);
-  tt_out_as(cx, 0, tt_hlo_select(cx->h, is(cx, x, TT_EQ, 0), values, step));
+  tt_node *step = tt_cast(cx, tt_is(cx, x, TT_GT, 0), cx->common);
+  tt_out_as(cx, 0, tt_hlo_select(cx->h, tt_is(cx, x, TT_EQ, 0), values, step));
 }
 
 static void gcd_more(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
@@ -91,8 +86,8 @@ void tt_lower_gcd(tt_lower *cx) {
   tt_hlo_while(h, 2, ab, gcd_more, gcd_step, NULL, found);
   tt_node *y = is_signed ? tt_hlo_abs(h, found[0]) : found[0];
   if (cx->row->param) {
-    tt_node *none = is(cx, y, TT_EQ, 0);
-    tt_node *share = tt_hlo_divide(h, ab[0], tt_hlo_select(h, none, splat(cx, y, 1), y));
+    tt_node *none = tt_is(cx, y, TT_EQ, 0);
+    tt_node *share = tt_hlo_divide(h, ab[0], tt_hlo_select(h, none, tt_splat(cx, y, 1), y));
     tt_node *product = tt_hlo_multiply(h, share, ab[1]);
     y = tt_hlo_select(h, none, y, is_signed ? tt_hlo_abs(h, product) : product);
   }
@@ -108,10 +103,10 @@ void tt_lower_logaddexp(tt_lower *cx) {
   double log_base = cx->row->param == 2 ? 0.69314718055994530942 : 1;
   tt_node *high = tt_hlo_maximum(h, a, b);
   tt_node *gap = tt_hlo_negate(h, tt_hlo_abs(h, tt_hlo_subtract(h, a, b)));
-  tt_node *rest = tt_hlo_log_plus_one(h, tt_hlo_exponential(h, times(cx, gap, log_base)));
-  tt_node *y = tt_hlo_add(h, high, times(cx, rest, 1 / log_base));
+  tt_node *rest = tt_hlo_log_plus_one(h, tt_hlo_exponential(h, tt_times(cx, gap, log_base)));
+  tt_node *y = tt_hlo_add(h, high, tt_times(cx, rest, 1 / log_base));
   tt_node *same = tt_hlo_and(h, tt_hlo_compare(h, TT_EQ, a, b),
-                             is(cx, tt_hlo_abs(h, a), TT_EQ, (double)INFINITY));
+                             tt_is(cx, tt_hlo_abs(h, a), TT_EQ, (double)INFINITY));
   tt_out_in(cx, 0, tt_hlo_select(h, same, a, y), dtype);
 }
 
@@ -122,7 +117,7 @@ void tt_lower_xlogy(tt_lower *cx) {
   tt_dtype dtype = tt_float_operands(cx, &x, &y);
   tt_node *log = cx->row->param ? tt_hlo_log_plus_one(h, y) : tt_hlo_log(h, y);
   tt_node *product = tt_hlo_multiply(h, x, log);
-  product = tt_hlo_select(h, is(cx, x, TT_EQ, 0), splat(cx, x, 0), product);
+  product = tt_hlo_select(h, tt_is(cx, x, TT_EQ, 0), tt_splat(cx, x, 0), product);
   tt_out_in(cx, 0, tt_hlo_select(h, tt_is_nan(cx, y), y, product), dtype);
 }
 
@@ -154,12 +149,12 @@ static tt_node *scaled(tt_lower *cx, tt_node *x, tt_node *e) {
   tt_hlo *h = cx->h;
   bool wide = x->type.dtype == TT_F64;
   double most = 3 * (wide ? 1022 : 126);
-  e = tt_hlo_minimum(h, tt_hlo_maximum(h, e, splat(cx, e, -most)), splat(cx, e, most));
-  tt_node *third = tt_hlo_floor(h, times(cx, e, 1.0 / 3));
+  e = tt_hlo_minimum(h, tt_hlo_maximum(h, e, tt_splat(cx, e, -most)), tt_splat(cx, e, most));
+  tt_node *third = tt_hlo_floor(h, tt_times(cx, e, 1.0 / 3));
   tt_node *rest = tt_hlo_subtract(h, e, tt_hlo_add(h, third, third));
-  tt_node *power = tt_hlo_power(h, splat(cx, x, 2), third);
+  tt_node *power = tt_hlo_power(h, tt_splat(cx, x, 2), third);
   x = tt_hlo_multiply(h, tt_hlo_multiply(h, x, power), power);
-  return tt_hlo_multiply(h, x, tt_hlo_power(h, splat(cx, x, 2), rest));
+  return tt_hlo_multiply(h, x, tt_hlo_power(h, tt_splat(cx, x, 2), rest));
 }
 
 /* The dtype of an operand, be it a tensor or a number. */
@@ -179,7 +174,7 @@ void tt_lower_ldexp(tt_lower *cx) {
   if (whole) power = dtype;
   if (tt_is_complex(dtype_of(cx, 0))) power = tt_compute_dtype(power);
   tt_node *x = tt_in_as(cx, 0, wide), *e = tt_in_as(cx, 1, tt_compute_dtype(power));
-  if (!scales) e = tt_rounded(cx, tt_hlo_power(h, splat(cx, e, 2), e), power);
+  if (!scales) e = tt_rounded(cx, tt_hlo_power(h, tt_splat(cx, e, 2), e), power);
   tt_broadcast_pair(cx, &x, &e, wide);
   tt_out_in(cx, 0, scales ? scaled(cx, x, e) : tt_hlo_multiply(h, x, e), dtype);
 }

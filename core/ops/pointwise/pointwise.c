@@ -66,3 +66,9 @@ tt_node *tt_sign_bit(tt_lower *cx, tt_node *x) {
   if (tt_is_float(x->type.dtype)) x = tt_hlo_bitcast(cx->h, x, bits[tt_dtype_bytes(x->type.dtype)]);
   return tt_hlo_compare(cx->h, TT_LT, x, tt_like(cx, x, 0));
 }
+
+tt_node *tt_conjugate(tt_lower *cx, tt_node *x) {
+  tt_hlo *h = cx->h;
+  if (!tt_is_complex(x->type.dtype)) return x;
+  return tt_hlo_complex(h, tt_hlo_real(h, x), tt_hlo_negate(h, tt_hlo_imag(h, x)));
+}

@@ -25,6 +25,8 @@ void tt_operands(tt_lower *cx, tt_node **a, tt_node **b, tt_dtype dtype);
 /* The same in the floating dtype that the operator computes in; returns the result's dtype. */
 tt_dtype tt_float_operands(tt_lower *cx, tt_node **a, tt_node **b);
 
+/* x itself if it is real. */
+tt_node *tt_conjugate(tt_lower *cx, tt_node *x);
 /* PyTorch's sign: 0 for NaN; real operands only. */
 tt_node *tt_sign(tt_lower *cx, tt_node *x);
 /* Whether the sign bit is set, of -0.0 and NaN too. */

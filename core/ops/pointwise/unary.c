@@ -181,13 +181,7 @@ void tt_lower_sinc(tt_lower *cx) {
   tt_out_in(cx, 0, tt_hlo_select(h, tt_hlo_compare(h, TT_EQ, x, tt_like(cx, x, 0)), one, y), dtype);
 }
 
-void tt_lower_conj(tt_lower *cx) {
-  tt_hlo *h = cx->h;
-  tt_node *x = tt_in(cx, 0);
-  if (tt_is_complex(x->type.dtype))
-    x = tt_hlo_complex(h, tt_hlo_real(h, x), tt_hlo_negate(h, tt_hlo_imag(h, x)));
-  tt_out_as(cx, 0, x);
-}
+void tt_lower_conj(tt_lower *cx) { tt_out_as(cx, 0, tt_conjugate(cx, tt_in(cx, 0))); }
 
 void tt_lower_angle(tt_lower *cx) {
   tt_hlo *h = cx->h;

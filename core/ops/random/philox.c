@@ -7,6 +7,8 @@
  * one loop without a shuffle, which XLA vectorizes: several times faster than interleaving. */
 #include "ops/random/philox.h"
 
+#include <assert.h>
+
 enum { ROUNDS = 10 };
 static const int64_t multipliers[2] = {0xD2511F53, 0xCD9E8D57};
 static const int64_t weyl[2] = {0x9E3779B9, 0xBB67AE85};
@@ -69,6 +71,7 @@ int64_t tt_philox_blocks(const tt_op_row *row, int64_t numel) {
 void tt_draw_blocks(tt_lower *cx, tt_draws *draws, int64_t count, int64_t sharing, tt_node **words,
                     tt_node **slot) {
   tt_hlo *h = cx->h;
+  assert((sharing == 1 || sharing == 2 || sharing == 4) && draws->taken >= 0);
   tt_type type = {.dtype = TT_U64, .rank = 1, .dims = {count}};
   tt_node *i = tt_hlo_iota(h, &type, 0), *block = i;
   if (sharing > 1)
@@ -81,6 +84,7 @@ void tt_draw_blocks(tt_lower *cx, tt_draws *draws, int64_t count, int64_t sharin
 
 /* The slot's own among `count` (2, 4) values. */
 static tt_node *own(tt_hlo *h, tt_node *slot, tt_node *const *values, int count) {
+  assert(count == 2 || count == 4);
   tt_node *x = values[count - 1];
   for (int k = count - 2; k >= 0; k--)
     x = tt_hlo_select(h, tt_hlo_compare(h, TT_EQ, slot, tt_hlo_const_i(h, TT_U32, k)), values[k],

@@ -1,11 +1,6 @@
 /* The gamma function's logarithm and its derivatives, where CHLO's are not exact, and zeta. */
 #include "ops/special/special.h"
 
-#define plus tt_plus
-#define times tt_times
-#define splat tt_splat
-#define is tt_is
-
 /* lgamma(x) / ((x - 1) (x - 2)) on 0.75..2.25 in (x - 1.5) / 0.75. */
 static const double near_zeros[] = {
     1.0063673136017301565,      -0.12106206737250127182,     0.020910425358552457607,
@@ -72,13 +67,13 @@ static tt_node *zeta(tt_lower *cx, tt_node *s, tt_node *q) {
   tt_hlo_while(h, 3, inits, zeta_more, zeta_step, NULL, moved);
   tt_node *y = tt_hlo_add(h, moved[2], tt_hlo_zeta(h, s, moved[1]));
   tt_node *whole = tt_hlo_compare(h, TT_EQ, q, tt_hlo_floor(h, q));
-  tt_node *pole = tt_hlo_and(h, whole, is(cx, q, TT_LE, 0));
+  tt_node *pole = tt_hlo_and(h, whole, tt_is(cx, q, TT_LE, 0));
   tt_node *odd =
-      tt_hlo_and(h, is(cx, q, TT_LT, 0), tt_hlo_compare(h, TT_NE, s, tt_hlo_floor(h, s)));
-  y = tt_hlo_select(h, odd, splat(cx, y, (double)NAN), y);
-  y = tt_hlo_select(h, pole, splat(cx, y, (double)INFINITY), y);
-  y = tt_hlo_select(h, is(cx, s, TT_EQ, 1), splat(cx, y, (double)INFINITY), y);
-  return tt_hlo_select(h, is(cx, s, TT_LT, 1), splat(cx, y, (double)NAN), y);
+      tt_hlo_and(h, tt_is(cx, q, TT_LT, 0), tt_hlo_compare(h, TT_NE, s, tt_hlo_floor(h, s)));
+  y = tt_hlo_select(h, odd, tt_splat(cx, y, (double)NAN), y);
+  y = tt_hlo_select(h, pole, tt_splat(cx, y, (double)INFINITY), y);
+  y = tt_hlo_select(h, tt_is(cx, s, TT_EQ, 1), tt_splat(cx, y, (double)INFINITY), y);
+  return tt_hlo_select(h, tt_is(cx, s, TT_LT, 1), tt_splat(cx, y, (double)NAN), y);
 }
 
 void tt_lower_zeta(tt_lower *cx) {
@@ -96,15 +91,15 @@ void tt_lower_polygamma(tt_lower *cx) {
   if (n == 0) {
     y = digamma(cx, x);
   } else if (n == 1) {
-    tt_node *low = is(cx, x, TT_LT, 0.5), *mirror = plus(cx, tt_hlo_negate(h, x), 1);
-    tt_node *direct = tt_hlo_zeta(h, splat(cx, x, 2), tt_hlo_select(h, low, mirror, x)),
-            *pi = times(cx, x, 3.14159265358979323846);
-    tt_node *ratio = tt_hlo_divide(h, splat(cx, x, 3.14159265358979323846), tt_hlo_sine(h, pi));
+    tt_node *low = tt_is(cx, x, TT_LT, 0.5), *mirror = tt_plus(cx, tt_hlo_negate(h, x), 1);
+    tt_node *direct = tt_hlo_zeta(h, tt_splat(cx, x, 2), tt_hlo_select(h, low, mirror, x)),
+            *pi = tt_times(cx, x, 3.14159265358979323846);
+    tt_node *ratio = tt_hlo_divide(h, tt_splat(cx, x, 3.14159265358979323846), tt_hlo_sine(h, pi));
     tt_node *reflected = tt_hlo_subtract(h, tt_hlo_multiply(h, ratio, ratio), direct);
     y = tt_hlo_select(h, low, reflected, direct);
   } else {
-    y = zeta(cx, splat(cx, x, n + 1), x);
-    y = times(cx, y, ((int64_t)n % 2 ? 1 : -1) * tgamma(n + 1));
+    y = zeta(cx, tt_splat(cx, x, n + 1), x);
+    y = tt_times(cx, y, ((int64_t)n % 2 ? 1 : -1) * tgamma(n + 1));
   }
   tt_out_in(cx, 0, y, dtype);
 }

@@ -1,11 +1,6 @@
 /* Special functions by series of Chebyshev, and the error function's relatives. */
 #include "ops/special/special.h"
 
-#define plus tt_plus
-#define times tt_times
-#define splat tt_splat
-#define is tt_is
-
 tt_node *tt_float_operand(tt_lower *cx, int i, tt_dtype *dtype) {
   *dtype = tt_float_result_dtype(cx);
   return tt_in_as(cx, i, tt_compute_dtype(*dtype));
@@ -15,14 +10,14 @@ tt_node *tt_chebyshev(tt_lower *cx, tt_node *t, const double *series, int count)
   tt_hlo *h = cx->h;
   double least = t->type.dtype == TT_F64 ? 1e-18 : 1e-10;
   while (count > 2 && fabs(series[count - 1]) < least) count--;
-  tt_node *twice = tt_hlo_add(h, t, t), *b1 = splat(cx, t, series[count - 1]), *b2 = NULL;
+  tt_node *twice = tt_hlo_add(h, t, t), *b1 = tt_splat(cx, t, series[count - 1]), *b2 = NULL;
   for (int i = count - 2; i > 0; i--) {
-    tt_node *b0 = plus(cx, tt_hlo_multiply(h, twice, b1), series[i]);
+    tt_node *b0 = tt_plus(cx, tt_hlo_multiply(h, twice, b1), series[i]);
     if (b2) b0 = tt_hlo_subtract(h, b0, b2);
     b2 = b1;
     b1 = b0;
   }
-  tt_node *sum = plus(cx, tt_hlo_multiply(h, t, b1), series[0] / 2);
+  tt_node *sum = tt_plus(cx, tt_hlo_multiply(h, t, b1), series[0] / 2);
   return b2 ? tt_hlo_subtract(h, sum, b2) : sum;
 }
 
@@ -63,11 +58,11 @@ static const double erfcx_series[] = {
 
 static tt_node *bessel_i0e(tt_lower *cx, tt_node *x) {
   tt_hlo *h = cx->h;
-  tt_node *size = tt_hlo_abs(h, x), *sixteen = splat(cx, x, 16);
-  tt_node *near = TT_CHEBYSHEV(cx, plus(cx, times(cx, size, 0.25), -1), i0e_near);
-  tt_node *t = plus(cx, tt_hlo_divide(h, sixteen, size), -1);
+  tt_node *size = tt_hlo_abs(h, x), *sixteen = tt_splat(cx, x, 16);
+  tt_node *near = TT_CHEBYSHEV(cx, tt_plus(cx, tt_times(cx, size, 0.25), -1), i0e_near);
+  tt_node *t = tt_plus(cx, tt_hlo_divide(h, sixteen, size), -1);
   tt_node *far = tt_hlo_multiply(h, TT_CHEBYSHEV(cx, t, i0e_far), tt_hlo_rsqrt(h, size));
-  return tt_hlo_select(h, is(cx, size, TT_LE, 8), near, far);
+  return tt_hlo_select(h, tt_is(cx, size, TT_LE, 8), near, far);
 }
 
 /* param: order 0 or 1, plus 2 for the exponentially scaled function. */
@@ -77,18 +72,20 @@ void tt_lower_bessel_i(tt_lower *cx) {
   tt_node *x = tt_float_operand(cx, 0, &dtype);
   tt_node *y = cx->row->param % 2 ? tt_hlo_bessel_i1e(cx->h, x) : bessel_i0e(cx, x);
   if (cx->row->param < 2) y = tt_hlo_multiply(h, y, tt_hlo_exponential(h, tt_hlo_abs(h, x)));
-  if (cx->row->param % 2) y = tt_hlo_select(h, is(cx, x, TT_EQ, 0), splat(cx, y, 0), y);
+  if (cx->row->param % 2) y = tt_hlo_select(h, tt_is(cx, x, TT_EQ, 0), tt_splat(cx, y, 0), y);
   tt_out_in(cx, 0, y, dtype);
 }
 
 static tt_node *erfcx(tt_lower *cx, tt_node *x) {
   tt_hlo *h = cx->h;
   tt_node *size = tt_hlo_abs(h, x);
-  tt_node *t = tt_hlo_divide(h, plus(cx, size, -3.75), plus(cx, size, 3.75));
-  t = tt_hlo_select(h, is(cx, size, TT_EQ, (double)INFINITY), splat(cx, t, 1), t);
-  tt_node *y = tt_hlo_divide(h, TT_CHEBYSHEV(cx, t, erfcx_series), plus(cx, times(cx, size, 2), 1));
+  tt_node *t = tt_hlo_divide(h, tt_plus(cx, size, -3.75), tt_plus(cx, size, 3.75));
+  t = tt_hlo_select(h, tt_is(cx, size, TT_EQ, (double)INFINITY), tt_splat(cx, t, 1), t);
+  tt_node *y =
+      tt_hlo_divide(h, TT_CHEBYSHEV(cx, t, erfcx_series), tt_plus(cx, tt_times(cx, size, 2), 1));
   tt_node *square = tt_hlo_exponential(h, tt_hlo_multiply(h, x, x));
-  return tt_hlo_select(h, is(cx, x, TT_LT, 0), tt_hlo_subtract(h, times(cx, square, 2), y), y);
+  return tt_hlo_select(h, tt_is(cx, x, TT_LT, 0), tt_hlo_subtract(h, tt_times(cx, square, 2), y),
+                       y);
 }
 
 void tt_lower_erfcx(tt_lower *cx) {
@@ -100,11 +97,11 @@ void tt_lower_erfcx(tt_lower *cx) {
 /* The logarithm of the normal distribution function. */
 static tt_node *log_ndtr(tt_lower *cx, tt_node *x) {
   tt_hlo *h = cx->h;
-  tt_node *t = times(cx, x, 0.70710678118654752440);
-  tt_node *tail = tt_hlo_log(h, times(cx, erfcx(cx, tt_hlo_negate(h, t)), 0.5));
+  tt_node *t = tt_times(cx, x, 0.70710678118654752440);
+  tt_node *tail = tt_hlo_log(h, tt_times(cx, erfcx(cx, tt_hlo_negate(h, t)), 0.5));
   tail = tt_hlo_subtract(h, tail, tt_hlo_multiply(h, t, t));
-  tt_node *body = tt_hlo_log_plus_one(h, times(cx, tt_hlo_erfc(cx->h, t), -0.5));
-  return tt_hlo_select(h, is(cx, x, TT_LT, -1), tail, body);
+  tt_node *body = tt_hlo_log_plus_one(h, tt_times(cx, tt_hlo_erfc(cx->h, t), -0.5));
+  return tt_hlo_select(h, tt_is(cx, x, TT_LT, -1), tail, body);
 }
 
 void tt_lower_log_ndtr(tt_lower *cx) {
@@ -118,21 +115,21 @@ void tt_lower_ndtri(tt_lower *cx) {
   tt_hlo *h = cx->h;
   tt_dtype dtype;
   tt_node *p = tt_float_operand(cx, 0, &dtype);
-  tt_node *high = is(cx, p, TT_GT, 0.5), *q = plus(cx, tt_hlo_negate(h, p), 1);
+  tt_node *high = tt_is(cx, p, TT_GT, 0.5), *q = tt_plus(cx, tt_hlo_negate(h, p), 1);
   tt_node *log_p = tt_hlo_log(h, tt_hlo_select(h, high, q, p));
-  tt_node *x = tt_hlo_negate(h, tt_hlo_sqrt(h, times(cx, log_p, -2)));
+  tt_node *x = tt_hlo_negate(h, tt_hlo_sqrt(h, tt_times(cx, log_p, -2)));
   for (int i = 0; i < 4; i++) {
     tt_node *log_cdf = log_ndtr(cx, x);
     tt_node *log_slope =
-        plus(cx, times(cx, tt_hlo_multiply(h, x, x), -0.5), -0.91893853320467274178);
+        tt_plus(cx, tt_times(cx, tt_hlo_multiply(h, x, x), -0.5), -0.91893853320467274178);
     tt_node *slope = tt_hlo_exponential(h, tt_hlo_subtract(h, log_slope, log_cdf));
     x = tt_hlo_subtract(h, x, tt_hlo_divide(h, tt_hlo_subtract(h, log_cdf, log_p), slope));
   }
   tt_node *tail = tt_hlo_select(h, high, tt_hlo_negate(h, x), x);
-  tt_node *centred = plus(cx, times(cx, p, 2), -1);
-  tt_node *body = times(cx, tt_hlo_erf_inv(cx->h, centred), 1.41421356237309504880);
-  tt_node *middle = is(cx, tt_hlo_abs(h, centred), TT_LT, 0.8);
-  tt_node *edge = tt_hlo_not(h, tt_hlo_and(h, is(cx, p, TT_GT, 0), is(cx, p, TT_LT, 1)));
+  tt_node *centred = tt_plus(cx, tt_times(cx, p, 2), -1);
+  tt_node *body = tt_times(cx, tt_hlo_erf_inv(cx->h, centred), 1.41421356237309504880);
+  tt_node *middle = tt_is(cx, tt_hlo_abs(h, centred), TT_LT, 0.8);
+  tt_node *edge = tt_hlo_not(h, tt_hlo_and(h, tt_is(cx, p, TT_GT, 0), tt_is(cx, p, TT_LT, 1)));
   tt_out_in(cx, 0, tt_hlo_select(h, tt_hlo_or(h, middle, edge), body, tail), dtype);
 }
 
@@ -142,7 +139,7 @@ void tt_lower_entr(tt_lower *cx) {
   tt_dtype dtype;
   tt_node *x = tt_float_operand(cx, 0, &dtype);
   tt_node *y = tt_hlo_negate(h, tt_hlo_multiply(h, x, tt_hlo_log(h, x)));
-  y = tt_hlo_select(h, is(cx, x, TT_EQ, 0), splat(cx, x, 0), y);
-  y = tt_hlo_select(h, is(cx, x, TT_LT, 0), splat(cx, x, -(double)INFINITY), y);
+  y = tt_hlo_select(h, tt_is(cx, x, TT_EQ, 0), tt_splat(cx, x, 0), y);
+  y = tt_hlo_select(h, tt_is(cx, x, TT_LT, 0), tt_splat(cx, x, -(double)INFINITY), y);
   tt_out_in(cx, 0, y, dtype);
 }
