@@ -1,7 +1,7 @@
 #include "base/status.h"
 
+#include "base/alloc.h"
 #include "base/hash.h"
-#include "base/mem.h"
 
 #include <stdarg.h>
 #include <stdatomic.h>

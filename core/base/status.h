@@ -53,6 +53,9 @@ typedef enum tt_source {
 tt_status tt_error(tt_code code, const char *format, ...)
     __attribute__((format(printf, 2, 3), returns_nonnull));
 
+/* The status for a failed allocation. */
+tt_status tt_out_of_memory(void) __attribute__((returns_nonnull));
+
 /* Wraps `status` (consumed) as "message: old message"; success stays success. */
 tt_status tt_status_prefix(tt_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

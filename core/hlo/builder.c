@@ -90,7 +90,7 @@ const int64_t *tt_hlo_filled(tt_hlo *h, const int64_t *values, int count, int64_
 bool tt_hlo_usable(tt_hlo *h, int op, tt_node *const *nodes, int count) {
   if (h->error) return false;
   for (int i = 0; i < count; i++) {
-    const tt_value *value = (const tt_value *)nodes[i];
+    const tt_hlo_value *value = (const tt_hlo_value *)nodes[i];
     if (value && value->block && value->block->owner == h) continue;
     const char *why = value ? "belongs to another builder" : "is missing";
     tt_hlo_fail(h, TT_INTERNAL, "%s: operand %d %s", tt_hlo_info(op)->name, i, why);
@@ -114,7 +114,7 @@ tt_node *tt_hlo_param(tt_hlo *h, const tt_type *type) {
                        h->param_count);
   if (h->param_count == TT_HLO_MAX_PARAMS)
     return tt_hlo_fail(h, TT_RESOURCE_EXHAUSTED, "more than %d parameters", TT_HLO_MAX_PARAMS);
-  tt_value *value = tt_hlo_alloc(h, 1, sizeof *value);
+  tt_hlo_value *value = tt_hlo_alloc(h, 1, sizeof *value);
   tt_status grown =
       tt_grow((void **)&h->params, &h->param_capacity, h->param_count + 1, sizeof *h->params);
   if (!value || grown) {
@@ -122,7 +122,7 @@ tt_node *tt_hlo_param(tt_hlo *h, const tt_type *type) {
     tt_status_release(grown);
     return &h->poison.node;
   }
-  *value = (tt_value){.node = {.type = *type, .id = h->next_id++}, .block = h->main};
+  *value = (tt_hlo_value){.node = {.type = *type, .id = h->next_id++}, .block = h->main};
   h->params[h->param_count++] = value;
   return &value->node;
 }

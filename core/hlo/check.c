@@ -1,6 +1,7 @@
 /* Checks by the op table, and what the rules share. */
 #include "hlo/internal.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -119,12 +120,13 @@ static bool check_operands(const tt_instr *in, const tt_op_info *info, tt_why *w
 }
 
 bool tt_hlo_check(const tt_instr *in, tt_type *out, tt_why *why) {
+  assert(in->rule && in->operand_count >= 0 && in->result_count >= 0);
   const tt_op_info *info = tt_hlo_info(in->op);
   why->next = 0;
   if (!check_operands(in, info, why)) return false;
   if (in->region_count != info->regions)
     return tt_hlo_bad(why, "%d regions, expected %d", in->region_count, info->regions);
-  if (!info->rule(in, out, why)) return false;
+  if (!in->rule(in, out, why)) return false;
   for (int i = 0; i < in->result_count; i++) {
     int64_t bytes;
     if (!tt_type_bytes(&out[i], &bytes))

@@ -96,13 +96,13 @@ static void i64_literal(char *out, tt_dtype dtype, int64_t value) {
   else f64_literal(out, dtype, dtype == TT_BOOL ? value != 0 : (double)value);
 }
 
-bool tt_rule_constant(const tt_instr *in, tt_type *out, tt_why *why) {
+static bool rule_constant(const tt_instr *in, tt_type *out, tt_why *why) {
   (void)out;
   const tt_attr *value = tt_attr_find(in, "value");
   return value && value->text ? true : tt_hlo_bad(why, "value is missing");
 }
 
-bool tt_rule_iota(const tt_instr *in, tt_type *out, tt_why *why) {
+static bool rule_iota(const tt_instr *in, tt_type *out, tt_why *why) {
   const tt_attr *dim = tt_attr_find(in, "iota_dimension");
   if (!dim || dim->value < 0 || dim->value >= out->rank)
     return tt_hlo_bad(why, "iota_dimension %lld is not a dimension of %s",
@@ -111,7 +111,8 @@ bool tt_rule_iota(const tt_instr *in, tt_type *out, tt_why *why) {
   return true;
 }
 
-tt_node *tt_hlo_dense(tt_hlo *h, const tt_type *type, const char *text) {
+/* `text` is what goes between dense< and >. */
+static tt_node *dense(tt_hlo *h, const tt_type *type, const char *text) {
   if (h->error) return tt_hlo_poison(h);
   bool empty = tt_type_numel(type) == 0;
   tt_text full = TT_TEXT_INIT;
@@ -125,8 +126,11 @@ tt_node *tt_hlo_dense(tt_hlo *h, const tt_type *type, const char *text) {
   } else {
     tt_attr attrs[] = {tt_attr_text("value", full.data)};
     attrs[0].value = !empty && text[0] != '['; /* a splat */
-    node = tt_hlo_emit1(h, &(tt_instr){.op = TT_OPCODE_constant, .attrs = attrs, .attr_count = 1},
-                        *type);
+    node = tt_hlo_emit1(
+        h,
+        &(tt_instr){
+            .op = TT_OPCODE_constant, .rule = rule_constant, .attrs = attrs, .attr_count = 1},
+        *type);
   }
   tt_text_deinit(&full);
   return node;
@@ -140,7 +144,7 @@ tt_node *tt_hlo_splat_as(tt_hlo *h, const tt_node *x, const tt_type *type) {
   if (size >= sizeof literal) return NULL;
   memcpy(literal, text, size);
   literal[size] = '\0';
-  return tt_hlo_dense(h, type, literal);
+  return dense(h, type, literal);
 }
 
 bool tt_hlo_is_zeros(const tt_node *x) {
@@ -159,7 +163,7 @@ tt_node *tt_hlo_const(tt_hlo *h, tt_dtype dtype, double value) {
 tt_node *tt_hlo_const_i(tt_hlo *h, tt_dtype dtype, int64_t value) {
   char text[TT_LITERAL];
   i64_literal(text, dtype, value);
-  return tt_hlo_dense(h, &(tt_type){.dtype = dtype}, text);
+  return dense(h, &(tt_type){.dtype = dtype}, text);
 }
 
 tt_node *tt_hlo_const_c(tt_hlo *h, tt_dtype dtype, double re, double im) {
@@ -167,7 +171,7 @@ tt_node *tt_hlo_const_c(tt_hlo *h, tt_dtype dtype, double re, double im) {
   if (!tt_is_complex(dtype))
     return tt_hlo_fail(h, TT_INTERNAL, "a complex constant of dtype %s", tt_dtype_name(dtype));
   complex_literal(text, dtype, re, im);
-  return tt_hlo_dense(h, &(tt_type){.dtype = dtype}, text);
+  return dense(h, &(tt_type){.dtype = dtype}, text);
 }
 
 /* The rank-1 constant of whichever array is given. */
@@ -189,7 +193,7 @@ static tt_node *list(tt_hlo *h, tt_dtype dtype, const int64_t *ints, const doubl
   tt_text_add(&text, "]", 1);
   if (text.failed) tt_hlo_fail_memory(h);
   tt_type type = {.dtype = dtype, .rank = 1, .dims = {count}};
-  tt_node *node = tt_hlo_dense(h, &type, text.failed ? "" : text.data);
+  tt_node *node = dense(h, &type, text.failed ? "" : text.data);
   tt_text_deinit(&text);
   return node;
 }
@@ -205,7 +209,7 @@ tt_node *tt_hlo_const_f64s(tt_hlo *h, tt_dtype dtype, const double *values, int6
 tt_node *tt_hlo_full(tt_hlo *h, const tt_type *type, double value) {
   char text[TT_LITERAL];
   f64_literal(text, type->dtype, value);
-  return tt_hlo_dense(h, type, text);
+  return dense(h, type, text);
 }
 
 tt_node *tt_hlo_zeros(tt_hlo *h, const tt_type *type) { return tt_hlo_full(h, type, 0); }
@@ -213,7 +217,9 @@ tt_node *tt_hlo_zeros(tt_hlo *h, const tt_type *type) { return tt_hlo_full(h, ty
 tt_node *tt_hlo_iota(tt_hlo *h, const tt_type *type, int dim) {
   if (h->error) return tt_hlo_poison(h);
   tt_attr attrs[] = {tt_attr_i64("iota_dimension", dim)};
-  return tt_hlo_emit1(h, &(tt_instr){.op = TT_OPCODE_iota, .attrs = attrs, .attr_count = 1}, *type);
+  return tt_hlo_emit1(
+      h, &(tt_instr){.op = TT_OPCODE_iota, .rule = rule_iota, .attrs = attrs, .attr_count = 1},
+      *type);
 }
 
 tt_node *tt_hlo_lowest(tt_hlo *h, tt_dtype dtype) {

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-bool tt_rule_sort(const tt_instr *in, tt_type *out, tt_why *why) {
+static bool rule_sort(const tt_instr *in, tt_type *out, tt_why *why) {
   const tt_type *first = tt_operand_type(in, 0);
   const tt_attr *dim = tt_attr_find(in, "dimension");
   int n = in->operand_count;
@@ -25,7 +25,7 @@ bool tt_rule_sort(const tt_instr *in, tt_type *out, tt_why *why) {
   return ok;
 }
 
-bool tt_rule_while(const tt_instr *in, tt_type *out, tt_why *why) {
+static bool rule_while(const tt_instr *in, tt_type *out, tt_why *why) {
   int n = in->operand_count;
   tt_type verdict = {.dtype = TT_BOOL};
   if (in->result_count != n) return tt_hlo_bad(why, "%d operands, %d results", n, in->result_count);
@@ -33,7 +33,7 @@ bool tt_rule_while(const tt_instr *in, tt_type *out, tt_why *why) {
   return tt_region_is(in, 0, n, out, 1, &verdict, why) && tt_region_is(in, 1, n, out, n, out, why);
 }
 
-bool tt_rule_custom_call(const tt_instr *in, tt_type *out, tt_why *why) {
+static bool rule_custom_call(const tt_instr *in, tt_type *out, tt_why *why) {
   (void)out;
   if (!tt_attr_find(in, "call_target_name")) return tt_hlo_bad(why, "no call_target_name");
   return true;
@@ -53,6 +53,7 @@ void tt_hlo_sort(tt_hlo *h, int n, tt_node *const *xs, int dim, bool stable, tt_
   }
   tt_attr attrs[] = {tt_attr_i64("dimension", dim), tt_attr_bool("is_stable", stable)};
   tt_instr draft = {.op = TT_OPCODE_sort,
+                    .rule = rule_sort,
                     .operands = xs,
                     .operand_count = n,
                     .attrs = attrs,
@@ -78,6 +79,7 @@ void tt_hlo_while(tt_hlo *h, int n, tt_node *const *inits, tt_body cond, tt_body
     return;
   }
   tt_instr draft = {.op = TT_OPCODE_while,
+                    .rule = rule_while,
                     .operands = inits,
                     .operand_count = n,
                     .regions = regions,
@@ -103,6 +105,7 @@ void tt_hlo_custom_call(tt_hlo *h, const char *target, const char *config, int n
       tt_attr_text("call_target_name", name), tt_attr_i32("api_version", plain ? 1 : 4),
       tt_attr_text("backend_config", dict), tt_attr_bool("has_side_effect", results_count == 0)};
   tt_instr draft = {.op = TT_OPCODE_custom_call,
+                    .rule = rule_custom_call,
                     .operands = xs,
                     .operand_count = n,
                     .attrs = attrs,

@@ -55,7 +55,7 @@ static bool spatial_sizes(const tt_instr *in, const int64_t *xd, const int64_t *
   return true;
 }
 
-bool tt_rule_convolution(const tt_instr *in, tt_type *out, tt_why *why) {
+static bool rule_convolution(const tt_instr *in, tt_type *out, tt_why *why) {
   const tt_type *x = tt_operand_type(in, 0), *k = tt_operand_type(in, 1);
   const tt_attr *numbers = tt_attr_find(in, "dimension_numbers");
   const tt_attr *features = tt_attr_find(in, "feature_group_count");

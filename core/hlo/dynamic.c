@@ -17,7 +17,7 @@ static bool are_starts(const tt_instr *in, int first, int rank, tt_why *why) {
   return true;
 }
 
-bool tt_rule_dynamic_slice(const tt_instr *in, tt_type *out, tt_why *why) {
+static bool rule_dynamic_slice(const tt_instr *in, tt_type *out, tt_why *why) {
   const tt_type *x = tt_operand_type(in, 0);
   const tt_attr *sizes = tt_attr_find(in, "slice_sizes");
   if (!are_starts(in, 1, x->rank, why) || !tt_attr_sized(sizes, x->rank, "slice_sizes", why))
@@ -32,7 +32,7 @@ bool tt_rule_dynamic_slice(const tt_instr *in, tt_type *out, tt_why *why) {
   return true;
 }
 
-bool tt_rule_dynamic_update_slice(const tt_instr *in, tt_type *out, tt_why *why) {
+static bool rule_dynamic_update_slice(const tt_instr *in, tt_type *out, tt_why *why) {
   const tt_type *x = tt_operand_type(in, 0), *update = tt_operand_type(in, 1);
   if (!are_starts(in, 2, x->rank, why)) return false;
   bool ok = update->rank == x->rank && update->dtype == x->dtype;
@@ -56,6 +56,7 @@ tt_node *tt_hlo_dynamic_slice(tt_hlo *h, tt_node *x, tt_node *const *starts, con
   tt_node *operands[1 + TT_MAX_RANK] = {x};
   tt_attr attrs[] = {tt_attr_i64s("slice_sizes", sizes, x->type.rank)};
   tt_instr draft = {.op = TT_OPCODE_dynamic_slice,
+                    .rule = rule_dynamic_slice,
                     .operands = operands,
                     .operand_count = with_starts(operands, 1, starts, x->type.rank),
                     .attrs = attrs,
@@ -69,6 +70,7 @@ tt_node *tt_hlo_dynamic_update_slice(tt_hlo *h, tt_node *x, tt_node *update,
   if (tt_type_equal(&x->type, &update->type)) return update;
   tt_node *operands[2 + TT_MAX_RANK] = {x, update};
   tt_instr draft = {.op = TT_OPCODE_dynamic_update_slice,
+                    .rule = rule_dynamic_update_slice,
                     .operands = operands,
                     .operand_count = with_starts(operands, 2, starts, x->type.rank)};
   return tt_hlo_emit1(h, &draft, x->type);

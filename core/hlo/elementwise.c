@@ -2,20 +2,20 @@
 
 /* -- Rules -- */
 
-bool tt_rule_unary(const tt_instr *in, tt_type *out, tt_why *why) {
+static bool rule_unary(const tt_instr *in, tt_type *out, tt_why *why) {
   (void)why;
   *out = *tt_operand_type(in, 0);
   return true;
 }
 
-bool tt_rule_abs(const tt_instr *in, tt_type *out, tt_why *why) {
+static bool rule_abs(const tt_instr *in, tt_type *out, tt_why *why) {
   (void)why;
   *out = *tt_operand_type(in, 0);
   out->dtype = tt_dtype_real(out->dtype);
   return true;
 }
 
-bool tt_rule_binary(const tt_instr *in, tt_type *out, tt_why *why) {
+static bool rule_binary(const tt_instr *in, tt_type *out, tt_why *why) {
   const tt_type *a = tt_operand_type(in, 0), *b = tt_operand_type(in, 1);
   if (!tt_type_equal(a, b))
     return tt_hlo_bad(why, "operands of different types: %s and %s", tt_hlo_show(why, a),
@@ -24,13 +24,13 @@ bool tt_rule_binary(const tt_instr *in, tt_type *out, tt_why *why) {
   return true;
 }
 
-bool tt_rule_compare(const tt_instr *in, tt_type *out, tt_why *why) {
-  if (!tt_rule_binary(in, out, why)) return false;
+static bool rule_compare(const tt_instr *in, tt_type *out, tt_why *why) {
+  if (!rule_binary(in, out, why)) return false;
   out->dtype = TT_BOOL;
   return true;
 }
 
-bool tt_rule_select(const tt_instr *in, tt_type *out, tt_why *why) {
+static bool rule_select(const tt_instr *in, tt_type *out, tt_why *why) {
   const tt_type *pred = tt_operand_type(in, 0), *a = tt_operand_type(in, 1),
                 *b = tt_operand_type(in, 2);
   if (!tt_type_equal(a, b))
@@ -43,7 +43,7 @@ bool tt_rule_select(const tt_instr *in, tt_type *out, tt_why *why) {
   return true;
 }
 
-bool tt_rule_clamp(const tt_instr *in, tt_type *out, tt_why *why) {
+static bool rule_clamp(const tt_instr *in, tt_type *out, tt_why *why) {
   const tt_type *x = tt_operand_type(in, 1);
   for (int i = 0; i < 3; i += 2) {
     const tt_type *bound = tt_operand_type(in, i);
@@ -55,14 +55,14 @@ bool tt_rule_clamp(const tt_instr *in, tt_type *out, tt_why *why) {
   return true;
 }
 
-bool tt_rule_is_finite(const tt_instr *in, tt_type *out, tt_why *why) {
+static bool rule_is_finite(const tt_instr *in, tt_type *out, tt_why *why) {
   (void)why;
   *out = *tt_operand_type(in, 0);
   out->dtype = TT_BOOL;
   return true;
 }
 
-bool tt_rule_convert(const tt_instr *in, tt_type *out, tt_why *why) {
+static bool rule_convert(const tt_instr *in, tt_type *out, tt_why *why) {
   (void)why;
   tt_dtype dtype = out->dtype;
   *out = *tt_operand_type(in, 0);
@@ -70,7 +70,7 @@ bool tt_rule_convert(const tt_instr *in, tt_type *out, tt_why *why) {
   return true;
 }
 
-bool tt_rule_bitcast_convert(const tt_instr *in, tt_type *out, tt_why *why) {
+static bool rule_bitcast_convert(const tt_instr *in, tt_type *out, tt_why *why) {
   const tt_type *x = tt_operand_type(in, 0);
   tt_dtype dtype = out->dtype;
   int64_t from = tt_dtype_bytes(x->dtype), to = tt_dtype_bytes(dtype);
@@ -90,32 +90,32 @@ bool tt_rule_bitcast_convert(const tt_instr *in, tt_type *out, tt_why *why) {
   return true;
 }
 
-bool tt_rule_complex(const tt_instr *in, tt_type *out, tt_why *why) {
-  if (!tt_rule_binary(in, out, why)) return false;
+static bool rule_complex(const tt_instr *in, tt_type *out, tt_why *why) {
+  if (!rule_binary(in, out, why)) return false;
   if (out->dtype != TT_F32 && out->dtype != TT_F64)
     return tt_hlo_bad(why, "the parts are %s, expected f32 or f64", tt_dtype_name(out->dtype));
   out->dtype = tt_dtype_complex(out->dtype);
   return true;
 }
 
-bool tt_rule_real(const tt_instr *in, tt_type *out, tt_why *why) {
-  return tt_rule_abs(in, out, why);
+static bool rule_real(const tt_instr *in, tt_type *out, tt_why *why) {
+  return rule_abs(in, out, why);
 }
 
-bool tt_rule_imag(const tt_instr *in, tt_type *out, tt_why *why) {
-  return tt_rule_abs(in, out, why);
+static bool rule_imag(const tt_instr *in, tt_type *out, tt_why *why) {
+  return rule_abs(in, out, why);
 }
 
-bool tt_rule_reduce_precision(const tt_instr *in, tt_type *out, tt_why *why) {
+static bool rule_reduce_precision(const tt_instr *in, tt_type *out, tt_why *why) {
   const tt_attr *exponent = tt_attr_find(in, "exponent_bits");
   const tt_attr *mantissa = tt_attr_find(in, "mantissa_bits");
   if (!exponent || exponent->value < 1 || !mantissa || mantissa->value < 0)
     return tt_hlo_bad(why, "needs at least 1 exponent bit and 0 mantissa bits");
-  return tt_rule_unary(in, out, why);
+  return rule_unary(in, out, why);
 }
 
-bool tt_rule_optimization_barrier(const tt_instr *in, tt_type *out, tt_why *why) {
-  return tt_rule_unary(in, out, why);
+static bool rule_optimization_barrier(const tt_instr *in, tt_type *out, tt_why *why) {
+  return rule_unary(in, out, why);
 }
 
 /* -- Builders -- */
@@ -140,8 +140,12 @@ tt_node *tt_hlo_unary(tt_hlo *h, tt_hlo_op op, tt_node *x) {
   }
   if (too_narrow(op, x->type.dtype))
     return tt_hlo_convert(h, tt_hlo_unary(h, op, tt_hlo_convert(h, x, TT_F32)), x->type.dtype);
-  return tt_hlo_emit1(
-      h, &(tt_instr){.op = (int)op, .operands = (tt_node *[]){x}, .operand_count = 1}, x->type);
+  return tt_hlo_emit1(h,
+                      &(tt_instr){.op = (int)op,
+                                  .rule = op == TT_HLO_abs ? rule_abs : rule_unary,
+                                  .operands = (tt_node *[]){x},
+                                  .operand_count = 1},
+                      x->type);
 }
 
 tt_node *tt_hlo_binary(tt_hlo *h, tt_hlo_op op, tt_node *a, tt_node *b) {
@@ -153,7 +157,10 @@ tt_node *tt_hlo_binary(tt_hlo *h, tt_hlo_op op, tt_node *a, tt_node *b) {
         h, tt_hlo_binary(h, op, tt_hlo_convert(h, a, TT_F32), tt_hlo_convert(h, b, TT_F32)),
         a->type.dtype);
   return tt_hlo_emit1(
-      h, &(tt_instr){.op = (int)op, .operands = (tt_node *[]){a, b}, .operand_count = 2}, a->type);
+      h,
+      &(tt_instr){
+          .op = (int)op, .rule = rule_binary, .operands = (tt_node *[]){a, b}, .operand_count = 2},
+      a->type);
 }
 
 static tt_node *compare(tt_hlo *h, tt_cmp direction, tt_node *a, tt_node *b, bool total) {

@@ -1,9 +1,10 @@
 #include "hlo/internal.h"
 
+#include <assert.h>
 #include <string.h>
 
 bool tt_hlo_visible(const tt_block *block, const tt_node *node) {
-  const tt_block *home = ((const tt_value *)node)->block;
+  const tt_block *home = ((const tt_hlo_value *)node)->block;
   for (; block && block != home; block = block->outer)
     if (!block->captures) return false;
   return block != NULL;
@@ -57,6 +58,7 @@ static bool key_of(tt_hlo *h, const tt_instr *in, const tt_type *types) {
 
 /* Copies the checked draft and links it into the current block. */
 static tt_instr *append(tt_hlo *h, const tt_instr *draft, const tt_type *types) {
+  assert(h->current && h->current->owner == h);
   tt_instr *in = tt_hlo_alloc(h, 1, sizeof *in);
   if (!in) return NULL;
   *in = *draft;
@@ -69,8 +71,8 @@ static tt_instr *append(tt_hlo *h, const tt_instr *draft, const tt_type *types) 
   if (h->error) return NULL;
   for (int i = 0; i < in->result_count; i++)
     in->results[i] =
-        (tt_value){.node = {.type = types[i], .instr = in, .result = i, .id = h->next_id++},
-                   .block = h->current};
+        (tt_hlo_value){.node = {.type = types[i], .instr = in, .result = i, .id = h->next_id++},
+                       .block = h->current};
   in->number = h->instr_count++;
   in->prev = h->current->last;
   in->next = NULL;
@@ -79,7 +81,8 @@ static tt_instr *append(tt_hlo *h, const tt_instr *draft, const tt_type *types) 
   return h->current->last = in;
 }
 
-tt_instr *tt_hlo_emit(tt_hlo *h, const tt_instr *draft, tt_type *types) {
+/* NULL on failure. */
+static tt_instr *emit(tt_hlo *h, const tt_instr *draft, tt_type *types) {
   const char *name = tt_hlo_info(draft->op)->name;
   if (!tt_hlo_usable(h, draft->op, draft->operands, draft->operand_count)) return NULL;
   if (h->instr_count >= TT_HLO_MAX_INSTRS) {
@@ -114,12 +117,12 @@ tt_instr *tt_hlo_emit(tt_hlo *h, const tt_instr *draft, tt_type *types) {
 tt_node *tt_hlo_emit1(tt_hlo *h, const tt_instr *draft, tt_type type) {
   tt_instr in = *draft;
   in.result_count = 1;
-  tt_instr *added = tt_hlo_emit(h, &in, &type);
+  tt_instr *added = emit(h, &in, &type);
   return added ? &added->results[0].node : &h->poison.node;
 }
 
 void tt_hlo_emit_all(tt_hlo *h, const tt_instr *draft, tt_type *types, tt_node **results) {
-  tt_instr *added = tt_hlo_emit(h, draft, types);
+  tt_instr *added = emit(h, draft, types);
   if (!added) {
     tt_hlo_poison_all(h, results, draft->result_count);
     return;
@@ -146,7 +149,7 @@ tt_block *tt_hlo_region(tt_hlo *h, int op, int arg_count, const tt_type *args, i
   tt_block *block = tt_hlo_alloc(h, 1, sizeof *block), *outer = h->current;
   tt_node **nodes = tt_hlo_alloc(h, (size_t)arg_count, sizeof(tt_node *));
   tt_node **yields = tt_hlo_alloc(h, (size_t)yield_count, sizeof(tt_node *));
-  tt_value *values = tt_hlo_alloc(h, (size_t)arg_count, sizeof *values);
+  tt_hlo_value *values = tt_hlo_alloc(h, (size_t)arg_count, sizeof *values);
   if (h->error) return NULL;
   *block = (tt_block){.owner = h,
                       .outer = outer,
@@ -155,12 +158,13 @@ tt_block *tt_hlo_region(tt_hlo *h, int op, int arg_count, const tt_type *args, i
                       .yield_count = yield_count,
                       .args = values};
   for (int i = 0; i < arg_count; i++) {
-    values[i] = (tt_value){.node = {.type = args[i], .id = h->next_id++}, .block = block};
+    values[i] = (tt_hlo_value){.node = {.type = args[i], .id = h->next_id++}, .block = block};
     nodes[i] = &values[i].node;
   }
   h->current = block;
   h->depth++;
   body(h, nodes, yields, user);
+  assert(h->current == block && h->depth > 0); /* inner regions were closed */
   close_region(h, op, block, yields);
   h->depth--;
   h->current = outer;

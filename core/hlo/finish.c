@@ -1,5 +1,7 @@
 #include "hlo/internal.h"
 
+#include <assert.h>
+
 static void mark(tt_node *const *nodes, int count) {
   for (int i = 0; i < count; i++)
     if (nodes[i]->instr) nodes[i]->instr->live = true;
@@ -25,7 +27,8 @@ static void clear_block(tt_block *block) {
   }
 }
 
-void tt_hlo_mark_live(tt_hlo *h, tt_node *const *results, int count) {
+/* Marks what the results need. */
+static void mark_live(tt_hlo *h, tt_node *const *results, int count) {
   clear_block(h->main);
   mark(results, count);
   mark_block(h->main);
@@ -35,7 +38,7 @@ static tt_status check_results(tt_hlo *h, tt_node *const *results, int count) {
   if (h->current != h->main)
     return tt_error(TT_INTERNAL, "tt_hlo_finish was called inside a region");
   for (int i = 0; i < count; i++) {
-    const tt_value *value = (const tt_value *)results[i];
+    const tt_hlo_value *value = (const tt_hlo_value *)results[i];
     if (!value || !value->block || !tt_hlo_visible(h->main, results[i]))
       return tt_error(TT_INTERNAL, "result %d is missing or was built inside a region", i);
   }
@@ -71,7 +74,8 @@ tt_status tt_hlo_finish(tt_hlo *h, tt_node *const *results, int count, tt_text *
   TT_TRY(check_results(h, results, count));
   TT_TRY(check_donations(h, results, count));
   if (verifying()) TT_TRY(tt_hlo_verify(h, "finish"));
-  tt_hlo_mark_live(h, results, count);
+  assert(h->depth == 0);
+  mark_live(h, results, count);
   tt_hlo_print(h, results, count, text);
   return tt_text_status(text);
 }

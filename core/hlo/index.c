@@ -65,7 +65,7 @@ static bool read_numbers(const tt_instr *in, bool scatter, tt_numbers *n, tt_why
   return true;
 }
 
-bool tt_rule_gather(const tt_instr *in, tt_type *out, tt_why *why) {
+static bool rule_gather(const tt_instr *in, tt_type *out, tt_why *why) {
   const tt_type *x = tt_operand_type(in, 0), *indices = tt_operand_type(in, 1);
   const tt_attr *sizes = tt_attr_find(in, "slice_sizes");
   tt_numbers n;
@@ -92,7 +92,7 @@ bool tt_rule_gather(const tt_instr *in, tt_type *out, tt_why *why) {
   return true;
 }
 
-bool tt_rule_scatter(const tt_instr *in, tt_type *out, tt_why *why) {
+static bool rule_scatter(const tt_instr *in, tt_type *out, tt_why *why) {
   const tt_type *x = tt_operand_type(in, 0), *indices = tt_operand_type(in, 1);
   const tt_type *updates = tt_operand_type(in, 2);
   tt_type scalars[2] = {{.dtype = x->dtype}, {.dtype = x->dtype}};
@@ -163,6 +163,7 @@ tt_node *tt_hlo_scatter(tt_hlo *h, tt_node *x, tt_node *indices, tt_node *update
                      tt_attr_bool("unique_indices", d->unique)};
   tt_node *operands[] = {x, indices, updates};
   tt_instr draft = {.op = TT_OPCODE_scatter,
+                    .rule = rule_scatter,
                     .operands = operands,
                     .operand_count = 3,
                     .attrs = attrs,

@@ -56,19 +56,32 @@ typedef struct tt_block tt_block;
 typedef struct tt_instr tt_instr;
 
 /* Every tt_node of a builder is the first member of one of these. */
-typedef struct tt_value {
+typedef struct tt_hlo_value {
   tt_node node;
   tt_block *block; /* where it is defined; NULL only for the poison node */
   int number;      /* SSA number in the printed text */
-} tt_value;
+} tt_hlo_value;
+
+/* Why a rule objects; `show` prints types into its slots. */
+typedef struct tt_why {
+  char text[320];
+  char slots[4][160];
+  int next;
+  bool memory; /* it does not object: memory is out */
+} tt_why;
+
+/* Infers the result types: `out` holds the builder's proposal, and leaves with the types that the
+ * operands and attributes imply. false and a reason when they do not fit. */
+typedef bool (*tt_rule)(const tt_instr *in, tt_type *out, tt_why *why);
 
 struct tt_instr {
   int op; /* tt_hlo_op or tt_opcode */
+  tt_rule rule;
   int operand_count, attr_count, region_count, result_count;
   tt_node *const *operands;
   const tt_attr *attrs;
   tt_block *const *regions;
-  tt_value *results;
+  tt_hlo_value *results;
   int number; /* order of creation */
   bool live;
   tt_instr *prev, *next; /* in the block */
@@ -79,7 +92,7 @@ struct tt_block {
   tt_block *outer;
   bool captures; /* values of `outer` may be used inside */
   int arg_count, yield_count;
-  tt_value *args;
+  tt_hlo_value *args;
   tt_node *const *yields;
   tt_instr *first, *last;
 };
@@ -92,9 +105,9 @@ struct tt_hlo {
   tt_arena arena;
   tt_status error;
   const char *where;
-  tt_value poison;
+  tt_hlo_value poison;
   tt_block *main, *current;
-  tt_value **params;
+  tt_hlo_value **params;
   size_t param_count, param_capacity;
   tt_donation *donations;
   size_t donation_count, donation_capacity;
@@ -104,21 +117,9 @@ struct tt_hlo {
   tt_text key;        /* scratch for it */
 };
 
-/* Why a rule objects; `show` prints types into its slots. */
-typedef struct tt_why {
-  char text[320];
-  char slots[4][160];
-  int next;
-  bool memory; /* it does not object: memory is out */
-} tt_why;
-
 bool tt_hlo_bad(tt_why *why, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool tt_hlo_bad_memory(tt_why *why);
 const char *tt_hlo_show(tt_why *why, const tt_type *type);
-
-/* Infers the result types: `out` holds the builder's proposal, and leaves with the types that the
- * operands and attributes imply. false and a reason when they do not fit. */
-typedef bool (*tt_rule)(const tt_instr *in, tt_type *out, tt_why *why);
 
 /* dtype classes */
 enum {
@@ -136,30 +137,19 @@ typedef struct tt_op_info {
   int min, max;     /* operands; max < 0: any number */
   int classes[3];   /* of operand 0, 1, and all later ones */
   int regions;
-  tt_rule rule;
 } tt_op_info;
 
 const tt_op_info *tt_hlo_info(int op);
-/* The op table's checks and the rule of one instruction. */
+/* The op table's checks and the instruction's own rule. */
 bool tt_hlo_check(const tt_instr *in, tt_type *out, tt_why *why);
 /* Whether `node` may be an operand in `block`. */
 bool tt_hlo_visible(const tt_block *block, const tt_node *node);
 
-/* Rules, beside the builders of their ops. */
-bool tt_rule_unary(const tt_instr *in, tt_type *out, tt_why *why);
-bool tt_rule_abs(const tt_instr *in, tt_type *out, tt_why *why);
-bool tt_rule_binary(const tt_instr *in, tt_type *out, tt_why *why);
-#define X(name) bool tt_rule_##name(const tt_instr *in, tt_type *out, tt_why *why);
-TT_HLO_OTHERS(X)
-#undef X
-
 /* -- Building -- */
-/* Checks the draft, infers its result types (`types` is the proposal), and appends a copy of it to
- * the current block. NULL on failure. */
-tt_instr *tt_hlo_emit(tt_hlo *h, const tt_instr *draft, tt_type *types);
-/* The same for one result; never NULL. */
+/* Checks the draft of one result, infers its type (`type` is the proposal), and appends a copy of
+ * it to the current block. Never NULL. */
 tt_node *tt_hlo_emit1(tt_hlo *h, const tt_instr *draft, tt_type type);
-/* Emits, then hands out all results (poison on failure). */
+/* The same for `result_count` results. */
 void tt_hlo_emit_all(tt_hlo *h, const tt_instr *draft, tt_type *types, tt_node **results);
 tt_node *tt_hlo_poison(tt_hlo *h);
 void tt_hlo_poison_all(tt_hlo *h, tt_node **results, int count);
@@ -185,14 +175,14 @@ bool tt_hlo_rank_ok(tt_hlo *h, int rank, const char *what);
 /* Appends precision_config if it is not the default and says something about the operand, which is
  * of single precision; the new count. */
 int tt_hlo_add_precision(const tt_hlo *h, const tt_node *operand, tt_attr *attrs, int count);
-/* Emits a constant; `text` is what goes between dense< and >. */
-tt_node *tt_hlo_dense(tt_hlo *h, const tt_type *type, const char *text);
 /* The same splat constant with another shape; NULL if x is not a splat constant. */
 tt_node *tt_hlo_splat_as(tt_hlo *h, const tt_node *x, const tt_type *type);
 
-/* A draft of one instruction: TT_DRAFT(name, attrs, attr_count, operands..). */
+/* A draft of one instruction, which rule_<name> beside it checks: TT_DRAFT(name, attrs, attr_count,
+ * operands..). */
 #define TT_DRAFT(name, attrs_, attrs_count, ...)                                                   \
   &(const tt_instr){.op = TT_OPCODE_##name,                                                        \
+                    .rule = rule_##name,                                                           \
                     .operands = (tt_node *[]){__VA_ARGS__},                                        \
                     .operand_count =                                                               \
                         (int)(sizeof((tt_node *[]){__VA_ARGS__}) / sizeof(tt_node *)),             \
@@ -258,7 +248,5 @@ bool tt_region_is(const tt_instr *in, int i, int args, const tt_type *arg_types,
 /* -- Printing -- */
 void tt_attr_print(const tt_attr *attr, tt_text *text);
 void tt_hlo_print(tt_hlo *h, tt_node *const *results, int count, tt_text *text);
-/* Marks what the results need. */
-void tt_hlo_mark_live(tt_hlo *h, tt_node *const *results, int count);
 
 #endif

@@ -27,7 +27,7 @@ static bool append_free(const tt_type *x, const tt_attr *batch, const tt_attr *c
   return true;
 }
 
-bool tt_rule_dot_general(const tt_instr *in, tt_type *out, tt_why *why) {
+static bool rule_dot_general(const tt_instr *in, tt_type *out, tt_why *why) {
   const tt_type *a = tt_operand_type(in, 0), *b = tt_operand_type(in, 1);
   const tt_attr *numbers = tt_attr_find(in, "dot_dimension_numbers");
   const tt_attr *batch_a = tt_attr_field(numbers, "lhs_batching_dimensions");
@@ -51,7 +51,7 @@ bool tt_rule_dot_general(const tt_instr *in, tt_type *out, tt_why *why) {
   return true;
 }
 
-bool tt_rule_cholesky(const tt_instr *in, tt_type *out, tt_why *why) {
+static bool rule_cholesky(const tt_instr *in, tt_type *out, tt_why *why) {
   const tt_type *a = tt_operand_type(in, 0);
   if (a->rank < 2 || a->dims[a->rank - 1] != a->dims[a->rank - 2])
     return tt_hlo_bad(why, "%s is not a batch of square matrices", tt_hlo_show(why, a));
@@ -59,10 +59,10 @@ bool tt_rule_cholesky(const tt_instr *in, tt_type *out, tt_why *why) {
   return true;
 }
 
-bool tt_rule_triangular_solve(const tt_instr *in, tt_type *out, tt_why *why) {
+static bool rule_triangular_solve(const tt_instr *in, tt_type *out, tt_why *why) {
   const tt_type *a = tt_operand_type(in, 0), *b = tt_operand_type(in, 1);
   const tt_attr *left = tt_attr_find(in, "left_side");
-  if (!left || !tt_rule_cholesky(in, out, why)) return false;
+  if (!left || !rule_cholesky(in, out, why)) return false;
   tt_type like = *b;
   bool ok = a->rank == b->rank && a->dtype == b->dtype;
   if (ok) {
@@ -80,7 +80,7 @@ bool tt_rule_triangular_solve(const tt_instr *in, tt_type *out, tt_why *why) {
 /* The transform, by its attribute's text; -1 if there is none. */
 static int fft_kind(const tt_instr *in);
 
-bool tt_rule_fft(const tt_instr *in, tt_type *out, tt_why *why) {
+static bool rule_fft(const tt_instr *in, tt_type *out, tt_why *why) {
   const tt_type *x = tt_operand_type(in, 0);
   const tt_attr *lengths = tt_attr_find(in, "fft_length");
   int kind = fft_kind(in), count = lengths ? lengths->count : 0;

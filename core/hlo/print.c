@@ -133,7 +133,7 @@ void tt_attr_print(const tt_attr *attr, tt_text *text) {
 }
 
 static void put_value(tt_pen *pen, const tt_node *node) {
-  const tt_value *value = (const tt_value *)node;
+  const tt_hlo_value *value = (const tt_hlo_value *)node;
   bool param = !node->instr && !value->block->outer;
   put(pen, param ? "%arg" : "%");
   put_int(pen, value->number);

@@ -24,7 +24,7 @@ static bool check_reducer(const tt_instr *in, int n, tt_why *why) {
   return ok;
 }
 
-bool tt_rule_reduce(const tt_instr *in, tt_type *out, tt_why *why) {
+static bool rule_reduce(const tt_instr *in, tt_type *out, tt_why *why) {
   const tt_type *x = tt_operand_type(in, 0);
   const tt_attr *dims = tt_attr_find(in, "dimensions");
   if (!check_reducer(in, in->operand_count / 2, why) ||
@@ -40,7 +40,7 @@ bool tt_rule_reduce(const tt_instr *in, tt_type *out, tt_why *why) {
   return true;
 }
 
-bool tt_rule_reduce_window(const tt_instr *in, tt_type *out, tt_why *why) {
+static bool rule_reduce_window(const tt_instr *in, tt_type *out, tt_why *why) {
   tt_type type = *tt_operand_type(in, 0);
   const tt_attr *size = tt_attr_find(in, "window_dimensions");
   const tt_attr *stride = tt_attr_find(in, "window_strides");
@@ -68,7 +68,7 @@ bool tt_rule_reduce_window(const tt_instr *in, tt_type *out, tt_why *why) {
   return true;
 }
 
-bool tt_rule_select_and_scatter(const tt_instr *in, tt_type *out, tt_why *why) {
+static bool rule_select_and_scatter(const tt_instr *in, tt_type *out, tt_why *why) {
   const tt_type *x = tt_operand_type(in, 0), *source = tt_operand_type(in, 1);
   const tt_attr *size = tt_attr_find(in, "window_dimensions");
   const tt_attr *stride = tt_attr_find(in, "window_strides");
@@ -179,7 +179,7 @@ static void emit_reduction(tt_hlo *h, tt_instr draft, int n, tt_node *const *xs,
 void tt_hlo_reduce_n(tt_hlo *h, int n, tt_node *const *xs, tt_node *const *inits, const int *dims,
                      int count, tt_body body, void *user, tt_node **results) {
   tt_attr attrs[] = {tt_attr_i64s("dimensions", tt_hlo_widen(h, dims, count), count)};
-  tt_instr draft = {.op = TT_OPCODE_reduce, .attrs = attrs, .attr_count = 1};
+  tt_instr draft = {.op = TT_OPCODE_reduce, .rule = rule_reduce, .attrs = attrs, .attr_count = 1};
   emit_reduction(h, draft, n, xs, inits, body, user, results);
 }
 
@@ -213,7 +213,8 @@ void tt_hlo_reduce_window_n(tt_hlo *h, int n, tt_node *const *xs, tt_node *const
       tt_attr_values("padding", TT_ATTR_PAIRS, tt_hlo_filled(h, window->padding, 2 * rank, 0),
                      2 * rank),
   };
-  tt_instr draft = {.op = TT_OPCODE_reduce_window, .attrs = attrs, .attr_count = 5};
+  tt_instr draft = {
+      .op = TT_OPCODE_reduce_window, .rule = rule_reduce_window, .attrs = attrs, .attr_count = 5};
   emit_reduction(h, draft, n, xs, inits, body, user, results);
 }
 
@@ -251,6 +252,7 @@ tt_node *tt_hlo_select_and_scatter(tt_hlo *h, tt_node *x, tt_node *source, const
   };
   tt_node *operands[] = {x, source, tt_hlo_const(h, x->type.dtype, 0)};
   tt_instr draft = {.op = op,
+                    .rule = rule_select_and_scatter,
                     .operands = operands,
                     .operand_count = 3,
                     .attrs = attrs,

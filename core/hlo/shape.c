@@ -4,7 +4,7 @@
 
 /* -- Rules -- */
 
-bool tt_rule_reshape(const tt_instr *in, tt_type *out, tt_why *why) {
+static bool rule_reshape(const tt_instr *in, tt_type *out, tt_why *why) {
   const tt_type *x = tt_operand_type(in, 0);
   out->dtype = x->dtype;
   if (tt_type_numel(x) != tt_type_numel(out))
@@ -13,7 +13,7 @@ bool tt_rule_reshape(const tt_instr *in, tt_type *out, tt_why *why) {
   return true;
 }
 
-bool tt_rule_transpose(const tt_instr *in, tt_type *out, tt_why *why) {
+static bool rule_transpose(const tt_instr *in, tt_type *out, tt_why *why) {
   const tt_type *x = tt_operand_type(in, 0);
   const tt_attr *perm = tt_attr_find(in, "permutation");
   if (!tt_attr_sized(perm, x->rank, "permutation", why) ||
@@ -24,7 +24,7 @@ bool tt_rule_transpose(const tt_instr *in, tt_type *out, tt_why *why) {
   return true;
 }
 
-bool tt_rule_broadcast_in_dim(const tt_instr *in, tt_type *out, tt_why *why) {
+static bool rule_broadcast_in_dim(const tt_instr *in, tt_type *out, tt_why *why) {
   const tt_type *x = tt_operand_type(in, 0);
   const tt_attr *map = tt_attr_find(in, "broadcast_dimensions");
   out->dtype = x->dtype;
@@ -38,7 +38,7 @@ bool tt_rule_broadcast_in_dim(const tt_instr *in, tt_type *out, tt_why *why) {
   return true;
 }
 
-bool tt_rule_slice(const tt_instr *in, tt_type *out, tt_why *why) {
+static bool rule_slice(const tt_instr *in, tt_type *out, tt_why *why) {
   const tt_type *x = tt_operand_type(in, 0);
   const tt_attr *start = tt_attr_find(in, "start_indices");
   const tt_attr *limit = tt_attr_find(in, "limit_indices");
@@ -58,7 +58,7 @@ bool tt_rule_slice(const tt_instr *in, tt_type *out, tt_why *why) {
   return true;
 }
 
-bool tt_rule_concatenate(const tt_instr *in, tt_type *out, tt_why *why) {
+static bool rule_concatenate(const tt_instr *in, tt_type *out, tt_why *why) {
   const tt_type *first = tt_operand_type(in, 0);
   const tt_attr *attr = tt_attr_find(in, "dimension");
   int64_t dim = attr ? attr->value : -1, total = 0;
@@ -80,7 +80,7 @@ bool tt_rule_concatenate(const tt_instr *in, tt_type *out, tt_why *why) {
   return true;
 }
 
-bool tt_rule_pad(const tt_instr *in, tt_type *out, tt_why *why) {
+static bool rule_pad(const tt_instr *in, tt_type *out, tt_why *why) {
   const tt_type *x = tt_operand_type(in, 0), *value = tt_operand_type(in, 1);
   const tt_attr *low = tt_attr_find(in, "edge_padding_low");
   const tt_attr *high = tt_attr_find(in, "edge_padding_high");
@@ -107,7 +107,7 @@ bool tt_rule_pad(const tt_instr *in, tt_type *out, tt_why *why) {
   return true;
 }
 
-bool tt_rule_reverse(const tt_instr *in, tt_type *out, tt_why *why) {
+static bool rule_reverse(const tt_instr *in, tt_type *out, tt_why *why) {
   *out = *tt_operand_type(in, 0);
   return tt_attr_dims(tt_attr_find(in, "dimensions"), out->rank, "dimensions", why);
 }
@@ -197,6 +197,7 @@ tt_node *tt_hlo_concatenate(tt_hlo *h, tt_node *const *xs, int count, int dim) {
   if (count == 1) return xs[0];
   tt_attr attrs[] = {tt_attr_i64("dimension", dim)};
   tt_instr draft = {.op = TT_OPCODE_concatenate,
+                    .rule = rule_concatenate,
                     .operands = xs,
                     .operand_count = count,
                     .attrs = attrs,

@@ -1,22 +1,22 @@
 /* The op table: what the verifier knows of each op. */
 #include "hlo/internal.h"
 
+#include <assert.h>
+
 #define CB TT_CLS_B
 #define CS TT_CLS_S
 #define CI TT_CLS_I
 #define CF TT_CLS_F
 #define CC TT_CLS_C
 #define ANY TT_CLS_ANY
-#define UNARY(op, cls) [TT_HLO_##op] = {"stablehlo." #op, 1, 1, {cls, 0, 0}, 0, tt_rule_unary}
-#define BINARY(op, cls) [TT_HLO_##op] = {"stablehlo." #op, 2, 2, {cls, cls, 0}, 0, tt_rule_binary}
-#define CHLO(count, op, cls)                                                                       \
-  [TT_HLO_##op] = {"chlo." #op,   count, count,                                                    \
-                   {cls, cls, 0}, 0,     count == 1 ? tt_rule_unary : tt_rule_binary}
+#define UNARY(op, cls) [TT_HLO_##op] = {"stablehlo." #op, 1, 1, {cls, 0, 0}, 0}
+#define BINARY(op, cls) [TT_HLO_##op] = {"stablehlo." #op, 2, 2, {cls, cls, 0}, 0}
+#define CHLO(count, op, cls) [TT_HLO_##op] = {"chlo." #op, count, count, {cls, cls, 0}, 0}
 #define OP(op, min, max, first, second, rest, regions)                                             \
-  [TT_OPCODE_##op] = {"stablehlo." #op, min, max, {first, second, rest}, regions, tt_rule_##op}
+  [TT_OPCODE_##op] = {"stablehlo." #op, min, max, {first, second, rest}, regions}
 
 static const tt_op_info infos[TT_OPCODE_COUNT] = {
-    [TT_HLO_abs] = {"stablehlo.abs", 1, 1, {CS | CF | CC, 0, 0}, 0, tt_rule_abs},
+    [TT_HLO_abs] = {"stablehlo.abs", 1, 1, {CS | CF | CC, 0, 0}, 0},
     UNARY(cbrt, CF | CC),
     UNARY(ceil, CF),
     UNARY(cosine, CF | CC),
@@ -108,4 +108,7 @@ static const tt_op_info infos[TT_OPCODE_COUNT] = {
     OP(custom_call, 0, -1, ANY, ANY, ANY, 0),
 };
 
-const tt_op_info *tt_hlo_info(int op) { return &infos[op]; }
+const tt_op_info *tt_hlo_info(int op) {
+  assert(op >= 0 && op < TT_OPCODE_COUNT && infos[op].name);
+  return &infos[op];
+}

@@ -1,5 +1,5 @@
 /* Small steps that the lowerings of several families share. */
-#include "ops/ops.h"
+#include "ops/lower.h"
 
 tt_dtype tt_compute_dtype(tt_dtype dtype) {
   return tt_is_float(dtype) && dtype != TT_F64 ? TT_F32 : dtype;
@@ -28,7 +28,7 @@ tt_node *tt_in_as(tt_lower *cx, int i, tt_dtype dtype) {
   return tensor ? tt_cast(cx, tt_in(cx, i), dtype) : tt_num(cx, i, dtype);
 }
 
-tt_dtype tt_float_common(tt_lower *cx) {
+tt_dtype tt_float_result_dtype(tt_lower *cx) {
   if (tt_is_float(cx->common) || tt_is_complex(cx->common)) return cx->common;
   return cx->fractions == TT_INVALID ? TT_F32 : cx->fractions;
 }
@@ -85,4 +85,12 @@ tt_node *tt_like(tt_lower *cx, tt_node *x, double value) {
 tt_node *tt_flatten(tt_lower *cx, tt_node *x) {
   int64_t count = tt_type_numel(&x->type);
   return tt_hlo_reshape(cx->h, x, 1, &count);
+}
+
+tt_node *tt_times(tt_lower *cx, tt_node *x, double c) {
+  return tt_hlo_multiply(cx->h, x, tt_like(cx, x, c));
+}
+
+tt_node *tt_plus(tt_lower *cx, tt_node *x, double c) {
+  return tt_hlo_add(cx->h, x, tt_like(cx, x, c));
 }

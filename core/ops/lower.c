@@ -1,6 +1,7 @@
 /* What a lowering may ask about its call, and how it states results and checks. */
-#include "ops/ops.h"
+#include "ops/lower.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -57,7 +58,7 @@ tt_node *tt_in(tt_lower *cx, int i) {
   }
 }
 
-int tt_count(const tt_lower *cx, int i) {
+int tt_list_size(const tt_lower *cx, int i) {
   const tt_arg *arg = arg_at(cx, i);
   switch (arg->kind) {
   case TT_ARG_TENSORS:
@@ -72,6 +73,7 @@ int tt_count(const tt_lower *cx, int i) {
 
 /* A None in a list takes no place among the call's tensors. */
 static int tensor_index(const tt_arg *arg, int k) {
+  assert(k >= 0 && k < arg->count);
   if (!arg->present) return arg->first + k;
   if (!arg->present[k]) return -1;
   int index = arg->first;
@@ -133,7 +135,7 @@ tt_node *tt_num(tt_lower *cx, int i, tt_dtype dtype) {
 tt_node *tt_num_at(tt_lower *cx, int i, int k, tt_dtype dtype) {
   const tt_arg *arg = arg_at(cx, i);
   tt_arg one = {.kind = TT_ARG_NONE};
-  if (k < 0 || k >= tt_count(cx, i)) return bad_arg(cx, i, "a longer number list");
+  if (k < 0 || k >= tt_list_size(cx, i)) return bad_arg(cx, i, "a longer number list");
   switch (arg->kind) {
   case TT_ARG_NUMBERS:
     return scalar_as(cx, cx->numbers[arg->first + (arg->equal ? 0 : k)], dtype);
@@ -207,15 +209,21 @@ int tt_dims(tt_lower *cx, int i, int rank, bool empty_is_all, int *dims) {
   }
   for (int dim = 0; dim < rank; dim++)
     if (chosen[dim] || (given == 0 && empty_is_all)) dims[count++] = dim;
+  assert(count <= rank);
   return count;
 }
 
-const tt_type *tt_promised(tt_lower *cx, int k) {
+const tt_type *tt_meta_type(tt_lower *cx, int k) {
   static const tt_type unknown = {.dtype = TT_F32};
   if (cx->promised && k >= 0 && k < cx->promised_count) return &cx->promised[k];
   tt_hlo_fail(cx->h, TT_INTERNAL, "%s: the type of result %d is not known beforehand", op_name(cx),
               k);
   return &unknown;
+}
+
+tt_dtype tt_meta_dtype(const tt_lower *cx, int k, tt_dtype otherwise) {
+  bool known = cx->promised && k < cx->promised_count && cx->promised[k].dtype != TT_INVALID;
+  return known ? cx->promised[k].dtype : otherwise;
 }
 
 void tt_out(tt_lower *cx, int k, tt_node *x) {
@@ -244,6 +252,7 @@ void tt_check(tt_lower *cx, tt_node *violated, tt_code code, const char *format,
   vsnprintf(text, sizeof text, format, list);
   va_end(list);
   int k = cx->check_count;
+  assert(k >= 0 && cx->check_texts && cx->check_codes);
   cx->check_flags[k] = tt_hlo_reduce_all(cx->h, TT_OR, violated);
   cx->check_texts[k] = tt_arena_printf(tt_hlo_arena(cx->h), "%s", text);
   cx->check_codes[k] = code;

@@ -30,14 +30,6 @@ tt_node *tt_mean(tt_lower *cx, tt_node *x, const int *dims, int count) {
   return tt_hlo_divide(cx->h, sum, tt_like(cx, sum, (double)n));
 }
 
-tt_node *tt_times(tt_lower *cx, tt_node *x, double c) {
-  return tt_hlo_multiply(cx->h, x, tt_like(cx, x, c));
-}
-
-tt_node *tt_plus(tt_lower *cx, tt_node *x, double c) {
-  return tt_hlo_add(cx->h, x, tt_like(cx, x, c));
-}
-
 tt_node *tt_square(tt_lower *cx, tt_node *x) { return tt_hlo_multiply(cx->h, x, x); }
 
 tt_node *tt_where_or_zero(tt_lower *cx, tt_node *keep, tt_node *x) {

@@ -2,7 +2,7 @@
 #ifndef TT_NN_H
 #define TT_NN_H
 
-#include "ops/ops.h"
+#include "ops/lower.h"
 
 /* A rank-1 node spread along dim `dim` of `shape` (its dtype is kept). */
 tt_node *tt_along(tt_lower *cx, tt_node *v, int dim, const tt_type *shape);
@@ -11,9 +11,6 @@ tt_node *tt_unreduce(tt_lower *cx, tt_node *x, const int *dims, int count, const
 /* Sum, or average, over `dims`. */
 tt_node *tt_sum(tt_lower *cx, tt_node *x, const int *dims, int count);
 tt_node *tt_mean(tt_lower *cx, tt_node *x, const int *dims, int count);
-/* x * c, x + c for a host constant. */
-tt_node *tt_times(tt_lower *cx, tt_node *x, double c);
-tt_node *tt_plus(tt_lower *cx, tt_node *x, double c);
 tt_node *tt_square(tt_lower *cx, tt_node *x);
 /* x where `keep` is true, 0 elsewhere. */
 tt_node *tt_where_or_zero(tt_lower *cx, tt_node *keep, tt_node *x);

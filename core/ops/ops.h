@@ -95,7 +95,7 @@ typedef struct tt_arg {
 
 #define TT_MAX_RESULTS 8192
 
-/* What a lowering is given. Filled by core/call; lowerings use the functions below. */
+/* What a lowering is given. Lowerings use the functions of ops/lower.h. */
 struct tt_lower {
   tt_hlo *h;
   const tt_op_row *row;
@@ -119,74 +119,11 @@ struct tt_lower {
 };
 #define TT_MAX_CHECKS 16
 
-bool tt_has(const tt_lower *cx, int i);        /* argument i is present and not None */
-tt_node *tt_in(tt_lower *cx, int i);           /* tensor (or number in a tensor's place) */
-int tt_count(const tt_lower *cx, int i);       /* length of a list argument */
-tt_node *tt_in_at(tt_lower *cx, int i, int k); /* k-th of a list; NULL where the list has None */
-int64_t tt_int(tt_lower *cx, int i);           /* static; fails on a run-time number */
-bool tt_bool(tt_lower *cx, int i);
-double tt_float(tt_lower *cx, int i); /* static number; fails on a run-time number */
-tt_node *tt_num(tt_lower *cx, int i,
-                tt_dtype dtype); /* static or run-time number as rank-0 dtype */
-tt_node *tt_num_at(tt_lower *cx, int i, int k, tt_dtype dtype); /* k-th of a number list */
-const int64_t *tt_ints(tt_lower *cx, int i, int *count);
-const char *tt_str(tt_lower *cx, int i); /* "" if absent */
-tt_dtype tt_dtype_arg(tt_lower *cx, int i, tt_dtype otherwise);
-/* Dim argument i, wrapped into 0..rank-1 (rank 0 counts as 1). */
-int tt_dim(tt_lower *cx, int i, int rank);
-/* A list of dims as a wrapped, ascending set; absent or empty means all when `empty_is_all`. */
-int tt_dims(tt_lower *cx, int i, int rank, bool empty_is_all, int *dims);
-
-/* The promised type of result k; fails if Meta gave none. */
-const tt_type *tt_promised(tt_lower *cx, int k);
-/* States result k as it is. */
-void tt_out(tt_lower *cx, int k, tt_node *x);
-/* States result k, converted to the promised dtype and broadcast to the promised shape if there
- * is a promise. */
-void tt_out_as(tt_lower *cx, int k, tt_node *x);
-/* In Debug: raise `code` with this text when `violated` (any shape, bool) is true anywhere. */
-void tt_check(tt_lower *cx, tt_node *violated, tt_code code, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
-/* In Debug: every element of the integer tensor is in -size..size-1 (or 0..size-1). */
-void tt_check_index(tt_lower *cx, tt_node *index, int64_t size, bool negative, tt_code code,
-                    const char *what);
-
-/* -- Shared by the families (helpers.c) -- */
-/* The dtype PyTorch computes in: f16/bf16 -> F32, others themselves. */
-tt_dtype tt_compute_dtype(tt_dtype dtype);
-tt_node *tt_cast(tt_lower *cx, tt_node *x, tt_dtype dtype);
-/* The same, floats to integers as x86 does it: through a signed integer of 32 bits, or of 64, whose
- * least number stands for what it cannot hold, and whose low bits remain. XLA would saturate. */
-tt_node *tt_cast_wrapping(tt_lower *cx, tt_node *x, tt_dtype dtype);
-/* Argument i, a tensor or a number, in `dtype`. */
-tt_node *tt_in_as(tt_lower *cx, int i, tt_dtype dtype);
-/* The dtype of an operator whose results are floating (or complex) even for integers. */
-tt_dtype tt_float_common(tt_lower *cx);
-/* Result k in `dtype`, rounded once; then as tt_out_as. */
-void tt_out_in(tt_lower *cx, int k, tt_node *x, tt_dtype dtype);
-/* Broadcasts n nodes to their common shape; dtypes stay. */
-void tt_broadcast_all(tt_lower *cx, tt_node **xs, int n);
-/* Casts both to `dtype` and broadcasts both to their common shape. */
-void tt_broadcast_pair(tt_lower *cx, tt_node **a, tt_node **b, tt_dtype dtype);
-/* Reduces and puts the dims back with size 1 if keepdim. */
-tt_node *tt_reduce_keep(tt_lower *cx, tt_reducer reducer, tt_node *x, const int *dims, int count,
-                        bool keepdim);
-/* A rank-0 constant of x's dtype. */
-tt_node *tt_like(tt_lower *cx, tt_node *x, double value);
-/* Flat row-major reshape to rank 1, and back to given dims. */
-tt_node *tt_flatten(tt_lower *cx, tt_node *x);
-/* Whether x has at least `rank` dims, which the poison node has not: else fails the builder. For
- * lowerings that count dims from the end. */
-static inline bool tt_need_rank(tt_lower *cx, const tt_node *x, int rank) {
-  if (x->type.rank >= rank) return true;
-  tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT, "%s: expected at least %d dims, got %d", cx->row->name,
-              rank, x->type.rank);
-  return false;
-}
-/* Philox-4x32-10: `count` uniform 32-bit words (U32, rank 1) from the call's seed and offset. */
-tt_node *tt_philox(tt_lower *cx, int64_t count);
 /* Blocks of four words by which one call of a TT_RANDOM row moves the generator's offset: the same
  * in every mode and for every dtype. `numel` is the number of elements of result 0. */
 int64_t tt_philox_blocks(const tt_op_row *row, int64_t numel);
+
+/* Of bytes as they are: result 0 begins with the operand's, and goes on with zeros. */
+void tt_lower_resize(tt_lower *cx);
 
 #endif

@@ -1,6 +1,9 @@
 /* The table: every family's rows, in one array, found by name. */
 #include "ops/ops.h"
 
+#include "ops/foreach/foreach.h"
+
+#include <assert.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -11,11 +14,11 @@
 #undef ROW
 #undef EACH
 
-void tt_lower_foreach(tt_lower *cx);
+static void lower_each(tt_lower *cx) { tt_lower_each(cx, tt_op_find(cx->row->base)); }
 
 static const tt_op_row rows[] = {
 #define ROW(name, cls, fn, param, statics, doc) {name, cls, fn, param, NULL, statics, doc},
-#define EACH(name, base, doc) {name, TT_FOREACH, tt_lower_foreach, 0, base, "", doc},
+#define EACH(name, base, doc) {name, TT_FOREACH, lower_each, 0, base, "", doc},
 #include "ops/rows.def"
 #undef ROW
 #undef EACH
@@ -27,7 +30,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void index_rows(void) {
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    if (tt_intern_find(&by_name, rows[i].name, strlen(rows[i].name))) continue;
+    assert(rows[i].lower && !tt_intern_find(&by_name, rows[i].name, strlen(rows[i].name)));
     tt_status status =
         tt_intern_add(&by_name, rows[i].name, strlen(rows[i].name), (void *)(uintptr_t)&rows[i]);
     tt_status_release(status);

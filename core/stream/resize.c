@@ -1,16 +1,9 @@
 /* Resizing a storage: the common prefix of its bytes, then zeros. */
 #include "stream/host.h"
 
-static void lower_resize(tt_lower *cx) {
-  tt_node *bytes = tt_in(cx, 0);
-  int64_t low = 0, high = tt_promised(cx, 0)->dims[0] - bytes->type.dims[0];
-  tt_out(cx, 0,
-         tt_hlo_pad(cx->h, bytes, tt_hlo_const_i(cx->h, bytes->type.dtype, 0), &low, &high, NULL));
-}
-
 static const tt_op_row resize_row = {.name = "resize_storage",
                                      .cls = TT_VIEW,
-                                     .lower = lower_resize,
+                                     .lower = tt_lower_resize,
                                      .statics = "",
                                      .doc = "Grows or shrinks a storage."};
 

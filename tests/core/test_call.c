@@ -1,6 +1,7 @@
 /* Calls: keys, interning, and what a lowering may get wrong. */
 #include "support.h"
 
+#include "ops/lower.h"
 #include "run/program.h"
 
 static tt_stream *stream;

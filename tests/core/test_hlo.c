@@ -86,6 +86,20 @@ static void test_types(void **state) {
   assert_false(tt_type_bytes(&type, &bytes));
 }
 
+static void test_types_that_agree(void **state) {
+  (void)state;
+  tt_type a = tt_type_make(TT_F32, 2, DIMS(2, 3)), b = a, c = tt_type_make(TT_F32, 2, DIMS(2, 4));
+  assert_true(tt_type_equal(&a, &b) && tt_type_same_dims(&a, &b));
+  b.dims[2] = 7; /* beyond the rank, so no part of the type */
+  assert_true(tt_type_equal(&a, &b));
+  b.dtype = TT_F64;
+  assert_false(tt_type_equal(&a, &b));
+  assert_true(tt_type_same_dims(&a, &b));
+  assert_false(tt_type_same_dims(&a, &c));
+  c.rank = 1;
+  assert_false(tt_type_same_dims(&a, &c));
+}
+
 static void test_dtypes(void **state) {
   (void)state;
   assert_string_equal(tt_dtype_name(TT_F8E4M3FNUZ), "f8E4M3FNUZ");
@@ -560,6 +574,7 @@ static void test_same_program_same_text(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(test_types),
+      TEST(test_types_that_agree),
       TEST(test_dtypes),
       TEST(test_text),
       TEST(test_text_without_dead_code),

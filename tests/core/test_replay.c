@@ -2,6 +2,7 @@
  * operator, and what is said when memory runs out. */
 #include "support.h"
 
+#include "ops/lower.h"
 #include "run/explain.h"
 #include "run/launch.h"
 #include "run/value.h"

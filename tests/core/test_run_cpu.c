@@ -1,6 +1,8 @@
 /* The op stream on the real CPU plugin (TT_CPU_PLUGIN): right numbers in every mode. */
 #include "support.h"
 
+#include "ops/lower.h"
+
 #include <stdio.h>
 
 static tt_stream *stream;

@@ -1,6 +1,7 @@
 /* Scaled dot-product attention and its gradients. Leading dims are batch dims; the last two are
  * positions and features. Logits and probabilities are kept in f32 (f64 for f64 inputs). */
 #include "ops/nn.h"
+#include "ops/random/philox.h"
 
 #include <math.h>
 

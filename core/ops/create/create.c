@@ -52,7 +52,7 @@ static tt_node *sequence(tt_lower *cx, const tt_type *type, int start_arg, int s
 
 /* arange(end), arange(start, end), arange(start, end, step): `param` is the number of bounds. */
 void tt_lower_arange(tt_lower *cx) {
-  tt_type type = *tt_promised(cx, 0);
+  tt_type type = *tt_meta_type(cx, 0);
   if (type.rank != 1) return;
   tt_out(cx, 0, sequence(cx, &type, cx->row->param > 1 ? 0 : -1, cx->row->param > 2 ? 2 : -1));
 }
@@ -101,13 +101,13 @@ static tt_dtype spacing_dtype(tt_dtype dtype) {
 
 void tt_lower_linspace(tt_lower *cx) {
   if (tt_out_empty(cx)) return;
-  const tt_type *type = tt_promised(cx, 0);
+  const tt_type *type = tt_meta_type(cx, 0);
   tt_out_as(cx, 0, evenly_spaced(cx, type, spacing_dtype(type->dtype)));
 }
 
 void tt_lower_logspace(tt_lower *cx) {
   if (tt_out_empty(cx)) return;
-  const tt_type *type = tt_promised(cx, 0);
+  const tt_type *type = tt_meta_type(cx, 0);
   tt_dtype compute = spacing_dtype(type->dtype);
   tt_node *exponent = evenly_spaced(cx, type, compute), *base = tt_num(cx, 3, compute);
   tt_out_as(cx, 0, tt_hlo_power(cx->h, base, exponent));
@@ -116,7 +116,7 @@ void tt_lower_logspace(tt_lower *cx) {
 /* -- Matrices -- */
 
 void tt_lower_eye(tt_lower *cx) {
-  tt_type index = *tt_promised(cx, 0);
+  tt_type index = *tt_meta_type(cx, 0);
   if (index.rank != 2) return;
   index.dtype = TT_I64;
   tt_out_as(
@@ -154,7 +154,7 @@ static tt_node *before_row(tt_hlo *h, const triangle *t, tt_node *row) {
 void tt_lower_triangle_indices(tt_lower *cx) {
   if (tt_out_empty(cx)) return;
   tt_hlo *h = cx->h;
-  const tt_type *type = tt_promised(cx, 0);
+  const tt_type *type = tt_meta_type(cx, 0);
   triangle t = {.rows = tt_int(cx, 0),
                 .columns = tt_int(cx, 1),
                 .offset = tt_int(cx, 2),

@@ -1,6 +1,8 @@
 /* The _foreach_* operators: a row applied to each element of its lists. */
 #include "ops/foreach/foreach.h"
 
+#include <assert.h>
+
 enum { MAX_ARGS = 16 };
 
 static int category(tt_dtype dtype) {
@@ -17,7 +19,8 @@ static tt_dtype wider_float(tt_dtype a, tt_dtype b) {
   return na > nb ? a : b;
 }
 
-tt_dtype tt_promote(tt_dtype a, tt_dtype b) {
+/* PyTorch's promote_types; TT_INVALID gives way to anything. */
+static tt_dtype promote(tt_dtype a, tt_dtype b) {
   int ca = category(a), cb = category(b);
   if (a == b || cb == 0) return a;
   if (ca == 0) return b;
@@ -39,7 +42,7 @@ static tt_dtype prefer(tt_dtype high, tt_dtype low) {
   int ch = category(high), cl = category(low);
   if (ch == 4) return high;
   if (ch == 3) return cl == 4 ? tt_dtype_complex(high) : high;
-  if (ch <= 1 || cl >= 3) return tt_promote(high, low);
+  if (ch <= 1 || cl >= 3) return promote(high, low);
   return high;
 }
 
@@ -50,7 +53,7 @@ static tt_dtype common_of(const tt_arg *args, int count, tt_node *const *tensors
     tt_arg_kind kind = args[i].kind;
     if (kind == TT_ARG_TENSOR) {
       tt_dtype *slot = tensors[i]->type.rank > 0 ? &dims : &scalars;
-      *slot = tt_promote(*slot, tensors[i]->type.dtype);
+      *slot = promote(*slot, tensors[i]->type.dtype);
     }
     tt_dtype number = kind == TT_ARG_NUMBER    ? numbers[i]->type.dtype
                       : kind == TT_ARG_INT     ? TT_I64
@@ -59,12 +62,12 @@ static tt_dtype common_of(const tt_arg *args, int count, tt_node *const *tensors
                                                : TT_INVALID;
     if (kind == TT_ARG_INT && args[i].dtype == TT_BOOL) number = TT_BOOL;
     if (tt_is_float(number)) number = TT_F32;
-    wrapped = tt_promote(wrapped, number);
+    wrapped = promote(wrapped, number);
   }
   return prefer(dims, prefer(scalars, wrapped));
 }
 
-int tt_list_size(const tt_lower *cx) {
+int tt_first_list_size(const tt_lower *cx) {
   for (int i = 0; i < cx->arg_count; i++)
     if (cx->args[i].kind == TT_ARG_TENSORS) return cx->args[i].count;
   return 0;
@@ -110,7 +113,7 @@ static void take_packed(tt_lower *cx, int k, tt_node **tensors) {
 }
 
 static void each(tt_lower *cx, const tt_op_row *row, bool packed) {
-  int count = cx->arg_count, size = tt_list_size(cx);
+  int count = cx->arg_count, size = tt_first_list_size(cx);
   if (!row || count > MAX_ARGS) {
     tt_hlo_fail(cx->h, TT_INTERNAL, "%s: there is no row for its elements", cx->row->name);
     return;
@@ -132,31 +135,35 @@ static void each(tt_lower *cx, const tt_op_row *row, bool packed) {
     one.result_count = 0;
     one.result_capacity = k < cx->result_capacity ? 1 : 0;
     row->lower(&one);
+    assert(one.result_count <= 1 && one.check_count >= cx->check_count);
     cx->check_count = one.check_count;
     if (one.result_count == 1) cx->result_count = k + 1;
   }
 }
 
-void tt_lower_foreach(tt_lower *cx) { each(cx, tt_op_find(cx->row->base), false); }
+void tt_lower_each(tt_lower *cx, const tt_op_row *row) { each(cx, row, false); }
 
-/* addcmul and addcdiv with the numbers in one tensor; param 1: addcdiv. */
-void tt_lower_foreach_packed(tt_lower *cx) {
-  each(cx, tt_op_find(cx->row->param ? "addcdiv" : "addcmul"), true);
-}
-
-/* Those whose number shapes the program. */
-void tt_lower_foreach_pow(tt_lower *cx) { each(cx, tt_op_find("pow.Tensor_Scalar"), false); }
-void tt_lower_foreach_norm(tt_lower *cx) { each(cx, tt_op_find("norm.ScalarOpt_dtype"), false); }
-
+/* Those whose elements have other arguments than the row of their name, or statics. */
+void tt_lower_pow(tt_lower *cx);
+void tt_lower_addcmul(tt_lower *cx);
 void tt_lower_full_norm(tt_lower *cx);
-void tt_lower_foreach_powsum(tt_lower *cx) {
-  static const tt_op_row row = {"powsum", TT_REDUCE, tt_lower_full_norm, 1, NULL, "", ""};
-  each(cx, &row, false);
-}
+#define ELEMENT(name, cls, fn, param) {name, cls, fn, param, NULL, "", ""}
+static const tt_op_row power = ELEMENT("pow", TT_POINTWISE, tt_lower_pow, 0),
+                       norm = ELEMENT("norm", TT_REDUCE, tt_lower_full_norm, 0),
+                       powsum = ELEMENT("powsum", TT_REDUCE, tt_lower_full_norm, 1),
+                       addcmul =
+                           ELEMENT("addcmul", TT_POINTWISE, tt_lower_addcmul, TT_HLO_multiply),
+                       addcdiv = ELEMENT("addcdiv", TT_POINTWISE, tt_lower_addcmul, TT_HLO_divide);
+
+void tt_lower_foreach_pow(tt_lower *cx) { each(cx, &power, false); }
+void tt_lower_foreach_norm(tt_lower *cx) { each(cx, &norm, false); }
+void tt_lower_foreach_powsum(tt_lower *cx) { each(cx, &powsum, false); }
+/* addcmul and addcdiv with the numbers in one tensor; param 1: addcdiv. */
+void tt_lower_foreach_packed(tt_lower *cx) { each(cx, cx->row->param ? &addcdiv : &addcmul, true); }
 
 /* param 0: a list as it is; 1: the second list in the dtypes and shapes of the first. */
 void tt_lower_foreach_copy(tt_lower *cx) {
-  int size = tt_list_size(cx);
+  int size = tt_first_list_size(cx);
   for (int k = 0; k < size; k++) {
     tt_node *x = tt_in_at(cx, 0, k);
     if (cx->row->param) {

@@ -2,11 +2,11 @@
 #ifndef TT_FOREACH_H
 #define TT_FOREACH_H
 
-#include "ops/ops.h"
+#include "ops/lower.h"
 
-/* PyTorch's promote_types; TT_INVALID gives way to anything. */
-tt_dtype tt_promote(tt_dtype a, tt_dtype b);
 /* Length of the call's first tensor list. */
-int tt_list_size(const tt_lower *cx);
+int tt_first_list_size(const tt_lower *cx);
+/* Lowers the row to each element of the lists; NULL fails. */
+void tt_lower_each(tt_lower *cx, const tt_op_row *row);
 
 #endif

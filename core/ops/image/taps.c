@@ -1,5 +1,7 @@
 #include "ops/image/taps.h"
 
+#include <assert.h>
+
 #define MAX_TERMS ((int64_t)1 << 24)
 #define UNROLL 8 /* maps with up to this many taps are sums of reads, others reductions */
 
@@ -20,6 +22,7 @@ tt_map tt_map_make(tt_lower *cx, int64_t in, int64_t out, int64_t capacity) {
 void tt_map_add(tt_map *map, int64_t from, int64_t to, int64_t tap, double weight) {
   bool fits = from >= 0 && from < map->in && to >= 0 && to < map->out;
   if (!fits || map->count >= map->capacity) return;
+  assert(map->terms);
   map->terms[map->count++] = (tt_term){from, to, tap, weight};
   if (weight != 1) map->weighted = true;
 }

@@ -1,6 +1,7 @@
 /* Embedding bags: sums, means, or maxima of the table's rows over stretches of the indices. */
 #include "ops/index/index.h"
 #include "ops/nn.h"
+#include "ops/sort/search.h"
 
 enum { BAG_SUM = 0, BAG_MEAN = 1, BAG_MAX = 2 };
 

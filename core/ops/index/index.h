@@ -1,11 +1,9 @@
-/* Steps shared by the families that move elements by index: view, index, scatter, sort, random. */
+/* Steps shared by the families that move elements by index: index, view, create, sort, random. */
 #ifndef TT_INDEX_H
 #define TT_INDEX_H
 
-#include "ops/ops.h"
+#include "ops/lower.h"
 
-/* The promised dtype of result 0, or `otherwise` if nothing is promised. */
-tt_dtype tt_result_dtype(const tt_lower *cx, tt_dtype otherwise);
 /* States an empty result 0 and returns true when result 0 is promised to have no elements. */
 bool tt_out_empty(tt_lower *cx);
 /* x itself, or [1] for rank 0: PyTorch's families that take `dim` treat a scalar so. */
@@ -39,15 +37,5 @@ tt_node *tt_scatter_rows(tt_lower *cx, tt_node *table, tt_node *index, tt_node *
                          tt_combiner combiner);
 /* Each row (rank 2) divided by how often its index, below `size`, occurs. */
 tt_node *tt_by_frequency(tt_lower *cx, tt_node *rows, tt_node *index, int64_t size);
-
-/* How many elements of the ascending `sequence` (along its last dim) come before each value.
- * The sequence has rank 1, or the dims of `values` but for the last. */
-tt_node *tt_search(tt_lower *cx, tt_node *sequence, tt_node *values, bool right);
-/* Stable sort along `dim` with NaN as the largest value; *indices is I64. */
-void tt_sorted(tt_lower *cx, tt_node *x, int dim, bool descending, tt_node **values,
-               tt_node **indices);
-/* The first k of that. */
-void tt_first_sorted(tt_lower *cx, tt_node *x, int dim, bool descending, int64_t k,
-                     tt_node **values, tt_node **indices);
 
 #endif

@@ -344,7 +344,7 @@ void tt_lower_masked_scatter_backward(tt_lower *cx) {
   if (tt_out_empty(cx)) return;
   tt_hlo *h = cx->h;
   tt_node *grad = tt_in(cx, 0), *mask = tt_cast(cx, tt_in(cx, 1), TT_BOOL);
-  tt_type type = *tt_promised(cx, 0), flat = {.dtype = TT_I64, .rank = 1};
+  tt_type type = *tt_meta_type(cx, 0), flat = {.dtype = TT_I64, .rank = 1};
   mask = tt_flatten(cx, tt_hlo_broadcast_to(h, mask, grad->type.rank, grad->type.dims));
   flat.dims[0] = mask->type.dims[0];
   tt_node *at = tt_hlo_select(h, mask, tt_count_before(cx, mask), tt_hlo_full(h, &flat, -1.0));

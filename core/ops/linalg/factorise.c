@@ -1,6 +1,8 @@
 /* QR and eigenvalues of symmetric matrices: XLA expands Qr, Eigh, and the product of Householder
  * reflectors on every device. */
-#include "ops/linalg/linalg.h"
+#include "ops/linalg/factorise.h"
+
+#include "ops/linalg/lapack.h"
 
 /* The power of two below the largest magnitude of each matrix, spread over its elements. */
 static tt_node *magnitude(tt_lower *cx, tt_node *a) {
@@ -47,31 +49,11 @@ static tt_node *reflectors(tt_lower *cx, tt_node *v, tt_node *tau) {
   return out;
 }
 
-tt_node *tt_with_columns(tt_lower *cx, tt_node *x, int64_t n) {
-  int64_t low[TT_MAX_RANK] = {0}, high[TT_MAX_RANK] = {0};
-  high[x->type.rank - 1] = n - x->type.dims[x->type.rank - 1];
-  return tt_hlo_pad(cx->h, x, tt_like(cx, x, 0), low, high, NULL);
-}
-
-tt_node *tt_with_rows(tt_lower *cx, tt_node *x, int64_t m) {
-  int64_t low[TT_MAX_RANK] = {0}, high[TT_MAX_RANK] = {0};
-  high[x->type.rank - 2] = m - x->type.dims[x->type.rank - 2];
-  return tt_hlo_pad(cx->h, x, tt_like(cx, x, 0), low, high, NULL);
-}
-
 void tt_qr(tt_lower *cx, tt_node *a, int64_t columns, tt_node **q, tt_node **r) {
   tt_node *tau, *packed = packed_qr(cx, a, &tau);
   tt_node *upper = tt_triangle(cx, packed, TT_GE, 0);
   *r = tt_with_rows(cx, upper, columns);
   *q = reflectors(cx, tt_with_columns(cx, packed, columns), tau);
-}
-
-void tt_out_of_nothing(tt_lower *cx, int count) {
-  for (int k = 0; k < count; k++) {
-    const tt_type *type = tt_promised(cx, k);
-    bool matrix = type->rank >= 2 && tt_type_numel(type) > 0;
-    tt_out(cx, k, matrix ? tt_identity_matrix(cx, type) : tt_hlo_zeros(cx->h, type));
-  }
 }
 
 /* (a, mode): q, r. */
@@ -117,14 +99,6 @@ static tt_node *hermitian(tt_lower *cx, tt_node *a, bool upper) {
 static tt_node *diagonal_of(tt_lower *cx, tt_node *x) {
   int dim = x->type.rank - 2;
   return tt_hlo_reduce(cx->h, TT_SUM, tt_hlo_real(cx->h, tt_triangle(cx, x, TT_EQ, 0)), &dim, 1);
-}
-
-tt_node *tt_by_column(tt_lower *cx, tt_node *v, const tt_type *matrix, bool by_row) {
-  int map[TT_MAX_RANK], rank = v->type.rank;
-  if (!tt_need_rank(cx, v, 1)) return v;
-  for (int i = 0; i < rank; i++) map[i] = i;
-  map[rank - 1] = by_row ? rank - 1 : rank;
-  return tt_hlo_broadcast(cx->h, v, map, matrix->rank, matrix->dims);
 }
 
 /* XLA's vectors are of single precision; a first-order correction of the vectors squares the error.

@@ -1,5 +1,7 @@
 /* Factorisations by the host's LAPACK. Its routines take matrices by columns: transposes of ours.
  */
+#include "ops/linalg/lapack.h"
+
 #include "ops/linalg/linalg.h"
 
 /* A result like the one of type `x`, with another dtype and its last `drop` dims left away, then

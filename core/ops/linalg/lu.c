@@ -1,4 +1,5 @@
 /* LU factors with partial pivoting, column by column, and what is solved with them. */
+#include "ops/linalg/lapack.h"
 #include "ops/linalg/linalg.h"
 
 typedef struct lu_task {
@@ -103,7 +104,7 @@ static void lu_more(tt_hlo *h, tt_node *const *args, tt_node **results, void *us
   results[0] = tt_hlo_compare(h, TT_LT, args[0], tt_hlo_const_i(h, TT_I32, m < n ? m : n));
 }
 
-tt_lu tt_lu_factor(tt_lower *cx, tt_node *a, bool pivot) {
+static tt_lu lu_factor(tt_lower *cx, tt_node *a, bool pivot) {
   if (pivot && tt_lapack_takes(cx, a)) return tt_lapack_lu(cx, a);
   tt_hlo *h = cx->h;
   lu_task task = {a->type, pivot};
@@ -150,7 +151,7 @@ static void perm_more(tt_hlo *h, tt_node *const *args, tt_node **results, void *
   results[0] = tt_hlo_compare(h, TT_LT, args[0], tt_hlo_const_i(h, TT_I32, count));
 }
 
-tt_node *tt_permutation(tt_lower *cx, tt_node *pivots, int64_t m) {
+static tt_node *permutation_of(tt_lower *cx, tt_node *pivots, int64_t m) {
   tt_hlo *h = cx->h;
   tt_type type = pivots->type;
   type.dtype = TT_I32;
@@ -171,6 +172,12 @@ static tt_node *permutation_matrix(tt_lower *cx, tt_node *perm, tt_dtype dtype) 
   return tt_cast(cx, tt_hlo_compare(cx->h, TT_EQ, columns, spread(cx->h, perm, &type, 1)), dtype);
 }
 
+/* A sort's comparison of its first operand. */
+static void ascending(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
+  (void)user;
+  results[0] = tt_hlo_compare(h, TT_LT, args[0], args[1]);
+}
+
 /* b's rows in the order of perm, or put back into it. */
 static tt_node *permute_rows(tt_lower *cx, tt_node *perm, tt_node *b, bool back) {
   tt_type type = b->type;
@@ -178,18 +185,13 @@ static tt_node *permute_rows(tt_lower *cx, tt_node *perm, tt_node *b, bool back)
   tt_node *order = perm;
   if (back) {
     tt_node *parts[2] = {perm, tt_hlo_iota(cx->h, &perm->type, perm->type.rank - 1)}, *sorted[2];
-    tt_hlo_sort(cx->h, 2, parts, perm->type.rank - 1, true, tt_sort_ascending, NULL, sorted);
+    tt_hlo_sort(cx->h, 2, parts, perm->type.rank - 1, true, ascending, NULL, sorted);
     order = sorted[1];
   }
   return tt_hlo_take_along(cx->h, b, spread(cx->h, order, &type, 1), type.rank - 2);
 }
 
-void tt_sort_ascending(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
-  (void)user;
-  results[0] = tt_hlo_compare(h, TT_LT, args[0], args[1]);
-}
-
-tt_node *tt_lu_solve(tt_lower *cx, tt_node *lu, tt_node *perm, tt_node *b, bool adjoint) {
+static tt_node *lu_solve(tt_lower *cx, tt_node *lu, tt_node *perm, tt_node *b, bool adjoint) {
   tt_hlo *h = cx->h;
   if (adjoint) {
     tt_node *y = tt_hlo_triangular_solve(h, lu, b, true, false, false, 2);
@@ -203,7 +205,7 @@ tt_node *tt_lu_solve(tt_lower *cx, tt_node *lu, tt_node *perm, tt_node *b, bool 
 
 /* (a, *, pivot, check_errors): lu, pivots, info. */
 void tt_lower_lu_factor(tt_lower *cx) {
-  tt_lu lu = tt_lu_factor(cx, tt_in(cx, 0), tt_has(cx, 1) ? tt_bool(cx, 1) : true);
+  tt_lu lu = lu_factor(cx, tt_in(cx, 0), tt_has(cx, 1) ? tt_bool(cx, 1) : true);
   tt_out_as(cx, 0, lu.lu);
   tt_out_as(cx, 1, lu.pivots);
   tt_out_as(cx, 2, lu.info);
@@ -232,7 +234,7 @@ static tt_node *empty_as_promised(tt_lower *cx, int k, tt_dtype dtype) {
 void tt_lower_lu(tt_lower *cx) {
   tt_node *a = tt_in(cx, 0);
   bool pivot = tt_has(cx, 1) ? tt_bool(cx, 1) : true;
-  tt_lu lu = tt_lu_factor(cx, a, pivot);
+  tt_lu lu = lu_factor(cx, a, pivot);
   tt_node *p = permutation_matrix(cx, lu.perm, a->type.dtype);
   tt_out(cx, 0, pivot ? tt_swap_last(cx, p) : empty_as_promised(cx, 0, a->type.dtype));
   tt_out_as(cx, 1, lower_factor(cx, lu.lu));
@@ -246,7 +248,7 @@ void tt_lower_lu_unpack(tt_lower *cx) {
   bool data = tt_has(cx, 2) ? tt_bool(cx, 2) : true, pivots = tt_has(cx, 3) ? tt_bool(cx, 3) : true;
   tt_node *p = NULL;
   if (pivots) {
-    tt_node *perm = tt_permutation(cx, tt_in(cx, 1), lu->type.dims[lu->type.rank - 2]);
+    tt_node *perm = permutation_of(cx, tt_in(cx, 1), lu->type.dims[lu->type.rank - 2]);
     p = tt_swap_last(cx, permutation_matrix(cx, perm, dtype));
   }
   tt_out(cx, 0, p ? p : empty_as_promised(cx, 0, dtype));
@@ -263,8 +265,8 @@ void tt_lower_lu_solve(tt_lower *cx) {
   if (!tt_need_rank(cx, lu, 2)) return;
   int rank = lu->type.rank;
   pivots = tt_hlo_broadcast_to(cx->h, pivots, rank - 1, lu->type.dims);
-  tt_node *perm = tt_permutation(cx, pivots, lu->type.dims[rank - 2]);
-  tt_node *y = tt_lu_solve(cx, lu, perm, b, left ? adjoint : !adjoint);
+  tt_node *perm = permutation_of(cx, pivots, lu->type.dims[rank - 2]);
+  tt_node *y = lu_solve(cx, lu, perm, b, left ? adjoint : !adjoint);
   tt_out_as(cx, 0, left ? y : tt_adjoint(cx, y));
 }
 
@@ -280,14 +282,14 @@ void tt_lower_solve(tt_lower *cx) {
     tb.dims[tb.rank++] = 1;
     b = tt_hlo_reshape(h, b, tb.rank, tb.dims);
   }
-  tt_lu lu = tt_lu_factor(cx, a, true);
+  tt_lu lu = lu_factor(cx, a, true);
   tt_node *wide = lu.lu, *perm = lu.perm;
   if (!left) b = tt_adjoint(cx, b);
   tt_match_batches(cx, &wide, &b);
   int64_t dims[TT_MAX_RANK];
   for (int i = 0; i < wide->type.rank - 1; i++) dims[i] = wide->type.dims[i];
   perm = tt_hlo_broadcast_to(h, perm, wide->type.rank - 1, dims);
-  tt_node *y = tt_lu_solve(cx, wide, perm, b, !left);
+  tt_node *y = lu_solve(cx, wide, perm, b, !left);
   if (!left) y = tt_adjoint(cx, y);
   if (vector) y = tt_hlo_reshape(h, y, y->type.rank - 1, y->type.dims);
   tt_out_as(cx, 0, y);
@@ -299,7 +301,7 @@ void tt_lower_solve(tt_lower *cx) {
 /* (a, *, check_errors): inverse, info. */
 void tt_lower_inverse(tt_lower *cx) {
   tt_node *a = tt_in(cx, 0);
-  tt_lu lu = tt_lu_factor(cx, a, true);
-  tt_out_as(cx, 0, tt_lu_solve(cx, lu.lu, lu.perm, tt_identity_matrix(cx, &a->type), false));
+  tt_lu lu = lu_factor(cx, a, true);
+  tt_out_as(cx, 0, lu_solve(cx, lu.lu, lu.perm, tt_identity_matrix(cx, &a->type), false));
   tt_out_as(cx, 1, lu.info);
 }

@@ -1,8 +1,9 @@
 /* Singular values, by a polar decomposition and the eigenvalues of its symmetric factor. */
-#include <math.h>
-
-#include "ops/linalg/linalg.h"
+#include "ops/linalg/factorise.h"
+#include "ops/linalg/lapack.h"
 #include "ops/nn.h"
+
+#include <math.h>
 
 /* The signs of r's diagonal as a vector of n, 1 where it is 0 or ends. */
 static tt_node *diagonal_signs(tt_lower *cx, tt_node *r, int64_t n) {

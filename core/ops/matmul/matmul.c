@@ -112,11 +112,9 @@ void tt_lower_addmv(tt_lower *cx) {
 
 /* dot, and vdot when param is 1: the first operand conjugated. */
 void tt_lower_dot(tt_lower *cx) {
-  tt_hlo *h = cx->h;
   tt_node *a = tt_in(cx, 0), *b = tt_in(cx, 1);
   tt_dtype dtype = a->type.dtype;
-  if (cx->row->param && tt_is_complex(dtype))
-    a = tt_hlo_complex(h, tt_hlo_real(h, a), tt_hlo_negate(h, tt_hlo_imag(h, a)));
+  if (cx->row->param) a = tt_conjugate(cx, a);
   const int zero[] = {0};
   tt_out_in(cx, 0, dot(cx, a, b, 0, 1, zero, zero, tt_compute_dtype(dtype)), dtype);
 }

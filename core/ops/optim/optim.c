@@ -22,7 +22,7 @@ static tt_node *state(step *s, int i) { return tt_cast(s->cx, tt_in_at(s->cx, i,
 
 /* Loads element k, its gradient unscaled; found_inf follows the scale, `maximize` is its own. */
 static step begin(tt_lower *cx, int k, int maximize, int scale) {
-  step s = {.cx = cx, .h = cx->h, .k = k, .size = tt_list_size(cx)};
+  step s = {.cx = cx, .h = cx->h, .k = k, .size = tt_first_list_size(cx)};
   s.dtype = tt_compute_dtype(tt_in_at(cx, 0, k)->type.dtype);
   s.param = state(&s, 0);
   s.grad = state(&s, 1);
@@ -97,7 +97,7 @@ static void adam_element(tt_lower *cx, int k) {
 }
 
 void tt_lower_fused_adam(tt_lower *cx) {
-  for (int k = 0; k < tt_list_size(cx); k++) adam_element(cx, k);
+  for (int k = 0; k < tt_first_list_size(cx); k++) adam_element(cx, k);
 }
 
 /* (self, grads, momentum_buffers, weight_decay, momentum, lr, dampening, nesterov, maximize,
@@ -106,7 +106,7 @@ static void sgd_element(tt_lower *cx, int k) {
   enum { BUFFER = 2, DECAY, MOMENTUM, LR, DAMPENING, NESTEROV, MAXIMIZE, FIRST, SCALE };
   step s = begin(cx, k, MAXIMIZE, SCALE);
   decay(&s, DECAY);
-  if (tt_count(cx, BUFFER) > k && !tt_static_equals(cx, MOMENTUM, 0)) {
+  if (tt_list_size(cx, BUFFER) > k && !tt_static_equals(cx, MOMENTUM, 0)) {
     tt_node *momentum = number(&s, MOMENTUM), *buffer = s.grad;
     if (!tt_bool(cx, FIRST))
       buffer =
@@ -119,7 +119,7 @@ static void sgd_element(tt_lower *cx, int k) {
 }
 
 void tt_lower_fused_sgd(tt_lower *cx) {
-  for (int k = 0; k < tt_list_size(cx); k++) sgd_element(cx, k);
+  for (int k = 0; k < tt_first_list_size(cx); k++) sgd_element(cx, k);
 }
 
 /* (self, grads, state_sums, steps, lr, lr_decay, weight_decay, eps, maximize, grad_scale,
@@ -140,13 +140,13 @@ static void adagrad_element(tt_lower *cx, int k) {
 }
 
 void tt_lower_fused_adagrad(tt_lower *cx) {
-  for (int k = 0; k < tt_list_size(cx); k++) adagrad_element(cx, k);
+  for (int k = 0; k < tt_first_list_size(cx); k++) adagrad_element(cx, k);
 }
 
 /* (self, found_inf, inv_scale): unscaled gradients, and 1 if any is not finite. */
 void tt_lower_amp_unscale(tt_lower *cx) {
   tt_hlo *h = cx->h;
-  int size = tt_list_size(cx);
+  int size = tt_first_list_size(cx);
   tt_node *found = tt_in(cx, 1);
   tt_type found_type = found->type;
   found = tt_hlo_reshape(h, found, 0, NULL);

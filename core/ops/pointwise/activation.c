@@ -22,14 +22,6 @@ static tt_node *gradient(tt_lower *cx, unary *u) {
 
 static tt_node *zeros_like(tt_lower *cx, tt_node *x) { return tt_hlo_zeros(cx->h, &x->type); }
 
-static tt_node *mul(tt_lower *cx, tt_node *x, double c) {
-  return tt_hlo_multiply(cx->h, x, tt_like(cx, x, c));
-}
-
-static tt_node *add(tt_lower *cx, tt_node *x, double c) {
-  return tt_hlo_add(cx->h, x, tt_like(cx, x, c));
-}
-
 static tt_node *one_minus(tt_lower *cx, tt_node *x) {
   return tt_hlo_subtract(cx->h, tt_like(cx, x, 1), x);
 }
@@ -50,12 +42,13 @@ static tt_node *gelu_share(tt_lower *cx, tt_node *x, bool approximate, tt_node *
   tt_node *t;
   if (approximate) {
     tt_node *cube = tt_hlo_multiply(h, tt_hlo_multiply(h, x, x), x);
-    t = tt_hlo_tanh(h, mul(cx, tt_hlo_add(h, x, mul(cx, cube, 0.044715)), 0.79788456080286535588));
+    t = tt_hlo_tanh(
+        h, tt_times(cx, tt_hlo_add(h, x, tt_times(cx, cube, 0.044715)), 0.79788456080286535588));
   } else {
-    t = tt_hlo_erf(cx->h, mul(cx, x, 0.70710678118654752440));
+    t = tt_hlo_erf(cx->h, tt_times(cx, x, 0.70710678118654752440));
   }
   *inner = t;
-  return mul(cx, add(cx, t, 1), 0.5);
+  return tt_times(cx, tt_plus(cx, t, 1), 0.5);
 }
 
 void tt_lower_gelu(tt_lower *cx) {
@@ -71,11 +64,12 @@ void tt_lower_gelu_backward(tt_lower *cx) {
   tt_node *g = gradient(cx, &u), *x = u.x, *inner, *slope;
   tt_node *share = gelu_share(cx, x, approximate, &inner), *square = tt_hlo_multiply(h, x, x);
   if (approximate) {
-    tt_node *rise = mul(cx, add(cx, mul(cx, square, 3 * 0.044715), 1), 0.79788456080286535588);
+    tt_node *rise =
+        tt_times(cx, tt_plus(cx, tt_times(cx, square, 3 * 0.044715), 1), 0.79788456080286535588);
     tt_node *flat = one_minus(cx, tt_hlo_multiply(h, inner, inner));
-    slope = mul(cx, tt_hlo_multiply(h, flat, rise), 0.5);
+    slope = tt_times(cx, tt_hlo_multiply(h, flat, rise), 0.5);
   } else {
-    slope = mul(cx, tt_hlo_exponential(h, mul(cx, square, -0.5)), 0.39894228040143267794);
+    slope = tt_times(cx, tt_hlo_exponential(h, tt_times(cx, square, -0.5)), 0.39894228040143267794);
   }
   tt_node *total = tt_hlo_add(h, share, tt_hlo_multiply(h, x, slope));
   tt_out_in(cx, 0, tt_hlo_multiply(h, g, total), u.dtype);
@@ -84,32 +78,20 @@ void tt_lower_gelu_backward(tt_lower *cx) {
 void tt_lower_silu(tt_lower *cx) {
   unary u = begin(cx, 0);
   tt_node *z = tt_hlo_exponential(u.h, tt_hlo_negate(u.h, u.x));
-  tt_out_in(cx, 0, tt_hlo_divide(u.h, u.x, add(cx, z, 1)), u.dtype);
-}
-
-void tt_lower_silu_backward(tt_lower *cx) {
-  unary u = begin(cx, 1);
-  tt_node *g = gradient(cx, &u), *s = tt_hlo_logistic(u.h, u.x);
-  tt_node *slope = add(cx, tt_hlo_multiply(u.h, u.x, one_minus(cx, s)), 1);
-  tt_out_in(cx, 0, tt_hlo_multiply(u.h, tt_hlo_multiply(u.h, g, s), slope), u.dtype);
-}
-
-static tt_node *conjugate(tt_lower *cx, tt_node *x) {
-  if (!tt_is_complex(x->type.dtype)) return x;
-  return tt_hlo_complex(cx->h, tt_hlo_real(cx->h, x), tt_hlo_negate(cx->h, tt_hlo_imag(cx->h, x)));
+  tt_out_in(cx, 0, tt_hlo_divide(u.h, u.x, tt_plus(cx, z, 1)), u.dtype);
 }
 
 /* grad * (1 - y^2), of the result y. */
 void tt_lower_tanh_backward(tt_lower *cx) {
   unary u = begin(cx, 1);
   tt_node *g = gradient(cx, &u), *slope = one_minus(cx, tt_hlo_multiply(u.h, u.x, u.x));
-  tt_out_in(cx, 0, tt_hlo_multiply(u.h, g, conjugate(cx, slope)), u.dtype);
+  tt_out_in(cx, 0, tt_hlo_multiply(u.h, g, tt_conjugate(cx, slope)), u.dtype);
 }
 
 /* grad * (1 - y) * y, of the result y. */
 void tt_lower_sigmoid_backward(tt_lower *cx) {
   unary u = begin(cx, 1);
-  tt_node *g = gradient(cx, &u), *y = conjugate(cx, u.x);
+  tt_node *g = gradient(cx, &u), *y = tt_conjugate(cx, u.x);
   tt_out_in(cx, 0, tt_hlo_multiply(u.h, tt_hlo_multiply(u.h, g, one_minus(cx, y)), y), u.dtype);
 }
 
@@ -138,7 +120,7 @@ void tt_lower_hardtanh_backward(tt_lower *cx) {
 
 void tt_lower_hardsigmoid(tt_lower *cx) {
   unary u = begin(cx, 0);
-  tt_node *y = tt_hlo_divide(u.h, clamp(cx, add(cx, u.x, 3), 0, 6), tt_like(cx, u.x, 6));
+  tt_node *y = tt_hlo_divide(u.h, clamp(cx, tt_plus(cx, u.x, 3), 0, 6), tt_like(cx, u.x, 6));
   tt_out_in(cx, 0, y, u.dtype);
 }
 
@@ -146,12 +128,12 @@ void tt_lower_hardsigmoid_backward(tt_lower *cx) {
   unary u = begin(cx, 1);
   tt_node *g = gradient(cx, &u);
   tt_node *inside = tt_hlo_compare(u.h, TT_LT, tt_hlo_abs(u.h, u.x), tt_like(cx, u.x, 3));
-  out_where(cx, inside, mul(cx, g, 1.0 / 6.0), u.dtype);
+  out_where(cx, inside, tt_times(cx, g, 1.0 / 6.0), u.dtype);
 }
 
 void tt_lower_hardswish(tt_lower *cx) {
   unary u = begin(cx, 0);
-  tt_node *y = tt_hlo_multiply(u.h, u.x, clamp(cx, add(cx, u.x, 3), 0, 6));
+  tt_node *y = tt_hlo_multiply(u.h, u.x, clamp(cx, tt_plus(cx, u.x, 3), 0, 6));
   tt_out_in(cx, 0, tt_hlo_divide(u.h, y, tt_like(cx, y, 6)), u.dtype);
 }
 
@@ -159,7 +141,7 @@ void tt_lower_hardswish_backward(tt_lower *cx) {
   unary u = begin(cx, 1);
   tt_hlo *h = u.h;
   tt_node *g = gradient(cx, &u), *three = tt_like(cx, u.x, 3);
-  tt_node *slope = add(cx, tt_hlo_divide(h, u.x, three), 0.5);
+  tt_node *slope = tt_plus(cx, tt_hlo_divide(h, u.x, three), 0.5);
   tt_node *y =
       tt_hlo_select(h, tt_hlo_compare(h, TT_GE, u.x, three), g, tt_hlo_multiply(h, g, slope));
   tt_node *off = tt_hlo_compare(h, TT_LE, u.x, tt_like(cx, u.x, -3));
@@ -291,23 +273,10 @@ void tt_lower_log_sigmoid_backward(tt_lower *cx) {
   tt_out_in(cx, 0, tt_hlo_multiply(u.h, g, slope), u.dtype);
 }
 
-static tt_node *tanh_softplus(tt_lower *cx, tt_node *x) {
-  tt_hlo *h = cx->h;
-  return tt_hlo_tanh(h, tt_hlo_log_plus_one(h, tt_hlo_exponential(h, x)));
-}
-
 void tt_lower_mish(tt_lower *cx) {
   unary u = begin(cx, 0);
-  tt_out_in(cx, 0, tt_hlo_multiply(u.h, u.x, tanh_softplus(cx, u.x)), u.dtype);
-}
-
-void tt_lower_mish_backward(tt_lower *cx) {
-  unary u = begin(cx, 1);
-  tt_node *g = gradient(cx, &u), *t = tanh_softplus(cx, u.x);
-  tt_node *flat = one_minus(cx, tt_hlo_multiply(u.h, t, t));
-  tt_node *bend = tt_hlo_multiply(u.h, u.x, tt_hlo_logistic(u.h, u.x));
-  tt_node *slope = tt_hlo_add(u.h, t, tt_hlo_multiply(u.h, bend, flat));
-  tt_out_in(cx, 0, tt_hlo_multiply(u.h, g, slope), u.dtype);
+  tt_node *softplus = tt_hlo_log_plus_one(u.h, tt_hlo_exponential(u.h, u.x));
+  tt_out_in(cx, 0, tt_hlo_multiply(u.h, u.x, tt_hlo_tanh(u.h, softplus)), u.dtype);
 }
 
 void tt_lower_prelu(tt_lower *cx) {
@@ -333,7 +302,7 @@ void tt_lower_prelu_backward(tt_lower *cx) {
 /* log(x / (1 - x)), of x clamped to eps..1-eps if eps was given and not negative. */
 void tt_lower_logit(tt_lower *cx) {
   tt_hlo *h = cx->h;
-  tt_dtype dtype = tt_float_common(cx);
+  tt_dtype dtype = tt_float_result_dtype(cx);
   tt_node *x = tt_in_as(cx, 0, tt_compute_dtype(dtype));
   if (tt_has(cx, 1)) {
     tt_node *eps = tt_num(cx, 1, x->type.dtype);
@@ -362,7 +331,7 @@ void tt_lower_rrelu_backward(tt_lower *cx) {
   tt_node *g = gradient(cx, &u);
   tt_dtype dtype = u.x->type.dtype;
   tt_node *low = tt_num(cx, 3, dtype), *high = tt_num(cx, 4, dtype);
-  tt_node *slope = mul(cx, tt_hlo_add(h, low, high), 0.5), *y;
+  tt_node *slope = tt_times(cx, tt_hlo_add(h, low, high), 0.5), *y;
   if (tt_bool(cx, 5)) {
     y = tt_hlo_multiply(h, g, tt_in_as(cx, 2, dtype));
   } else {

@@ -1,5 +1,5 @@
 /* Gated linear unit: the first half of a dim times the sigmoid of its second half. */
-#include "ops/ops.h"
+#include "ops/lower.h"
 
 static void halves(tt_lower *cx, tt_node *x, int dim, tt_node **a, tt_node **b) {
   int64_t half = x->type.dims[dim] / 2;

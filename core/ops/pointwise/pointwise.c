@@ -1,18 +1,10 @@
-/* Arithmetic, comparisons, logic, and selection. */
 #include "ops/pointwise/pointwise.h"
-
-#include <math.h>
 
 bool tt_static_equals(const tt_lower *cx, int i, double value) {
   if (i < 0 || i >= cx->arg_count) return false;
   const tt_arg *arg = &cx->args[i];
   if (arg->kind == TT_ARG_INT) return (double)arg->i == value;
   return arg->kind == TT_ARG_FLOAT && arg->f == value;
-}
-
-tt_dtype tt_promised_dtype(const tt_lower *cx, int k, tt_dtype otherwise) {
-  bool known = cx->promised && k < cx->promised_count && cx->promised[k].dtype != TT_INVALID;
-  return known ? cx->promised[k].dtype : otherwise;
 }
 
 tt_node *tt_is_nan(tt_lower *cx, tt_node *x) { return tt_hlo_compare(cx->h, TT_NE, x, x); }
@@ -46,265 +38,37 @@ void tt_operands(tt_lower *cx, tt_node **a, tt_node **b, tt_dtype dtype) {
   tt_broadcast_pair(cx, a, b, dtype);
 }
 
-/* The same for products and quotients, to which PyTorch gives numbers as they are. */
-static void factors(tt_lower *cx, tt_node **a, tt_node **b, tt_dtype dtype) {
-  *a = tt_in_as(cx, 0, dtype);
-  *b = tt_in_as(cx, 1, dtype);
-  tt_broadcast_pair(cx, a, b, dtype);
+tt_dtype tt_float_operands(tt_lower *cx, tt_node **a, tt_node **b) {
+  tt_dtype dtype = tt_float_result_dtype(cx);
+  tt_operands(cx, a, b, tt_compute_dtype(dtype));
+  return dtype;
 }
 
-/* param: TT_HLO_add, TT_HLO_subtract, or -TT_HLO_subtract for rsub. Argument 2 is alpha. */
-void tt_lower_add(tt_lower *cx) {
+/* Where LLVM sees that x is 1 it calls atan, whose vector form in XLA's CPU compiler follows
+ * another calling convention than its callers and returns what lies in the registers. NaN stays
+ * NaN. */
+tt_node *tt_atan2(tt_lower *cx, tt_node *y, tt_node *x) {
   tt_hlo *h = cx->h;
-  tt_dtype result = tt_promised_dtype(cx, 0, cx->common), dtype = tt_compute_dtype(result);
-  tt_node *a, *b;
-  tt_operands(cx, &a, &b, dtype);
-  bool reversed = cx->row->param == -TT_HLO_subtract;
-  if (tt_has(cx, 2) && !tt_static_equals(cx, 2, 1)) {
-    tt_node **scaled = reversed ? &a : &b;
-    *scaled = tt_hlo_multiply(h, *scaled, tt_number(cx, 2, dtype));
-  }
-  tt_node *y = reversed                       ? tt_hlo_subtract(h, b, a)
-               : cx->row->param == TT_HLO_add ? tt_hlo_add(h, a, b)
-                                              : tt_hlo_subtract(h, a, b);
-  tt_out_in(cx, 0, y, result);
+  return tt_hlo_atan2(h, y, tt_hlo_select(h, tt_is_nan(cx, y), y, x));
 }
 
-/* The arithmetic binary operators whose result has the common dtype; param: the tt_hlo_op. */
-void tt_lower_binary(tt_lower *cx) {
-  tt_node *a, *b;
-  bool product = cx->row->param == TT_HLO_multiply;
-  (product ? factors : tt_operands)(cx, &a, &b, tt_compute_dtype(cx->common));
-  tt_out_in(cx, 0, tt_hlo_binary(cx->h, (tt_hlo_op)cx->row->param, a, b), cx->common);
-}
-
-/* Adds `step` to `y` where the remainder is not zero and its sign is not b's. */
-static tt_node *where_signs_differ(tt_lower *cx, tt_node *rem, tt_node *b, tt_node *y,
-                                   tt_node *stepped) {
+tt_node *tt_sign(tt_lower *cx, tt_node *x) {
   tt_hlo *h = cx->h;
-  tt_node *zero = tt_like(cx, b, 0);
-  tt_node *differ = tt_hlo_compare(h, TT_NE, tt_hlo_compare(h, TT_LT, rem, zero),
-                                   tt_hlo_compare(h, TT_LT, b, zero));
-  tt_node *some = tt_hlo_compare(h, TT_NE, rem, zero);
-  return tt_hlo_select(h, tt_hlo_and(h, differ, some), stepped, y);
+  tt_dtype dtype = x->type.dtype;
+  tt_node *zero = tt_like(cx, x, 0);
+  tt_node *up = tt_cast(cx, tt_hlo_compare(h, TT_GT, x, zero), dtype);
+  if (dtype == TT_BOOL || tt_dtype_kind(dtype) == TT_KIND_UNSIGNED) return up;
+  return tt_hlo_subtract(h, up, tt_cast(cx, tt_hlo_compare(h, TT_LT, x, zero), dtype));
 }
 
-static tt_node *floor_divide_float(tt_lower *cx, tt_node *a, tt_node *b) {
+tt_node *tt_sign_bit(tt_lower *cx, tt_node *x) {
+  static const tt_dtype bits[] = {[1] = TT_I8, [2] = TT_I16, [4] = TT_I32, [8] = TT_I64};
+  if (tt_is_float(x->type.dtype)) x = tt_hlo_bitcast(cx->h, x, bits[tt_dtype_bytes(x->type.dtype)]);
+  return tt_hlo_compare(cx->h, TT_LT, x, tt_like(cx, x, 0));
+}
+
+tt_node *tt_conjugate(tt_lower *cx, tt_node *x) {
   tt_hlo *h = cx->h;
-  tt_node *zero = tt_like(cx, a, 0), *ratio = tt_hlo_divide(h, a, b);
-  tt_node *rem = tt_hlo_remainder(h, a, b);
-  tt_node *q = tt_hlo_divide(h, tt_hlo_subtract(h, a, rem), b);
-  q = where_signs_differ(cx, rem, b, q, tt_hlo_subtract(h, q, tt_like(cx, q, 1)));
-  tt_node *low = tt_hlo_floor(h, q);
-  tt_node *above = tt_hlo_compare(h, TT_GT, tt_hlo_subtract(h, q, low), tt_like(cx, q, 0.5));
-  tt_node *y = tt_hlo_select(h, above, tt_hlo_add(h, low, tt_like(cx, low, 1)), low);
-  tt_node *nothing = tt_hlo_multiply(h, zero, tt_hlo_sign(h, ratio));
-  y = tt_hlo_select(h, tt_hlo_compare(h, TT_EQ, q, zero), nothing, y);
-  return tt_hlo_select(h, tt_hlo_compare(h, TT_EQ, b, zero), ratio, y);
-}
-
-static tt_node *floor_divide(tt_lower *cx, tt_node *a, tt_node *b) {
-  tt_hlo *h = cx->h;
-  if (tt_is_float(a->type.dtype)) return floor_divide_float(cx, a, b);
-  tt_node *q = tt_hlo_divide(h, a, b);
-  if (tt_dtype_kind(a->type.dtype) != TT_KIND_SIGNED) return q;
-  tt_node *rem = tt_hlo_remainder(h, a, b);
-  return where_signs_differ(cx, rem, b, q, tt_hlo_subtract(h, q, tt_like(cx, q, 1)));
-}
-
-static void check_divisor(tt_lower *cx, tt_node *b) {
-  if (cx->checks && !tt_is_float(b->type.dtype))
-    tt_check(cx, tt_hlo_compare(cx->h, TT_EQ, b, tt_like(cx, b, 0)), TT_INVALID_ARGUMENT,
-             "%s: ZeroDivisionError: the divisor has a zero", cx->row->name);
-}
-
-/* param 1: floor_divide; 0: argument 2 names the rounding mode, if any. */
-void tt_lower_div(tt_lower *cx) {
-  const char *mode = cx->row->param == 1 ? "floor" : tt_str(cx, 2);
-  tt_dtype dtype = *mode ? cx->common : tt_float_common(cx);
-  tt_node *a, *b, *y;
-  factors(cx, &a, &b, tt_compute_dtype(dtype));
-  if (*mode) check_divisor(cx, b);
-  if (*mode == 'f') {
-    y = floor_divide(cx, a, b);
-  } else {
-    y = tt_hlo_divide(cx->h, a, b);
-    if (*mode == 't' && tt_is_float(dtype)) y = tt_trunc(cx, tt_cast(cx, y, dtype));
-  }
-  tt_out_in(cx, 0, y, dtype);
-}
-
-void tt_lower_remainder(tt_lower *cx) {
-  tt_node *a, *b;
-  tt_operands(cx, &a, &b, tt_compute_dtype(cx->common));
-  check_divisor(cx, b);
-  tt_node *y = tt_hlo_remainder(cx->h, a, b);
-  if (tt_dtype_kind(y->type.dtype) != TT_KIND_UNSIGNED)
-    y = where_signs_differ(cx, y, b, y, tt_hlo_add(cx->h, y, b));
-  tt_out_in(cx, 0, y, cx->common);
-}
-
-void tt_lower_fmod(tt_lower *cx) {
-  tt_node *a, *b;
-  tt_operands(cx, &a, &b, tt_compute_dtype(cx->common));
-  check_divisor(cx, b);
-  tt_out_in(cx, 0, tt_hlo_remainder(cx->h, a, b), cx->common);
-}
-
-/* The powers PyTorch computes without pow(); NULL when `exponent` is none of them. */
-static tt_node *simple_power(tt_lower *cx, tt_node *x, double exponent) {
-  tt_hlo *h = cx->h;
-  bool whole = !tt_is_float(x->type.dtype) && !tt_is_complex(x->type.dtype);
-  if (exponent == 0) return tt_hlo_broadcast_to(h, tt_like(cx, x, 1), x->type.rank, x->type.dims);
-  if (exponent == 1) return x;
-  if (exponent == 2) return tt_hlo_multiply(h, x, x);
-  if (exponent == 3) return tt_hlo_multiply(h, tt_hlo_multiply(h, x, x), x);
-  if (whole) return NULL;
-  if (exponent == 0.5) return tt_hlo_sqrt(h, x);
-  if (exponent == -0.5) return tt_hlo_rsqrt(h, x);
-  if (exponent == -1) return tt_hlo_divide(h, tt_like(cx, x, 1), x);
-  if (exponent == -2) return tt_hlo_divide(h, tt_like(cx, x, 1), tt_hlo_multiply(h, x, x));
-  return NULL;
-}
-
-/* Of complex numbers, where powers of 0 are what exp(b log 0) comes to on the CPU. */
-static tt_node *complex_power(tt_lower *cx, tt_node *a, tt_node *b) {
-  tt_hlo *h = cx->h;
-  tt_dtype dtype = a->type.dtype;
-  tt_node *re = tt_hlo_real(h, b), *none = tt_like(cx, re, 0);
-  tt_node *fine = tt_hlo_const_c(h, dtype, 0, 0);
-  tt_node *pole = tt_hlo_const_c(h, dtype, INFINITY, NAN),
-          *lost = tt_hlo_const_c(h, dtype, NAN, NAN);
-  tt_node *other = tt_hlo_select(h, tt_hlo_compare(h, TT_LT, re, none),
-                                 tt_hlo_broadcast_to(h, pole, b->type.rank, b->type.dims),
-                                 tt_hlo_broadcast_to(h, lost, b->type.rank, b->type.dims));
-  other = tt_hlo_select(h, tt_hlo_compare(h, TT_GT, re, none),
-                        tt_hlo_broadcast_to(h, fine, b->type.rank, b->type.dims), other);
-  tt_node *zero = tt_hlo_compare(h, TT_EQ, a, tt_hlo_const_c(h, dtype, 0, 0));
-  return tt_hlo_select(h, zero, other, tt_hlo_power(h, a, b));
-}
-
-void tt_lower_pow(tt_lower *cx) {
-  tt_dtype dtype = tt_compute_dtype(cx->common);
-  const tt_arg *exponent = &cx->args[1];
-  tt_node *y = NULL;
-  if (cx->common == TT_BOOL && exponent->kind == TT_ARG_INT) {
-    tt_hlo_fail(cx->h, TT_UNIMPLEMENTED, "%s: of booleans, which Meta takes for integers",
-                cx->row->name);
-    return;
-  }
-  if (exponent->kind == TT_ARG_INT && exponent->i < 0 && tt_is_integer(dtype)) {
-    tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT, "%s: integers have no negative integer powers",
-                cx->row->name);
-    return;
-  }
-  if (exponent->kind == TT_ARG_INT || exponent->kind == TT_ARG_FLOAT)
-    y = simple_power(cx, tt_in_as(cx, 0, dtype), tt_float(cx, 1));
-  if (exponent->kind == TT_ARG_COMPLEX && exponent->floats[1] == 0)
-    y = simple_power(cx, tt_in_as(cx, 0, dtype), exponent->floats[0]);
-  if (!y) {
-    tt_node *a, *b;
-    tt_operands(cx, &a, &b, dtype);
-    y = dtype == TT_BOOL       ? tt_hlo_or(cx->h, a, tt_hlo_not(cx->h, b))
-        : tt_is_complex(dtype) ? complex_power(cx, a, b)
-                               : tt_hlo_power(cx->h, a, b);
-  }
-  tt_out_in(cx, 0, y, cx->common);
-}
-
-/* param: a tt_cmp. */
-void tt_lower_compare(tt_lower *cx) {
-  tt_node *a, *b;
-  tt_operands(cx, &a, &b, cx->common);
-  tt_out_as(cx, 0, tt_hlo_compare(cx->h, (tt_cmp)cx->row->param, a, b));
-}
-
-/* param: TT_HLO_and, or, xor; operands become bool. */
-void tt_lower_logical(tt_lower *cx) {
-  tt_node *a, *b;
-  tt_operands(cx, &a, &b, TT_BOOL);
-  tt_out_as(cx, 0, tt_hlo_binary(cx->h, (tt_hlo_op)cx->row->param, a, b));
-}
-
-/* param 0: left, 1: right. Shifts by less than 0 or by the width or more behave as by the width. */
-void tt_lower_shift(tt_lower *cx) {
-  tt_node *a, *b;
-  tt_operands(cx, &a, &b, cx->common);
-  bool is_signed = tt_dtype_kind(cx->common) == TT_KIND_SIGNED;
-  tt_hlo_op right = is_signed ? TT_HLO_shift_right_arithmetic : TT_HLO_shift_right_logical;
-  tt_out_as(cx, 0, tt_hlo_binary(cx->h, cx->row->param ? right : TT_HLO_shift_left, a, b));
-}
-
-void tt_lower_where(tt_lower *cx) {
-  tt_dtype dtype = tt_promised_dtype(cx, 0, cx->common);
-  tt_node *xs[3] = {tt_in_as(cx, 0, TT_BOOL), tt_in_as(cx, 1, dtype), tt_in_as(cx, 2, dtype)};
-  tt_broadcast_all(cx, xs, 3);
-  tt_out_as(cx, 0, tt_hlo_select(cx->h, xs[0], xs[1], xs[2]));
-}
-
-void tt_lower_masked_fill(tt_lower *cx) {
-  tt_node *x = tt_in(cx, 0), *value = tt_in_as(cx, 2, x->type.dtype);
-  tt_node *xs[3] = {tt_in_as(cx, 1, TT_BOOL), tt_hlo_reshape(cx->h, value, 0, NULL), x};
-  tt_broadcast_all(cx, xs, 3);
-  tt_out_as(cx, 0, tt_hlo_select(cx->h, xs[0], xs[1], xs[2]));
-}
-
-static tt_node *bounded(tt_lower *cx, tt_node *x, int i, tt_hlo_op op) {
-  if (!tt_has(cx, i)) return x;
-  tt_node *bound = tt_in_as(cx, i, x->type.dtype);
-  tt_broadcast_pair(cx, &x, &bound, x->type.dtype);
-  return tt_hlo_binary(cx->h, op, x, bound);
-}
-
-void tt_lower_clamp(tt_lower *cx) {
-  tt_node *x = tt_in_as(cx, 0, cx->common);
-  x = bounded(cx, x, 1, TT_HLO_maximum);
-  tt_out_as(cx, 0, bounded(cx, x, 2, TT_HLO_minimum));
-}
-
-/* maximum, minimum, clamp_min, clamp_max; param: the tt_hlo_op. NaN wins. */
-void tt_lower_extremum(tt_lower *cx) {
-  tt_node *a, *b;
-  tt_operands(cx, &a, &b, cx->common);
-  tt_out_as(cx, 0, tt_hlo_binary(cx->h, (tt_hlo_op)cx->row->param, a, b));
-}
-
-/* fmax, fmin: NaN loses. */
-void tt_lower_fextremum(tt_lower *cx) {
-  tt_hlo *h = cx->h;
-  tt_node *a, *b;
-  tt_operands(cx, &a, &b, cx->common);
-  tt_node *y = tt_hlo_binary(h, (tt_hlo_op)cx->row->param, a, b);
-  if (tt_is_float(cx->common)) {
-    y = tt_hlo_select(h, tt_is_nan(cx, b), a, y);
-    y = tt_hlo_select(h, tt_is_nan(cx, a), b, y);
-  }
-  tt_out_as(cx, 0, y);
-}
-
-/* self + weight * (end - self), from the nearer end. */
-void tt_lower_lerp(tt_lower *cx) {
-  tt_hlo *h = cx->h;
-  tt_dtype dtype = tt_compute_dtype(cx->common);
-  tt_node *xs[3] = {tt_in_as(cx, 0, dtype), tt_in_as(cx, 1, dtype), tt_in_as(cx, 2, dtype)};
-  tt_broadcast_all(cx, xs, 3);
-  tt_node *a = xs[0], *b = xs[1], *w = xs[2];
-  tt_node *span = tt_hlo_subtract(h, b, a), *one = tt_like(cx, w, 1);
-  tt_node *size = tt_hlo_abs(h, w);
-  tt_node *near = tt_hlo_compare(h, TT_LT, size, tt_like(cx, size, 0.5));
-  tt_node *from_a = tt_hlo_add(h, a, tt_hlo_multiply(h, w, span));
-  tt_node *from_b = tt_hlo_subtract(h, b, tt_hlo_multiply(h, span, tt_hlo_subtract(h, one, w)));
-  tt_out_in(cx, 0, tt_hlo_select(h, near, from_a, from_b), cx->common);
-}
-
-/* self + value * a * b or self + value * a / b; param: TT_HLO_multiply or TT_HLO_divide. */
-void tt_lower_addcmul(tt_lower *cx) {
-  tt_hlo *h = cx->h;
-  tt_dtype result = tt_promised_dtype(cx, 0, cx->common), dtype = tt_compute_dtype(result);
-  tt_node *x = tt_in_as(cx, 0, dtype), *a = tt_in_as(cx, 1, dtype), *b = tt_in_as(cx, 2, dtype);
-  tt_broadcast_pair(cx, &a, &b, dtype);
-  if (tt_has(cx, 3) && !tt_static_equals(cx, 3, 1)) a = tt_hlo_multiply(h, tt_num(cx, 3, dtype), a);
-  tt_node *y = tt_hlo_binary(h, (tt_hlo_op)cx->row->param, a, b);
-  tt_broadcast_pair(cx, &x, &y, dtype);
-  tt_out_in(cx, 0, tt_hlo_add(h, x, y), result);
+  if (!tt_is_complex(x->type.dtype)) return x;
+  return tt_hlo_complex(h, tt_hlo_real(h, x), tt_hlo_negate(h, tt_hlo_imag(h, x)));
 }

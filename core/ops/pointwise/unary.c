@@ -5,7 +5,7 @@
 
 /* exp, log, sqrt, sin, ..: integers become floating; param: the tt_hlo_op. */
 void tt_lower_float_unary(tt_lower *cx) {
-  tt_dtype dtype = tt_float_common(cx);
+  tt_dtype dtype = tt_float_result_dtype(cx);
   tt_node *x = tt_in_as(cx, 0, tt_compute_dtype(dtype));
   tt_out_in(cx, 0, tt_hlo_unary(cx->h, (tt_hlo_op)cx->row->param, x), dtype);
 }
@@ -13,7 +13,7 @@ void tt_lower_float_unary(tt_lower *cx) {
 /* CHLO's halves small operands on the way, which may leave nothing of them. */
 void tt_lower_asin(tt_lower *cx) {
   tt_hlo *h = cx->h;
-  tt_dtype dtype = tt_float_common(cx);
+  tt_dtype dtype = tt_float_result_dtype(cx);
   tt_node *x = tt_in_as(cx, 0, tt_compute_dtype(dtype)), *y = tt_hlo_asin(h, x);
   if (!tt_is_complex(dtype))
     y = tt_hlo_select(h, tt_hlo_compare(h, TT_LT, tt_hlo_abs(h, x), tt_like(cx, x, 1e-9)), x, y);
@@ -24,7 +24,7 @@ void tt_lower_asin(tt_lower *cx) {
 void tt_lower_based(tt_lower *cx) {
   tt_hlo *h = cx->h;
   int base = cx->row->param;
-  tt_dtype dtype = tt_float_common(cx);
+  tt_dtype dtype = tt_float_result_dtype(cx);
   tt_node *x = tt_in_as(cx, 0, tt_compute_dtype(dtype));
   tt_node *y =
       base < 0
@@ -76,25 +76,10 @@ void tt_lower_abs(tt_lower *cx) {
 
 void tt_lower_neg(tt_lower *cx) { tt_out_as(cx, 0, tt_hlo_negate(cx->h, tt_in(cx, 0))); }
 
-tt_node *tt_sign(tt_lower *cx, tt_node *x) {
-  tt_hlo *h = cx->h;
-  tt_dtype dtype = x->type.dtype;
-  tt_node *zero = tt_like(cx, x, 0);
-  tt_node *up = tt_cast(cx, tt_hlo_compare(h, TT_GT, x, zero), dtype);
-  if (dtype == TT_BOOL || tt_dtype_kind(dtype) == TT_KIND_UNSIGNED) return up;
-  return tt_hlo_subtract(h, up, tt_cast(cx, tt_hlo_compare(h, TT_LT, x, zero), dtype));
-}
-
 void tt_lower_sign(tt_lower *cx) {
   tt_node *x = tt_in(cx, 0);
   if (x->type.dtype == TT_BOOL) tt_out_as(cx, 0, x);
   else tt_out_as(cx, 0, tt_is_complex(x->type.dtype) ? tt_hlo_sign(cx->h, x) : tt_sign(cx, x));
-}
-
-tt_node *tt_sign_bit(tt_lower *cx, tt_node *x) {
-  static const tt_dtype bits[] = {[1] = TT_I8, [2] = TT_I16, [4] = TT_I32, [8] = TT_I64};
-  if (tt_is_float(x->type.dtype)) x = tt_hlo_bitcast(cx->h, x, bits[tt_dtype_bytes(x->type.dtype)]);
-  return tt_hlo_compare(cx->h, TT_LT, x, tt_like(cx, x, 0));
 }
 
 void tt_lower_signbit(tt_lower *cx) { tt_out_as(cx, 0, tt_sign_bit(cx, tt_in(cx, 0))); }
@@ -121,7 +106,7 @@ void tt_lower_isinf(tt_lower *cx) {
 }
 
 void tt_lower_reciprocal(tt_lower *cx) {
-  tt_dtype dtype = tt_float_common(cx);
+  tt_dtype dtype = tt_float_result_dtype(cx);
   tt_node *x = tt_in_as(cx, 0, tt_compute_dtype(dtype));
   tt_out_in(cx, 0, tt_hlo_divide(cx->h, tt_like(cx, x, 1), x), dtype);
 }
@@ -180,7 +165,7 @@ void tt_lower_nan_to_num(tt_lower *cx) {
 
 /* param 0: degrees to radians; 1: radians to degrees. */
 void tt_lower_degrees(tt_lower *cx) {
-  tt_dtype dtype = tt_float_common(cx);
+  tt_dtype dtype = tt_float_result_dtype(cx);
   tt_node *x = tt_in_as(cx, 0, tt_compute_dtype(dtype));
   double factor = cx->row->param ? 57.295779513082320877 : 0.017453292519943295769;
   tt_out_in(cx, 0, tt_hlo_multiply(cx->h, x, tt_like(cx, x, factor)), dtype);
@@ -188,7 +173,7 @@ void tt_lower_degrees(tt_lower *cx) {
 
 void tt_lower_sinc(tt_lower *cx) {
   tt_hlo *h = cx->h;
-  tt_dtype dtype = tt_float_common(cx);
+  tt_dtype dtype = tt_float_result_dtype(cx);
   tt_node *x = tt_in_as(cx, 0, tt_compute_dtype(dtype));
   tt_node *t = tt_hlo_multiply(h, x, tt_like(cx, x, 3.14159265358979323846));
   tt_node *one = tt_hlo_broadcast_to(h, tt_like(cx, x, 1), x->type.rank, x->type.dims);
@@ -196,17 +181,11 @@ void tt_lower_sinc(tt_lower *cx) {
   tt_out_in(cx, 0, tt_hlo_select(h, tt_hlo_compare(h, TT_EQ, x, tt_like(cx, x, 0)), one, y), dtype);
 }
 
-void tt_lower_conj(tt_lower *cx) {
-  tt_hlo *h = cx->h;
-  tt_node *x = tt_in(cx, 0);
-  if (tt_is_complex(x->type.dtype))
-    x = tt_hlo_complex(h, tt_hlo_real(h, x), tt_hlo_negate(h, tt_hlo_imag(h, x)));
-  tt_out_as(cx, 0, x);
-}
+void tt_lower_conj(tt_lower *cx) { tt_out_as(cx, 0, tt_conjugate(cx, tt_in(cx, 0))); }
 
 void tt_lower_angle(tt_lower *cx) {
   tt_hlo *h = cx->h;
-  tt_dtype dtype = tt_float_common(cx);
+  tt_dtype dtype = tt_float_result_dtype(cx);
   tt_node *x = tt_in_as(cx, 0, tt_compute_dtype(dtype)), *y;
   if (tt_is_complex(dtype)) {
     y = tt_atan2(cx, tt_hlo_imag(h, x), tt_hlo_real(h, x));

@@ -30,7 +30,7 @@ static tt_node *positions(tt_lower *cx, const tt_type *shape, const int *at, int
 }
 
 /* The elements at place j of the windows along spatial dim d. */
-static winner place(tt_lower *cx, winner w, const tt_pool *p, int d, int64_t j) {
+static winner place(tt_lower *cx, winner w, const tt_pooling *p, int d, int64_t j) {
   int dim = p->lead + d;
   int64_t start = j * p->dilation[d], stop = start + (p->out[d] - 1) * p->stride[d] + 1;
   return (winner){tt_hlo_slice_dim(cx->h, w.value, dim, start, stop, p->stride[d]),
@@ -38,7 +38,7 @@ static winner place(tt_lower *cx, winner w, const tt_pool *p, int d, int64_t j) 
 }
 
 /* One dim, by comparing shifted slices in order. */
-static winner pool_slices(tt_lower *cx, winner w, const tt_pool *p, int d) {
+static winner pool_slices(tt_lower *cx, winner w, const tt_pooling *p, int d) {
   tt_hlo *h = cx->h;
   tt_node *none = tt_hlo_const_i(h, w.index->type.dtype, -1);
   w.value = tt_pool_pad(cx, w.value, p, d, tt_hlo_lowest(h, w.value->type.dtype));
@@ -100,7 +100,7 @@ static void out_winner(tt_lower *cx, winner w) {
 
 /* self, kernel_size, stride, padding, dilation, ceil_mode; param: spatial dims */
 void tt_lower_max_pool(tt_lower *cx) {
-  tt_pool p;
+  tt_pooling p;
   tt_node *input = tt_in(cx, 0);
   if (!tt_pool_read(cx, input, cx->row->param, 1, 4, 5, &p)) return;
   winner w = start(cx, input, p.spatial);
@@ -202,7 +202,7 @@ static void out_gathered(tt_lower *cx, tt_node *input, int spatial, const tt_map
 /* grad_output, self, kernel_size, stride, padding, dilation, ceil_mode, indices;
  * param: spatial dims */
 void tt_lower_max_pool_backward(tt_lower *cx) {
-  tt_pool p;
+  tt_pooling p;
   tt_map maps[TT_MAX_POOL];
   tt_node *input = tt_in(cx, 1);
   if (!tt_pool_read(cx, input, cx->row->param, 2, 5, 6, &p)) return;

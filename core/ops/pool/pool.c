@@ -11,7 +11,7 @@ void tt_spatial_list(tt_lower *cx, int i, int spatial, int64_t otherwise, int64_
   }
 }
 
-static int64_t places(const tt_pool *p, int d, bool ceil_mode) {
+static int64_t places(const tt_pooling *p, int d, bool ceil_mode) {
   int64_t room = p->in[d] + 2 * p->padding[d] - p->dilation[d] * (p->kernel[d] - 1) - 1;
   if (ceil_mode) room += p->stride[d] - 1;
   int64_t n = (room < 0 ? -((-room + p->stride[d] - 1) / p->stride[d]) : room / p->stride[d]) + 1;
@@ -21,8 +21,8 @@ static int64_t places(const tt_pool *p, int d, bool ceil_mode) {
 }
 
 bool tt_pool_read(tt_lower *cx, tt_node *input, int spatial, int first, int dilation, int ceil_mode,
-                  tt_pool *out) {
-  tt_pool p = {.spatial = spatial, .lead = input->type.rank - spatial};
+                  tt_pooling *out) {
+  tt_pooling p = {.spatial = spatial, .lead = input->type.rank - spatial};
   if (!tt_pool_fits(cx, input, spatial)) return false;
   tt_spatial_list(cx, first, spatial, 1, p.kernel);
   int count = 0;
@@ -48,7 +48,7 @@ bool tt_pool_read(tt_lower *cx, tt_node *input, int spatial, int first, int dila
   return !tt_hlo_failed(cx->h);
 }
 
-tt_node *tt_pool_pad(tt_lower *cx, tt_node *x, const tt_pool *p, int d, tt_node *value) {
+tt_node *tt_pool_pad(tt_lower *cx, tt_node *x, const tt_pooling *p, int d, tt_node *value) {
   int64_t low[TT_MAX_RANK] = {0}, high[TT_MAX_RANK] = {0};
   int64_t reach = (p->out[d] - 1) * p->stride[d] + (p->kernel[d] - 1) * p->dilation[d] + 1;
   low[p->lead + d] = p->padding[d];
@@ -57,7 +57,7 @@ tt_node *tt_pool_pad(tt_lower *cx, tt_node *x, const tt_pool *p, int d, tt_node 
   return tt_hlo_pad(cx->h, x, value, low, high, NULL);
 }
 
-tt_windows tt_pool_windows(const tt_pool *p, int d) {
+tt_windows tt_pool_windows(const tt_pooling *p, int d) {
   return (tt_windows){.in = p->in[d],
                       .out = p->out[d],
                       .size = p->kernel[d],
@@ -70,7 +70,7 @@ tt_windows tt_pool_windows(const tt_pool *p, int d) {
 
 /* self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override; `first` is
  * the position of kernel_size. Divides x, whose spatial dims are the windows, by their sizes. */
-static tt_node *divide_by_size(tt_lower *cx, tt_node *x, const tt_pool *p, int first) {
+static tt_node *divide_by_size(tt_lower *cx, tt_node *x, const tt_pooling *p, int first) {
   if (tt_has(cx, first + 5)) {
     int64_t divisor = tt_int(cx, first + 5);
     if (divisor == 0) return tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT, "divisor must be not zero");
@@ -102,7 +102,7 @@ static tt_node *divide_by_size(tt_lower *cx, tt_node *x, const tt_pool *p, int f
 }
 
 /* Small windows are sums of a few slices, which compile to one loop. */
-static tt_node *window_sums(tt_lower *cx, tt_node *x, const tt_pool *p, int d) {
+static tt_node *window_sums(tt_lower *cx, tt_node *x, const tt_pooling *p, int d) {
   int64_t size[TT_MAX_RANK], stride[TT_MAX_RANK];
   if (p->kernel[d] <= SMALL) {
     tt_windows windows = tt_pool_windows(p, d);
@@ -120,7 +120,7 @@ static tt_node *window_sums(tt_lower *cx, tt_node *x, const tt_pool *p, int d) {
 /* self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override;
  * param: spatial dims */
 void tt_lower_avg_pool(tt_lower *cx) {
-  tt_pool p;
+  tt_pooling p;
   tt_node *input = tt_in(cx, 0), *x = tt_cast(cx, input, tt_compute_dtype(input->type.dtype));
   if (!tt_pool_read(cx, input, cx->row->param, 1, 0, 4, &p)) return;
   for (int d = p.spatial - 1; d >= 0; d--) x = window_sums(cx, x, &p, d);
@@ -130,7 +130,7 @@ void tt_lower_avg_pool(tt_lower *cx) {
 /* grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad,
  * divisor_override; param: spatial dims */
 void tt_lower_avg_pool_backward(tt_lower *cx) {
-  tt_pool p;
+  tt_pooling p;
   tt_node *grad = tt_in(cx, 0), *input = tt_in(cx, 1);
   if (!tt_pool_read(cx, input, cx->row->param, 2, 0, 5, &p)) return;
   tt_node *g = tt_cast(cx, grad, tt_compute_dtype(grad->type.dtype));

@@ -1,5 +1,7 @@
 /* Random orders and choices. */
-#include "ops/random/random.h"
+#include "ops/random/philox.h"
+#include "ops/sort/search.h"
+#include "ops/sort/sort.h"
 
 static void smaller_key(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
   (void)user;
@@ -9,12 +11,12 @@ static void smaller_key(tt_hlo *h, tt_node *const *args, tt_node **results, void
 /* The order of random 64-bit keys; equal ones keep theirs. */
 void tt_lower_randperm(tt_lower *cx) {
   tt_hlo *h = cx->h;
-  tt_type type = *tt_promised(cx, 0), index = type;
+  tt_type type = *tt_meta_type(cx, 0), index = type;
   if (tt_nothing_drawn(cx, &type)) return;
   int64_t n = tt_type_numel(&type);
   index.dtype = n <= INT32_MAX ? TT_I32 : TT_I64;
-  tt_stream stream = {0};
-  tt_node *xs[2] = {tt_draw_u64(cx, &stream, n), tt_hlo_iota(h, &index, 0)}, *sorted[2];
+  tt_draws draws = {0};
+  tt_node *xs[2] = {tt_draw_u64(cx, &draws, n), tt_hlo_iota(h, &index, 0)}, *sorted[2];
   tt_hlo_sort(h, 2, xs, 0, true, smaller_key, NULL, sorted);
   tt_out_drawn(cx, sorted[1], &type);
 }
@@ -43,13 +45,13 @@ static tt_node *with_replacement(tt_lower *cx, tt_node *p, int64_t k) {
   tt_hlo *h = cx->h;
   int64_t rows = p->type.dims[0], n = p->type.dims[1];
   int last = 1;
-  tt_stream stream = {0};
+  tt_draws draws = {0};
   p = tt_cast(cx, p, TT_F64);
   tt_node *sum = tt_reduce_keep(cx, TT_SUM, p, &last, 1, true);
   p = tt_hlo_divide(h, p, tt_hlo_broadcast_to(h, sum, 2, p->type.dims));
   p = tt_hlo_floor(h, tt_hlo_multiply(h, p, tt_like(cx, p, 0x1p52)));
   tt_node *ends = tt_prefix_sum(cx, p), *total = tt_hlo_slice_dim(h, ends, 1, n - 1, n, 1);
-  tt_node *u = tt_draw_unit(cx, &stream, rows * k, TT_F64);
+  tt_node *u = tt_draw_unit(cx, &draws, rows * k, TT_F64);
   int64_t dims[2] = {rows, k};
   u = tt_hlo_multiply(h, tt_hlo_reshape(h, u, 2, dims), tt_hlo_broadcast_to(h, total, 2, dims));
   tt_node *chosen = tt_search(cx, ends, tt_hlo_floor(h, u), true);
@@ -82,6 +84,6 @@ void tt_lower_multinomial(tt_lower *cx) {
   tt_check(cx, tt_hlo_compare(h, TT_LE, sum, zero), TT_INVALID_ARGUMENT,
            "invalid multinomial distribution (sum of probabilities <= 0)");
   tt_node *chosen = tt_bool(cx, 2) ? with_replacement(cx, p, k) : without_replacement(cx, p, k);
-  const tt_type *type = tt_promised(cx, 0);
+  const tt_type *type = tt_meta_type(cx, 0);
   tt_out_as(cx, 0, tt_hlo_reshape(h, chosen, type->rank, type->dims));
 }

@@ -1,7 +1,5 @@
 /* Counts: Poisson and binomial variables. Small means by inversion, large ones by rejection. */
-#include "ops/random/random.h"
-
-#define num tt_sampler_num
+#include "ops/random/sample.h"
 
 enum { SMALL_MEAN = 10, MOST_STEPS = 200 };
 
@@ -21,7 +19,7 @@ static void still_running(tt_hlo *h, tt_node *const *args, tt_node **results, vo
 /* operands: the factor r and the count n (NULL: none) of p(k + 1) = p(k) r (n - k) / (k + 1). */
 static void run_down(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
   const tt_sampler *s = user;
-  tt_node *next = tt_hlo_add(h, args[0], num(s, 1.0)), *zero = num(s, 0.0);
+  tt_node *next = tt_hlo_add(h, args[0], tt_sampler_num(s, 1.0)), *zero = tt_sampler_num(s, 0.0);
   tt_node *running = tt_hlo_compare(h, TT_GE, args[1], zero);
   tt_node *ratio = tt_hlo_divide(h, s->operands[0], next);
   if (s->operands[1])
@@ -40,10 +38,10 @@ static void run_down(tt_hlo *h, tt_node *const *args, tt_node **results, void *u
 static tt_node *count_by_inversion(tt_sampler *s, tt_node *first) {
   tt_hlo *h = s->cx->h;
   tt_node *words[4], *u;
-  tt_stream stream = {0};
-  tt_draw_blocks(s->cx, &stream, s->count, 1, words, NULL);
+  tt_draws draws = {0};
+  tt_draw_blocks(s->cx, &draws, s->count, 1, words, NULL);
   tt_split_pair(s->cx, words, s->dtype, &u, &words[1]);
-  tt_node *state[4] = {num(s, 0.0), tt_hlo_subtract(h, u, first), first,
+  tt_node *state[4] = {tt_sampler_num(s, 0.0), tt_hlo_subtract(h, u, first), first,
                        tt_hlo_zeros(h, &first->type)},
           *end[4];
   tt_hlo_while(h, 4, state, still_running, run_down, s, end);
@@ -55,15 +53,15 @@ static tt_node *count_by_inversion(tt_sampler *s, tt_node *first) {
 /* -x + k log x - log k!, in a form that loses no digits where k is near x. */
 static tt_node *log_poisson(const tt_sampler *s, tt_node *x, tt_node *k) {
   tt_hlo *h = s->cx->h;
-  tt_node *one = num(s, 1.0), *safe = tt_hlo_maximum(h, k, one);
+  tt_node *one = tt_sampler_num(s, 1.0), *safe = tt_hlo_maximum(h, k, one);
   tt_node *d = tt_hlo_divide(h, tt_hlo_subtract(h, x, safe), safe);
   tt_node *y = tt_hlo_multiply(h, safe, tt_hlo_subtract(h, tt_hlo_log_plus_one(h, d), d));
-  tt_node *root = tt_hlo_log(h, tt_hlo_multiply(h, safe, num(s, 6.283185307179586)));
-  y = tt_hlo_subtract(h, y, tt_hlo_multiply(h, root, num(s, 0.5)));
+  tt_node *root = tt_hlo_log(h, tt_hlo_multiply(h, safe, tt_sampler_num(s, 6.283185307179586)));
+  y = tt_hlo_subtract(h, y, tt_hlo_multiply(h, root, tt_sampler_num(s, 0.5)));
   tt_node *inverse = tt_hlo_divide(h, one, safe), *square = tt_hlo_multiply(h, inverse, inverse);
-  tt_node *series = tt_hlo_multiply(h, square, num(s, 1.0 / 1260.0));
-  series = tt_hlo_multiply(h, square, tt_hlo_subtract(h, series, num(s, 1.0 / 360.0)));
-  series = tt_hlo_multiply(h, inverse, tt_hlo_add(h, series, num(s, 1.0 / 12.0)));
+  tt_node *series = tt_hlo_multiply(h, square, tt_sampler_num(s, 1.0 / 1260.0));
+  series = tt_hlo_multiply(h, square, tt_hlo_subtract(h, series, tt_sampler_num(s, 1.0 / 360.0)));
+  series = tt_hlo_multiply(h, inverse, tt_hlo_add(h, series, tt_sampler_num(s, 1.0 / 12.0)));
   y = tt_hlo_subtract(h, y, series);
   return tt_hlo_select(h, tt_hlo_compare(h, TT_LT, k, one), tt_hlo_negate(h, x), y);
 }
@@ -79,12 +77,12 @@ static proposal propose(const tt_sampler *s, tt_node *const *words, tt_node *a, 
   proposal p;
   tt_node *u;
   tt_split_pair(s->cx, words, s->dtype, &u, &p.v);
-  u = tt_hlo_subtract(h, u, num(s, 0.5));
-  p.us = tt_hlo_subtract(h, num(s, 0.5), tt_hlo_abs(h, u));
-  tt_node *slope = tt_hlo_divide(h, tt_hlo_multiply(h, num(s, 2.0), a), p.us);
+  u = tt_hlo_subtract(h, u, tt_sampler_num(s, 0.5));
+  p.us = tt_hlo_subtract(h, tt_sampler_num(s, 0.5), tt_hlo_abs(h, u));
+  tt_node *slope = tt_hlo_divide(h, tt_hlo_multiply(h, tt_sampler_num(s, 2.0), a), p.us);
   slope = tt_hlo_multiply(h, tt_hlo_add(h, slope, b), u);
   p.k = tt_hlo_floor(h, tt_hlo_add(h, slope, centre));
-  p.quick = tt_hlo_and(h, tt_hlo_compare(h, TT_GE, p.us, num(s, 0.07)),
+  p.quick = tt_hlo_and(h, tt_hlo_compare(h, TT_GE, p.us, tt_sampler_num(s, 0.07)),
                        tt_hlo_compare(h, TT_LE, p.v, squeeze));
   return p;
 }
@@ -99,12 +97,14 @@ static tt_node *height(const tt_sampler *s, const proposal *p, tt_node *alpha, t
 
 /* c0 + c1 x */
 static tt_node *linear(const tt_sampler *s, double c0, double c1, tt_node *x) {
-  return tt_hlo_add(s->cx->h, tt_hlo_multiply(s->cx->h, x, num(s, c1)), num(s, c0));
+  return tt_hlo_add(s->cx->h, tt_hlo_multiply(s->cx->h, x, tt_sampler_num(s, c1)),
+                    tt_sampler_num(s, c0));
 }
 
 /* c0 + c1 / x */
 static tt_node *hyperbola(const tt_sampler *s, double c0, double c1, tt_node *x) {
-  return tt_hlo_add(s->cx->h, tt_hlo_divide(s->cx->h, num(s, c1), x), num(s, c0));
+  return tt_hlo_add(s->cx->h, tt_hlo_divide(s->cx->h, tt_sampler_num(s, c1), x),
+                    tt_sampler_num(s, c0));
 }
 
 /* operands: rate */
@@ -113,11 +113,11 @@ static void attempt_poisson(const tt_sampler *s, tt_node *const *words, tt_node 
   tt_hlo *h = s->cx->h;
   tt_node *rate = s->operands[0], *b = linear(s, 0.931, 2.53, tt_hlo_sqrt(h, rate));
   tt_node *a = linear(s, -0.059, 0.02483, b);
-  tt_node *alpha = hyperbola(s, 1.1239, 1.1328, tt_hlo_subtract(h, b, num(s, 3.4)));
-  tt_node *squeeze = hyperbola(s, 0.9277, -3.6224, tt_hlo_subtract(h, b, num(s, 2.0)));
-  proposal p = propose(s, words, a, b, tt_hlo_add(h, rate, num(s, 0.43)), squeeze);
+  tt_node *alpha = hyperbola(s, 1.1239, 1.1328, tt_hlo_subtract(h, b, tt_sampler_num(s, 3.4)));
+  tt_node *squeeze = hyperbola(s, 0.9277, -3.6224, tt_hlo_subtract(h, b, tt_sampler_num(s, 2.0)));
+  proposal p = propose(s, words, a, b, tt_hlo_add(h, rate, tt_sampler_num(s, 0.43)), squeeze);
   tt_node *exact = tt_hlo_compare(h, TT_LE, height(s, &p, alpha, a, b), log_poisson(s, rate, p.k));
-  exact = tt_hlo_and(h, exact, tt_hlo_compare(h, TT_GE, p.k, num(s, 0.0)));
+  exact = tt_hlo_and(h, exact, tt_hlo_compare(h, TT_GE, p.k, tt_sampler_num(s, 0.0)));
   *accepted = tt_hlo_or(h, p.quick, exact);
   *value = p.k;
 }
@@ -132,11 +132,11 @@ void tt_lower_poisson(tt_lower *cx) {
                   .dtype = rate->type.dtype,
                   .first_draw = 1,
                   .attempt = attempt_poisson};
-  tt_check(cx, tt_hlo_compare(h, TT_LT, rate, num(&s, 0.0)), TT_INVALID_ARGUMENT,
+  tt_check(cx, tt_hlo_compare(h, TT_LT, rate, tt_sampler_num(&s, 0.0)), TT_INVALID_ARGUMENT,
            "invalid Poisson rate, expected rate to be non-negative");
-  tt_node *limit = num(&s, SMALL_MEAN);
+  tt_node *limit = tt_sampler_num(&s, SMALL_MEAN);
   tt_node *large = tt_hlo_compare(h, TT_GE, rate, limit);
-  s.operands[0] = tt_hlo_minimum(h, tt_hlo_maximum(h, rate, num(&s, 0.0)), limit);
+  s.operands[0] = tt_hlo_minimum(h, tt_hlo_maximum(h, rate, tt_sampler_num(&s, 0.0)), limit);
   tt_node *few = count_by_inversion(&s, tt_hlo_exponential(h, tt_hlo_negate(h, s.operands[0])));
   s.operands[0] = tt_hlo_maximum(h, rate, limit);
   tt_node *x = tt_sample(&s, tt_hlo_not(h, large), few);
@@ -148,25 +148,27 @@ void tt_lower_poisson(tt_lower *cx) {
 /* What Stirling's formula leaves of log k!. */
 static tt_node *stirling_rest(const tt_sampler *s, tt_node *k) {
   tt_hlo *h = s->cx->h;
-  tt_node *x = tt_hlo_add(h, k, num(s, 1.0)), *inverse = tt_hlo_divide(h, num(s, 1.0), x);
+  tt_node *x = tt_hlo_add(h, k, tt_sampler_num(s, 1.0)),
+          *inverse = tt_hlo_divide(h, tt_sampler_num(s, 1.0), x);
   tt_node *square = tt_hlo_multiply(h, inverse, inverse);
   tt_node *y = linear(s, 1.0 / 1260.0, -1.0 / 1680.0, square);
-  y = tt_hlo_subtract(h, num(s, 1.0 / 360.0), tt_hlo_multiply(h, square, y));
-  y = tt_hlo_subtract(h, num(s, 1.0 / 12.0), tt_hlo_multiply(h, square, y));
+  y = tt_hlo_subtract(h, tt_sampler_num(s, 1.0 / 360.0), tt_hlo_multiply(h, square, y));
+  y = tt_hlo_subtract(h, tt_sampler_num(s, 1.0 / 12.0), tt_hlo_multiply(h, square, y));
   return tt_hlo_multiply(h, inverse, y);
 }
 
 /* (x + 1/2) log y */
 static tt_node *scaled_log(const tt_sampler *s, tt_node *x, double shift, tt_node *y) {
   tt_hlo *h = s->cx->h;
-  return tt_hlo_multiply(h, tt_hlo_add(h, x, num(s, shift)), tt_hlo_log(h, y));
+  return tt_hlo_multiply(h, tt_hlo_add(h, x, tt_sampler_num(s, shift)), tt_hlo_log(h, y));
 }
 
 /* log p(k) / p(m), where m is the mode */
 static tt_node *log_binomial(const tt_sampler *s, tt_node *n, tt_node *odds, tt_node *m,
                              tt_node *k) {
   tt_hlo *h = s->cx->h;
-  tt_node *one = num(s, 1.0), *nm = tt_hlo_subtract(h, n, m), *nk = tt_hlo_subtract(h, n, k);
+  tt_node *one = tt_sampler_num(s, 1.0), *nm = tt_hlo_subtract(h, n, m),
+          *nk = tt_hlo_subtract(h, n, k);
   tt_node *m1 = tt_hlo_add(h, m, one), *k1 = tt_hlo_add(h, k, one);
   tt_node *nm1 = tt_hlo_add(h, nm, one), *nk1 = tt_hlo_add(h, nk, one);
   tt_node *y = scaled_log(s, m, 0.5, tt_hlo_divide(h, m1, tt_hlo_multiply(h, odds, nm1)));
@@ -181,14 +183,16 @@ static tt_node *log_binomial(const tt_sampler *s, tt_node *n, tt_node *odds, tt_
 static void attempt_binomial(const tt_sampler *s, tt_node *const *words, tt_node **value,
                              tt_node **accepted) {
   tt_hlo *h = s->cx->h;
-  tt_node *n = s->operands[0], *prob = s->operands[1], *one = num(s, 1.0), *zero = num(s, 0.0);
+  tt_node *n = s->operands[0], *prob = s->operands[1], *one = tt_sampler_num(s, 1.0),
+          *zero = tt_sampler_num(s, 0.0);
   tt_node *q = tt_hlo_subtract(h, one, prob), *mean = tt_hlo_multiply(h, n, prob);
   tt_node *spread = tt_hlo_sqrt(h, tt_hlo_multiply(h, mean, q));
   tt_node *b = linear(s, 1.15, 2.53, spread);
-  tt_node *a = tt_hlo_add(h, linear(s, -0.0873, 0.0248, b), tt_hlo_multiply(h, prob, num(s, 0.01)));
+  tt_node *a = tt_hlo_add(h, linear(s, -0.0873, 0.0248, b),
+                          tt_hlo_multiply(h, prob, tt_sampler_num(s, 0.01)));
   tt_node *alpha = tt_hlo_multiply(h, hyperbola(s, 2.83, 5.1, b), spread);
-  proposal p =
-      propose(s, words, a, b, tt_hlo_add(h, mean, num(s, 0.5)), hyperbola(s, 0.92, -4.2, b));
+  proposal p = propose(s, words, a, b, tt_hlo_add(h, mean, tt_sampler_num(s, 0.5)),
+                       hyperbola(s, 0.92, -4.2, b));
   tt_node *inside =
       tt_hlo_and(h, tt_hlo_compare(h, TT_GE, p.k, zero), tt_hlo_compare(h, TT_LE, p.k, n));
   tt_node *k = tt_hlo_minimum(h, tt_hlo_maximum(h, p.k, zero), n);
@@ -203,7 +207,7 @@ static void attempt_binomial(const tt_sampler *s, tt_node *const *words, tt_node
 void tt_lower_binomial(tt_lower *cx) {
   tt_hlo *h = cx->h;
   tt_node *n = tt_in(cx, 0), *prob = tt_in(cx, 1);
-  tt_dtype dtype = tt_result_dtype(cx, n->type.dtype);
+  tt_dtype dtype = tt_meta_dtype(cx, 0, n->type.dtype);
   tt_broadcast_pair(cx, &n, &prob, tt_draw_dtype(dtype));
   tt_type type = n->type;
   type.dtype = dtype;
@@ -213,12 +217,13 @@ void tt_lower_binomial(tt_lower *cx) {
                   .dtype = n->type.dtype,
                   .first_draw = 1,
                   .attempt = attempt_binomial};
-  tt_node *one = num(&s, 1.0), *zero = num(&s, 0.0);
+  tt_node *one = tt_sampler_num(&s, 1.0), *zero = tt_sampler_num(&s, 0.0);
   n = tt_hlo_maximum(h, tt_hlo_floor(h, tt_flatten(cx, n)), zero);
   prob = tt_hlo_clamp(h, zero, tt_flatten(cx, prob), one);
-  tt_node *flip = tt_hlo_compare(h, TT_GT, prob, num(&s, 0.5));
+  tt_node *flip = tt_hlo_compare(h, TT_GT, prob, tt_sampler_num(&s, 0.5));
   prob = tt_hlo_select(h, flip, tt_hlo_subtract(h, one, prob), prob);
-  tt_node *small = tt_hlo_compare(h, TT_LT, tt_hlo_multiply(h, n, prob), num(&s, SMALL_MEAN));
+  tt_node *small =
+      tt_hlo_compare(h, TT_LT, tt_hlo_multiply(h, n, prob), tt_sampler_num(&s, SMALL_MEAN));
   s.operands[0] = tt_hlo_divide(h, prob, tt_hlo_subtract(h, one, prob));
   s.operands[1] = n;
   tt_node *log_miss = tt_hlo_log_plus_one(h, tt_hlo_negate(h, prob));

@@ -5,7 +5,9 @@
  *
  * Every element computes all of its block and keeps what is its own. That repeats work, but it is
  * one loop without a shuffle, which XLA vectorizes: several times faster than interleaving. */
-#include "ops/random/random.h"
+#include "ops/random/philox.h"
+
+#include <assert.h>
 
 enum { ROUNDS = 10 };
 static const int64_t multipliers[2] = {0xD2511F53, 0xCD9E8D57};
@@ -66,21 +68,23 @@ int64_t tt_philox_blocks(const tt_op_row *row, int64_t numel) {
 
 /* -- Draws -- */
 
-void tt_draw_blocks(tt_lower *cx, tt_stream *stream, int64_t count, int64_t sharing,
-                    tt_node **words, tt_node **slot) {
+void tt_draw_blocks(tt_lower *cx, tt_draws *draws, int64_t count, int64_t sharing, tt_node **words,
+                    tt_node **slot) {
   tt_hlo *h = cx->h;
+  assert((sharing == 1 || sharing == 2 || sharing == 4) && draws->taken >= 0);
   tt_type type = {.dtype = TT_U64, .rank = 1, .dims = {count}};
   tt_node *i = tt_hlo_iota(h, &type, 0), *block = i;
   if (sharing > 1)
     block = tt_hlo_shift_right_logical(h, i, tt_hlo_const_i(h, TT_U64, sharing == 2 ? 1 : 2));
   if (slot) *slot = low_word(h, tt_hlo_and(h, i, tt_hlo_const_i(h, TT_U64, sharing - 1)));
-  tt_philox_at(cx, block, tt_hlo_const_i(h, TT_U32, stream->draws), tt_hlo_const_i(h, TT_U32, 0),
+  tt_philox_at(cx, block, tt_hlo_const_i(h, TT_U32, draws->taken), tt_hlo_const_i(h, TT_U32, 0),
                words);
-  stream->draws++;
+  draws->taken++;
 }
 
 /* The slot's own among `count` (2, 4) values. */
 static tt_node *own(tt_hlo *h, tt_node *slot, tt_node *const *values, int count) {
+  assert(count == 2 || count == 4);
   tt_node *x = values[count - 1];
   for (int k = count - 2; k >= 0; k--)
     x = tt_hlo_select(h, tt_hlo_compare(h, TT_EQ, slot, tt_hlo_const_i(h, TT_U32, k)), values[k],
@@ -88,22 +92,22 @@ static tt_node *own(tt_hlo *h, tt_node *slot, tt_node *const *values, int count)
   return x;
 }
 
-tt_node *tt_draw_u32(tt_lower *cx, tt_stream *stream, int64_t count) {
+tt_node *tt_draw_u32(tt_lower *cx, tt_draws *draws, int64_t count) {
   tt_node *lanes[4], *slot;
-  tt_draw_blocks(cx, stream, count, 4, lanes, &slot);
+  tt_draw_blocks(cx, draws, count, 4, lanes, &slot);
   return own(cx->h, slot, lanes, 4);
 }
 
-tt_node *tt_draw_u64(tt_lower *cx, tt_stream *stream, int64_t count) {
+tt_node *tt_draw_u64(tt_lower *cx, tt_draws *draws, int64_t count) {
   tt_node *lanes[4], *slot;
-  tt_draw_blocks(cx, stream, count, 2, lanes, &slot);
+  tt_draw_blocks(cx, draws, count, 2, lanes, &slot);
   tt_node *words[2] = {joined(cx->h, lanes[0], lanes[1]), joined(cx->h, lanes[2], lanes[3])};
   return own(cx->h, slot, words, 2);
 }
 
 tt_node *tt_philox(tt_lower *cx, int64_t count) {
-  tt_stream stream = {0};
-  return tt_draw_u32(cx, &stream, count);
+  tt_draws draws = {0};
+  return tt_draw_u32(cx, &draws, count);
 }
 
 /* -- Floats -- */
@@ -122,16 +126,16 @@ static tt_node *fraction(tt_lower *cx, tt_node *word, int bits, double shift) {
   return shift != 0.0 ? tt_hlo_add(h, x, tt_like(cx, x, shift * unit)) : x;
 }
 
-static tt_node *draw_word(tt_lower *cx, tt_stream *stream, int64_t count, tt_dtype dtype) {
-  return dtype == TT_F64 ? tt_draw_u64(cx, stream, count) : tt_draw_u32(cx, stream, count);
+static tt_node *draw_word(tt_lower *cx, tt_draws *draws, int64_t count, tt_dtype dtype) {
+  return dtype == TT_F64 ? tt_draw_u64(cx, draws, count) : tt_draw_u32(cx, draws, count);
 }
 
-tt_node *tt_draw_unit(tt_lower *cx, tt_stream *stream, int64_t count, tt_dtype dtype) {
-  return fraction(cx, draw_word(cx, stream, count, dtype), dtype == TT_F64 ? 53 : 24, 0.0);
+tt_node *tt_draw_unit(tt_lower *cx, tt_draws *draws, int64_t count, tt_dtype dtype) {
+  return fraction(cx, draw_word(cx, draws, count, dtype), dtype == TT_F64 ? 53 : 24, 0.0);
 }
 
-tt_node *tt_draw_open(tt_lower *cx, tt_stream *stream, int64_t count, tt_dtype dtype) {
-  return fraction(cx, draw_word(cx, stream, count, dtype), dtype == TT_F64 ? 52 : 23, 0.5);
+tt_node *tt_draw_open(tt_lower *cx, tt_draws *draws, int64_t count, tt_dtype dtype) {
+  return fraction(cx, draw_word(cx, draws, count, dtype), dtype == TT_F64 ? 52 : 23, 0.5);
 }
 
 /* cos(2 pi t) for |t| <= 1 by the Taylor series of the sine on a quarter turn: XLA's own cosine is
@@ -173,11 +177,11 @@ static tt_node *box_muller(tt_lower *cx, tt_node *first, tt_node *second, tt_nod
   return tt_hlo_multiply(h, radius, cosine_of_turn(cx, turn));
 }
 
-tt_node *tt_draw_normal(tt_lower *cx, tt_stream *stream, int64_t count, tt_dtype dtype) {
+tt_node *tt_draw_normal(tt_lower *cx, tt_draws *draws, int64_t count, tt_dtype dtype) {
   tt_hlo *h = cx->h;
   tt_node *lanes[4], *slot, *first, *second;
   bool wide = dtype == TT_F64;
-  tt_draw_blocks(cx, stream, count, wide ? 2 : 4, lanes, &slot);
+  tt_draw_blocks(cx, draws, count, wide ? 2 : 4, lanes, &slot);
   if (wide) {
     first = joined(h, lanes[0], lanes[1]);
     second = joined(h, lanes[2], lanes[3]);

@@ -7,19 +7,19 @@
  *   samplers (sample.c)                    four words, and as many draws as it tries
  *
  * In one draw element i takes word i, or words 2i and 2i + 1, or the whole block i. */
-#include "ops/random/random.h"
+#include "ops/random/philox.h"
 
 #include "ops/pointwise/pointwise.h"
 
 static tt_node *unit_like(tt_lower *cx, const tt_type *type, tt_dtype compute) {
-  tt_stream stream = {0};
-  tt_node *x = tt_draw_unit(cx, &stream, tt_type_numel(type), compute);
+  tt_draws draws = {0};
+  tt_node *x = tt_draw_unit(cx, &draws, tt_type_numel(type), compute);
   return tt_hlo_reshape(cx->h, x, type->rank, type->dims);
 }
 
 static tt_node *open_like(tt_lower *cx, const tt_type *type, tt_dtype compute) {
-  tt_stream stream = {0};
-  tt_node *x = tt_draw_open(cx, &stream, tt_type_numel(type), compute);
+  tt_draws draws = {0};
+  tt_node *x = tt_draw_open(cx, &draws, tt_type_numel(type), compute);
   return tt_hlo_reshape(cx->h, x, type->rank, type->dims);
 }
 
@@ -59,12 +59,12 @@ void tt_lower_rand(tt_lower *cx) {
 /* A complex normal number has half the variance in each part. */
 static tt_node *standard_normal(tt_lower *cx, const tt_type *type) {
   tt_hlo *h = cx->h;
-  tt_stream stream = {0};
+  tt_draws draws = {0};
   tt_dtype compute = tt_draw_dtype(type->dtype);
   int64_t n = tt_type_numel(type);
-  tt_node *x = tt_draw_normal(cx, &stream, n, compute);
+  tt_node *x = tt_draw_normal(cx, &draws, n, compute);
   if (tt_is_complex(type->dtype)) {
-    x = tt_hlo_complex(h, x, tt_draw_normal(cx, &stream, n, compute));
+    x = tt_hlo_complex(h, x, tt_draw_normal(cx, &draws, n, compute));
     x = tt_hlo_multiply(h, x, tt_like(cx, x, 0.7071067811865476));
   }
   return tt_hlo_reshape(h, x, type->rank, type->dims);
@@ -88,7 +88,7 @@ void tt_lower_normal(tt_lower *cx) {
 
 /* Mean and std are arguments 0 and 1, each a tensor or a number. */
 void tt_lower_normal_by(tt_lower *cx) {
-  tt_type type = *tt_promised(cx, 0);
+  tt_type type = *tt_meta_type(cx, 0);
   if (!tt_nothing_drawn(cx, &type)) tt_out_drawn(cx, normal_of(cx, &type, 0, 1), &type);
 }
 
@@ -229,14 +229,14 @@ static void integers(tt_lower *cx, const tt_type *type, int64_t from, uint64_t r
   tt_hlo *h = cx->h;
   int64_t n = tt_type_numel(type);
   if (tt_nothing_drawn(cx, type)) return;
-  tt_stream stream = {0};
+  tt_draws draws = {0};
   tt_node *span = tt_hlo_const_i(h, TT_U64, (int64_t)range), *x;
   if (range != 0 && range <= UINT64_C(1) << 32) {
-    x = tt_hlo_convert(h, tt_draw_u32(cx, &stream, n), TT_U64);
+    x = tt_hlo_convert(h, tt_draw_u32(cx, &draws, n), TT_U64);
     x = tt_hlo_multiply(h, x, span);
     x = tt_hlo_shift_right_logical(h, x, tt_hlo_const_i(h, TT_U64, 32));
   } else {
-    x = tt_draw_u64(cx, &stream, n);
+    x = tt_draw_u64(cx, &draws, n);
     if (range != 0) x = tt_hlo_remainder(h, x, span);
   }
   x = tt_hlo_convert(h, x, TT_I64);

@@ -1,9 +1,7 @@
 /* Distributions without a formula: elements try until they accept, all of them in one loop. Round
  * k draws with k in word 2 of the counters, so that what an element gets does not depend on how
  * long the others take. */
-#include "ops/random/random.h"
-
-#define num tt_sampler_num
+#include "ops/random/sample.h"
 
 enum { MAX_ROUNDS = 200 };
 
@@ -46,15 +44,16 @@ tt_node *tt_flat_operand(tt_lower *cx, int arg, tt_dtype dtype, const tt_type *t
 static void attempt_gamma(const tt_sampler *s, tt_node *const *words, tt_node **value,
                           tt_node **accepted) {
   tt_hlo *h = s->cx->h;
-  tt_node *x, *u, *d = s->operands[0], *one = num(s, 1.0);
+  tt_node *x, *u, *d = s->operands[0], *one = tt_sampler_num(s, 1.0);
   tt_split_try(s->cx, words, s->dtype, &x, &u);
   tt_node *root = tt_hlo_add(h, one, tt_hlo_multiply(h, s->operands[1], x));
-  tt_node *positive = tt_hlo_compare(h, TT_GT, root, num(s, 0.0));
+  tt_node *positive = tt_hlo_compare(h, TT_GT, root, tt_sampler_num(s, 0.0));
   tt_node *v = tt_hlo_multiply(h, root, tt_hlo_multiply(h, root, root));
   tt_node *safe = tt_hlo_select(h, positive, v, one);
   tt_node *bound = tt_hlo_add(h, tt_hlo_subtract(h, one, safe), tt_hlo_log(h, safe));
   bound = tt_hlo_multiply(h, d, bound);
-  bound = tt_hlo_add(h, bound, tt_hlo_multiply(h, num(s, 0.5), tt_hlo_multiply(h, x, x)));
+  bound =
+      tt_hlo_add(h, bound, tt_hlo_multiply(h, tt_sampler_num(s, 0.5), tt_hlo_multiply(h, x, x)));
   *accepted = tt_hlo_and(h, positive, tt_hlo_compare(h, TT_LT, tt_hlo_log(h, u), bound));
   *value = tt_hlo_multiply(h, d, v);
 }
@@ -67,15 +66,16 @@ static tt_node *log_gamma_variable(tt_lower *cx, tt_node *shape) {
                   .dtype = shape->type.dtype,
                   .first_draw = 1,
                   .attempt = attempt_gamma};
-  tt_node *one = num(&s, 1.0), *small = tt_hlo_compare(h, TT_LT, shape, one), *words[4], *boost;
+  tt_node *one = tt_sampler_num(&s, 1.0), *small = tt_hlo_compare(h, TT_LT, shape, one), *words[4],
+          *boost;
   tt_node *raised = tt_hlo_select(h, small, tt_hlo_add(h, shape, one), shape);
-  tt_node *d = tt_hlo_subtract(h, raised, num(&s, 1.0 / 3.0));
+  tt_node *d = tt_hlo_subtract(h, raised, tt_sampler_num(&s, 1.0 / 3.0));
   s.operands[0] = d;
-  s.operands[1] = tt_hlo_rsqrt(h, tt_hlo_multiply(h, d, num(&s, 9.0)));
-  tt_node *bad = tt_hlo_not(h, tt_hlo_compare(h, TT_GT, shape, num(&s, 0.0)));
+  s.operands[1] = tt_hlo_rsqrt(h, tt_hlo_multiply(h, d, tt_sampler_num(&s, 9.0)));
+  tt_node *bad = tt_hlo_not(h, tt_hlo_compare(h, TT_GT, shape, tt_sampler_num(&s, 0.0)));
   tt_node *x = tt_hlo_log(h, tt_sample(&s, bad, d));
-  tt_stream stream = {0};
-  tt_draw_blocks(cx, &stream, s.count, 1, words, NULL);
+  tt_draws draws = {0};
+  tt_draw_blocks(cx, &draws, s.count, 1, words, NULL);
   tt_split_pair(cx, words, s.dtype, &boost, &words[1]);
   boost = tt_hlo_divide(h, tt_hlo_log(h, boost), shape);
   return tt_hlo_select(h, small, tt_hlo_add(h, x, boost), x);

@@ -1,5 +1,5 @@
 /* hash_tensor: the exclusive or of the bits of all elements, each widened to 64. */
-#include "ops/reduce/reduce.h"
+#include "ops/pointwise/pointwise.h"
 
 static void exclusive_or(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
   (void)user;

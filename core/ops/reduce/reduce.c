@@ -1,7 +1,18 @@
 /* Sums, products, extremes, truth, moments. */
-#include "ops/reduce/reduce.h"
+#include "ops/pointwise/pointwise.h"
 
-tt_reduction tt_reduction_of(tt_lower *cx, tt_node *x, int dim, int keep) {
+/* An operand and the dims to reduce away. */
+typedef struct tt_reduction {
+  tt_node *x;
+  int dims[TT_MAX_RANK];
+  int count;
+  bool keep;
+  int64_t size; /* elements that become one */
+} tt_reduction;
+
+/* Reads the dims from argument `dim` (negative: all) and keepdim from argument `keep` (negative:
+ * no), of the operand x. */
+static tt_reduction reduction_of(tt_lower *cx, tt_node *x, int dim, int keep) {
   tt_reduction r = {.x = x, .size = 1};
   r.count = tt_dims(cx, dim, x->type.rank, true, r.dims);
   r.keep = keep >= 0 && tt_bool(cx, keep);
@@ -9,16 +20,18 @@ tt_reduction tt_reduction_of(tt_lower *cx, tt_node *x, int dim, int keep) {
   return r;
 }
 
-tt_node *tt_reduce_node(tt_lower *cx, tt_reducer reducer, const tt_reduction *r, tt_node *x) {
+/* The same of another node of the same shape. */
+static tt_node *reduce_node(tt_lower *cx, tt_reducer reducer, const tt_reduction *r, tt_node *x) {
   if (r->count == 0) return x;
   return tt_reduce_keep(cx, reducer, x, r->dims, r->count, r->keep);
 }
 
-tt_node *tt_reduce_by(tt_lower *cx, tt_reducer reducer, const tt_reduction *r) {
-  return tt_reduce_node(cx, reducer, r, r->x);
+static tt_node *reduce_by(tt_lower *cx, tt_reducer reducer, const tt_reduction *r) {
+  return reduce_node(cx, reducer, r, r->x);
 }
 
-tt_node *tt_reduction_spread(tt_lower *cx, const tt_reduction *r, tt_node *y) {
+/* Gives a reduced node the dims of the operand again, by broadcasting. */
+static tt_node *reduction_spread(tt_lower *cx, const tt_reduction *r, tt_node *y) {
   const tt_type *full = &r->x->type;
   tt_type kept = *full;
   for (int i = 0; i < r->count; i++) kept.dims[r->dims[i]] = 1;
@@ -28,50 +41,50 @@ tt_node *tt_reduction_spread(tt_lower *cx, const tt_reduction *r, tt_node *y) {
 
 static tt_dtype sum_dtype(tt_lower *cx, tt_node *x) {
   bool whole = tt_is_integer(x->type.dtype) || x->type.dtype == TT_BOOL;
-  return tt_promised_dtype(cx, 0, whole ? TT_I64 : x->type.dtype);
+  return tt_meta_dtype(cx, 0, whole ? TT_I64 : x->type.dtype);
 }
 
 /* param: the position of the dims, or 0 when the operator reduces everything. */
 static tt_reduction sum_operand(tt_lower *cx, tt_dtype dtype) {
   int at = cx->row->param;
   tt_node *x = tt_cast_wrapping(cx, tt_in(cx, 0), tt_compute_dtype(dtype));
-  return tt_reduction_of(cx, x, at ? at : -1, at ? at + 1 : -1);
+  return reduction_of(cx, x, at ? at : -1, at ? at + 1 : -1);
 }
 
 void tt_lower_sum(tt_lower *cx) {
   tt_dtype dtype = sum_dtype(cx, tt_in(cx, 0));
   tt_reduction r = sum_operand(cx, dtype);
-  tt_out_in(cx, 0, tt_reduce_by(cx, TT_SUM, &r), dtype);
+  tt_out_in(cx, 0, reduce_by(cx, TT_SUM, &r), dtype);
 }
 
 void tt_lower_prod(tt_lower *cx) {
   tt_dtype dtype = sum_dtype(cx, tt_in(cx, 0));
   tt_reduction r = sum_operand(cx, dtype);
-  tt_out_in(cx, 0, tt_reduce_by(cx, TT_PROD, &r), dtype);
+  tt_out_in(cx, 0, reduce_by(cx, TT_PROD, &r), dtype);
 }
 
 void tt_lower_nansum(tt_lower *cx) {
   tt_dtype dtype = sum_dtype(cx, tt_in(cx, 0));
   tt_reduction r = sum_operand(cx, dtype);
   tt_node *x = tt_hlo_select(cx->h, tt_is_nan(cx, r.x), tt_hlo_zeros(cx->h, &r.x->type), r.x);
-  tt_out_in(cx, 0, tt_reduce_node(cx, TT_SUM, &r, x), dtype);
+  tt_out_in(cx, 0, reduce_node(cx, TT_SUM, &r, x), dtype);
 }
 
 static tt_node *mean_of(tt_lower *cx, const tt_reduction *r) {
-  tt_node *sum = tt_reduce_by(cx, TT_SUM, r);
+  tt_node *sum = reduce_by(cx, TT_SUM, r);
   return tt_hlo_divide(cx->h, sum, tt_like(cx, sum, (double)r->size));
 }
 
 void tt_lower_mean(tt_lower *cx) {
-  tt_dtype dtype = tt_promised_dtype(cx, 0, tt_in(cx, 0)->type.dtype);
+  tt_dtype dtype = tt_meta_dtype(cx, 0, tt_in(cx, 0)->type.dtype);
   tt_reduction r = sum_operand(cx, dtype);
   tt_out_in(cx, 0, mean_of(cx, &r), dtype);
 }
 
 void tt_lower_count_nonzero(tt_lower *cx) {
-  tt_reduction r = tt_reduction_of(cx, tt_in_as(cx, 0, TT_BOOL), 1, -1);
+  tt_reduction r = reduction_of(cx, tt_in_as(cx, 0, TT_BOOL), 1, -1);
   tt_node *ones = tt_cast(cx, r.x, TT_I64);
-  tt_out_as(cx, 0, tt_reduce_node(cx, TT_SUM, &r, ones));
+  tt_out_as(cx, 0, reduce_node(cx, TT_SUM, &r, ones));
 }
 
 static tt_reducer for_dtype(tt_reducer reducer, tt_dtype dtype) {
@@ -81,28 +94,28 @@ static tt_reducer for_dtype(tt_reducer reducer, tt_dtype dtype) {
 
 /* amax, amin, and max, min of everything; param: the reducer. */
 void tt_lower_extreme(tt_lower *cx) {
-  tt_reduction r = tt_reduction_of(cx, tt_in(cx, 0), 1, 2);
+  tt_reduction r = reduction_of(cx, tt_in(cx, 0), 1, 2);
   tt_reducer reducer = for_dtype((tt_reducer)cx->row->param, r.x->type.dtype);
-  tt_out_as(cx, 0, tt_reduce_by(cx, reducer, &r));
+  tt_out_as(cx, 0, reduce_by(cx, reducer, &r));
 }
 
 void tt_lower_aminmax(tt_lower *cx) {
-  tt_reduction r = tt_reduction_of(cx, tt_in(cx, 0), 1, 2);
+  tt_reduction r = reduction_of(cx, tt_in(cx, 0), 1, 2);
   tt_dtype dtype = r.x->type.dtype;
-  tt_out_as(cx, 0, tt_reduce_by(cx, for_dtype(TT_MIN, dtype), &r));
-  tt_out_as(cx, 1, tt_reduce_by(cx, for_dtype(TT_MAX, dtype), &r));
+  tt_out_as(cx, 0, reduce_by(cx, for_dtype(TT_MIN, dtype), &r));
+  tt_out_as(cx, 1, reduce_by(cx, for_dtype(TT_MAX, dtype), &r));
 }
 
 /* any and all; param: the reducer. */
 void tt_lower_truth(tt_lower *cx) {
   tt_node *x = tt_in_as(cx, 0, TT_BOOL);
-  bool nothing = tt_has(cx, 1) && tt_count(cx, 1) == 0;
+  bool nothing = tt_has(cx, 1) && tt_list_size(cx, 1) == 0;
   if (nothing) {
     tt_out_as(cx, 0, x);
     return;
   }
-  tt_reduction r = tt_reduction_of(cx, x, 1, 2);
-  tt_out_as(cx, 0, tt_reduce_by(cx, (tt_reducer)cx->row->param, &r));
+  tt_reduction r = reduction_of(cx, x, 1, 2);
+  tt_out_as(cx, 0, reduce_by(cx, (tt_reducer)cx->row->param, &r));
 }
 
 /* The first place along `dim` where x equals its extreme (NaN is the extreme); keeps the dim. */
@@ -182,11 +195,11 @@ enum { STD = 1, WITH_MEAN = 2 };
 void tt_lower_var(tt_lower *cx) {
   tt_hlo *h = cx->h;
   tt_dtype dtype = tt_in(cx, 0)->type.dtype;
-  tt_reduction r = tt_reduction_of(cx, tt_in_as(cx, 0, tt_compute_dtype(dtype)), 1, 3);
+  tt_reduction r = reduction_of(cx, tt_in_as(cx, 0, tt_compute_dtype(dtype)), 1, 3);
   double left = (double)r.size - (tt_has(cx, 2) ? tt_float(cx, 2) : 1);
   tt_node *mean = mean_of(cx, &r);
-  tt_node *square = square_size(cx, tt_hlo_subtract(h, r.x, tt_reduction_spread(cx, &r, mean)));
-  tt_node *sum = tt_reduce_node(cx, TT_SUM, &r, square);
+  tt_node *square = square_size(cx, tt_hlo_subtract(h, r.x, reduction_spread(cx, &r, mean)));
+  tt_node *sum = reduce_node(cx, TT_SUM, &r, square);
   tt_node *y = tt_hlo_divide(h, sum, tt_like(cx, sum, left > 0 ? left : 0));
   if (cx->row->param & STD) y = tt_hlo_sqrt(h, y);
   tt_out_in(cx, 0, y, tt_dtype_real(dtype));
@@ -195,19 +208,18 @@ void tt_lower_var(tt_lower *cx) {
 
 void tt_lower_logsumexp(tt_lower *cx) {
   tt_hlo *h = cx->h;
-  tt_dtype dtype = tt_float_common(cx);
+  tt_dtype dtype = tt_float_result_dtype(cx);
   if (tt_is_complex(dtype)) {
     tt_hlo_fail(h, TT_UNIMPLEMENTED, "logsumexp: complex operands are not supported");
     return;
   }
-  tt_reduction r = tt_reduction_of(cx, tt_in_as(cx, 0, tt_compute_dtype(dtype)), 1, 2);
-  tt_node *high = tt_reduce_by(cx, TT_MAX, &r);
+  tt_reduction r = reduction_of(cx, tt_in_as(cx, 0, tt_compute_dtype(dtype)), 1, 2);
+  tt_node *high = reduce_by(cx, TT_MAX, &r);
   tt_node *endless =
       tt_hlo_compare(h, TT_EQ, tt_hlo_abs(h, high), tt_like(cx, high, (double)INFINITY));
   high = tt_hlo_select(h, endless, tt_hlo_zeros(h, &high->type), high);
-  tt_node *terms =
-      tt_hlo_exponential(h, tt_hlo_subtract(h, r.x, tt_reduction_spread(cx, &r, high)));
-  tt_node *sum = tt_reduce_node(cx, TT_SUM, &r, terms);
+  tt_node *terms = tt_hlo_exponential(h, tt_hlo_subtract(h, r.x, reduction_spread(cx, &r, high)));
+  tt_node *sum = reduce_node(cx, TT_SUM, &r, terms);
   tt_out_in(cx, 0, tt_hlo_add(h, high, tt_hlo_log(h, sum)), dtype);
 }
 
@@ -215,25 +227,25 @@ void tt_lower_logsumexp(tt_lower *cx) {
 static tt_node *norm_of(tt_lower *cx, const tt_reduction *r, double p, bool root) {
   tt_hlo *h = cx->h;
   if (p == 2) {
-    tt_node *sum = tt_reduce_node(cx, TT_SUM, r, square_size(cx, r->x));
+    tt_node *sum = reduce_node(cx, TT_SUM, r, square_size(cx, r->x));
     return root ? tt_hlo_sqrt(h, sum) : sum;
   }
   tt_node *size = tt_hlo_abs(h, r->x);
-  if (isinf(p)) return tt_reduce_node(cx, p > 0 ? TT_MAX : TT_MIN, r, size);
-  if (p == 1) return tt_reduce_node(cx, TT_SUM, r, size);
+  if (isinf(p)) return reduce_node(cx, p > 0 ? TT_MAX : TT_MIN, r, size);
+  if (p == 1) return reduce_node(cx, TT_SUM, r, size);
   if (p == 0) {
     tt_node *some = tt_hlo_compare(h, TT_NE, size, tt_like(cx, size, 0));
-    return tt_reduce_node(cx, TT_SUM, r, tt_cast(cx, some, size->type.dtype));
+    return reduce_node(cx, TT_SUM, r, tt_cast(cx, some, size->type.dtype));
   }
   tt_node *powers = tt_hlo_power(h, size, tt_hlo_full(h, &size->type, p));
-  tt_node *sum = tt_reduce_node(cx, TT_SUM, r, powers);
+  tt_node *sum = reduce_node(cx, TT_SUM, r, powers);
   return root ? tt_hlo_power(h, sum, tt_hlo_full(h, &sum->type, 1 / p)) : sum;
 }
 
 static void lower_norm(tt_lower *cx, int dim, int keep, int dtype_at, bool root) {
   tt_node *x = tt_in(cx, 0);
   tt_dtype dtype = dtype_at < 0 ? x->type.dtype : tt_dtype_arg(cx, dtype_at, x->type.dtype);
-  tt_reduction r = tt_reduction_of(cx, tt_cast(cx, x, tt_compute_dtype(dtype)), dim, keep);
+  tt_reduction r = reduction_of(cx, tt_cast(cx, x, tt_compute_dtype(dtype)), dim, keep);
   double p = tt_has(cx, 1) ? tt_float(cx, 1) : 2;
   tt_out_in(cx, 0, norm_of(cx, &r, p, root), tt_dtype_real(dtype));
 }

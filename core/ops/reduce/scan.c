@@ -1,6 +1,6 @@
 /* Running sums, products, extremes: windows that reach back to the beginning, which compilers know
  * how to scan in parallel. */
-#include "ops/reduce/reduce.h"
+#include "ops/pointwise/pointwise.h"
 
 static tt_node *running(tt_lower *cx, tt_reducer reducer, tt_node *x, int dim) {
   if (x->type.rank == 0 || tt_type_numel(&x->type) == 0) return x;
@@ -16,7 +16,7 @@ static tt_node *running(tt_lower *cx, tt_reducer reducer, tt_node *x, int dim) {
 void tt_lower_cumulate(tt_lower *cx) {
   tt_node *x = tt_in(cx, 0);
   bool whole = tt_is_integer(x->type.dtype) || x->type.dtype == TT_BOOL;
-  tt_dtype dtype = tt_promised_dtype(cx, 0, whole ? TT_I64 : x->type.dtype);
+  tt_dtype dtype = tt_meta_dtype(cx, 0, whole ? TT_I64 : x->type.dtype);
   x = tt_cast_wrapping(cx, x, tt_compute_dtype(dtype));
   x = running(cx, (tt_reducer)cx->row->param, x, tt_dim(cx, 1, x->type.rank));
   tt_out_in(cx, 0, x, dtype);

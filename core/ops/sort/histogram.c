@@ -1,5 +1,6 @@
 /* Histograms. */
 #include "ops/index/index.h"
+#include "ops/sort/search.h"
 
 /* Both bounds zero or equal: the bounds are the least and the greatest element. */
 static void histogram_bounds(tt_lower *cx, tt_node *x, tt_node **low, tt_node **high) {

@@ -1,5 +1,5 @@
 /* Searching in sorted sequences. */
-#include "ops/index/index.h"
+#include "ops/sort/search.h"
 
 #include <string.h>
 
@@ -101,7 +101,7 @@ void tt_lower_expand_rows(tt_lower *cx) {
   bool transpose = tt_bool(cx, 3);
   parts[count++] = transpose ? col : tt_search(cx, ends, element, true);
   parts[count++] = transpose ? tt_search(cx, ends, element, true) : col;
-  const tt_type *type = tt_promised(cx, 0);
+  const tt_type *type = tt_meta_type(cx, 0);
   for (int i = 0; i < count; i++) {
     int64_t dims[2] = {1, tt_type_numel(&col->type)};
     parts[i] = tt_hlo_reshape(h, tt_cast(cx, parts[i], type->dtype), 2, dims);

@@ -1,4 +1,7 @@
 /* Sorting, order statistics, and searching in what is sorted. NaN is the largest value. */
+#include "ops/sort/sort.h"
+#include "ops/sort/search.h"
+
 #include "ops/index/index.h"
 
 /* -- Keys: up to 32 bits of value and the index in one U64 -- */
@@ -65,8 +68,8 @@ static void comes_before(tt_hlo *h, tt_node *const *args, tt_node **results, voi
   results[0] = tt_hlo_or(h, results[0], nan);
 }
 
-void tt_sorted(tt_lower *cx, tt_node *x, int dim, bool descending, tt_node **values,
-               tt_node **indices) {
+static void sorted_along(tt_lower *cx, tt_node *x, int dim, bool descending, tt_node **values,
+                         tt_node **indices) {
   tt_hlo *h = cx->h;
   tt_type index = x->type;
   index.dtype = TT_I64;
@@ -126,7 +129,7 @@ void tt_first_sorted(tt_lower *cx, tt_node *x, int dim, bool descending, int64_t
   int perm[TT_MAX_RANK], last = x->type.rank - 1;
   int64_t n = x->type.dims[dim];
   if (!has_key(x, dim) || n <= 1) {
-    tt_sorted(cx, x, dim, descending, values, indices);
+    sorted_along(cx, x, dim, descending, values, indices);
     *values = tt_hlo_slice_dim(h, *values, dim, 0, k, 1);
     *indices = tt_hlo_slice_dim(h, *indices, dim, 0, k, 1);
     return;
@@ -142,7 +145,7 @@ void tt_first_sorted(tt_lower *cx, tt_node *x, int dim, bool descending, int64_t
 }
 
 static void state_pair(tt_lower *cx, tt_node *values, tt_node *indices) {
-  const tt_type *type = tt_promised(cx, 0);
+  const tt_type *type = tt_meta_type(cx, 0);
   tt_out_as(cx, 0, tt_hlo_reshape(cx->h, values, type->rank, type->dims));
   tt_out_as(cx, 1, tt_hlo_reshape(cx->h, indices, type->rank, type->dims));
 }
@@ -150,7 +153,7 @@ static void state_pair(tt_lower *cx, tt_node *values, tt_node *indices) {
 /* States two empty results when the promise is empty. */
 static bool pair_empty(tt_lower *cx) {
   if (!tt_out_empty(cx)) return false;
-  if (cx->promised_count > 1) tt_out(cx, 1, tt_hlo_zeros(cx->h, tt_promised(cx, 1)));
+  if (cx->promised_count > 1) tt_out(cx, 1, tt_hlo_zeros(cx->h, tt_meta_type(cx, 1)));
   return true;
 }
 
@@ -159,7 +162,7 @@ void tt_lower_sort(tt_lower *cx) {
   if (pair_empty(cx)) return;
   tt_node *x = tt_in(cx, 0), *values, *indices;
   int dim = tt_dim(cx, 2, x->type.rank);
-  tt_sorted(cx, tt_at_least_1d(cx, x), dim, tt_bool(cx, 3), &values, &indices);
+  sorted_along(cx, tt_at_least_1d(cx, x), dim, tt_bool(cx, 3), &values, &indices);
   state_pair(cx, values, indices);
 }
 
@@ -207,7 +210,7 @@ static void median_along(tt_lower *cx, tt_node *x, int dim, tt_node **value, tt_
   tt_hlo *h = cx->h;
   tt_node *values, *indices;
   int64_t n = x->type.dims[dim], middle = (n - 1) / 2;
-  tt_sorted(cx, x, dim, false, &values, &indices);
+  sorted_along(cx, x, dim, false, &values, &indices);
   if (!tt_is_float(x->type.dtype)) {
     *value = tt_hlo_slice_dim(h, values, dim, middle, middle + 1, 1);
     *index = tt_hlo_slice_dim(h, indices, dim, middle, middle + 1, 1);
@@ -272,7 +275,7 @@ void tt_lower_mode(tt_lower *cx) {
   perm[dim] = last;
   perm[last] = dim;
   x = tt_hlo_transpose(cx->h, x, perm);
-  tt_sorted(cx, x, last, false, &values, &indices);
+  sorted_along(cx, x, last, false, &values, &indices);
   tt_node *place = first_greatest(cx, run_lengths(cx, values));
   values = tt_hlo_take_along(cx->h, values, place, last);
   indices = tt_hlo_take_along(cx->h, indices, place, last);
@@ -303,7 +306,7 @@ static tt_node *contained(tt_lower *cx, tt_node *x, tt_node *tests) {
     found = tt_hlo_reduce(h, TT_OR, found, &along, 1);
   } else {
     tt_node *sorted, *order;
-    tt_sorted(cx, tests, 0, false, &sorted, &order);
+    sorted_along(cx, tests, 0, false, &sorted, &order);
     found = tt_hlo_take(h, sorted, tt_search(cx, sorted, x, false), 0);
     found = tt_hlo_compare(h, TT_EQ, found, x);
   }

@@ -1,4 +1,4 @@
-/* The gamma function's logarithm and its derivative, where CHLO's are not exact. */
+/* The gamma function's logarithm and its derivatives, where CHLO's are not exact, and zeta. */
 #include "ops/special/special.h"
 
 /* lgamma(x) / ((x - 1) (x - 2)) on 0.75..2.25 in (x - 1.5) / 0.75. */
@@ -27,7 +27,8 @@ void tt_lower_lgamma(tt_lower *cx) {
   tt_out_in(cx, 0, y, dtype);
 }
 
-tt_node *tt_digamma(tt_lower *cx, tt_node *x) {
+/* Infinite at zero, with the sign that it has on that side. */
+static tt_node *digamma(tt_lower *cx, tt_node *x) {
   tt_node *pole = tt_hlo_divide(cx->h, tt_splat(cx, x, -1), x);
   return tt_hlo_select(cx->h, tt_is(cx, x, TT_EQ, 0), pole, tt_hlo_digamma(cx->h, x));
 }
@@ -35,5 +36,70 @@ tt_node *tt_digamma(tt_lower *cx, tt_node *x) {
 void tt_lower_digamma(tt_lower *cx) {
   tt_dtype dtype;
   tt_node *x = tt_float_operand(cx, 0, &dtype);
-  tt_out_in(cx, 0, tt_digamma(cx, x), dtype);
+  tt_out_in(cx, 0, digamma(cx, x), dtype);
+}
+
+/* -- Zeta, and the derivatives of digamma -- */
+
+/* Whether any q (args[1]) is still to be moved to the right. */
+static void zeta_more(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
+  (void)user;
+  tt_node *q = args[1];
+  tt_node *low = tt_hlo_const(h, q->type.dtype, -1000), *one = tt_hlo_const(h, q->type.dtype, 1);
+  tt_node *more = tt_hlo_and(h, tt_hlo_compare(h, TT_LT, q, one), tt_hlo_compare(h, TT_GT, q, low));
+  results[0] = tt_hlo_reduce_all(h, TT_OR, more);
+}
+
+static void zeta_step(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
+  (void)user;
+  tt_node *s = args[0], *q = args[1], *one = tt_hlo_const(h, q->type.dtype, 1);
+  tt_node *low = tt_hlo_compare(h, TT_LT, q, one);
+  tt_node *term = tt_hlo_power(h, q, tt_hlo_negate(h, s));
+  results[0] = s;
+  results[1] = tt_hlo_select(h, low, tt_hlo_add(h, q, one), q);
+  results[2] = tt_hlo_select(h, low, tt_hlo_add(h, args[2], term), args[2]);
+}
+
+/* CHLO's function is exact enough from 1 on; terms below are added one by one. */
+static tt_node *zeta(tt_lower *cx, tt_node *s, tt_node *q) {
+  tt_hlo *h = cx->h;
+  tt_node *inits[3] = {s, q, tt_hlo_zeros(h, &q->type)}, *moved[3];
+  tt_hlo_while(h, 3, inits, zeta_more, zeta_step, NULL, moved);
+  tt_node *y = tt_hlo_add(h, moved[2], tt_hlo_zeta(h, s, moved[1]));
+  tt_node *whole = tt_hlo_compare(h, TT_EQ, q, tt_hlo_floor(h, q));
+  tt_node *pole = tt_hlo_and(h, whole, tt_is(cx, q, TT_LE, 0));
+  tt_node *odd =
+      tt_hlo_and(h, tt_is(cx, q, TT_LT, 0), tt_hlo_compare(h, TT_NE, s, tt_hlo_floor(h, s)));
+  y = tt_hlo_select(h, odd, tt_splat(cx, y, (double)NAN), y);
+  y = tt_hlo_select(h, pole, tt_splat(cx, y, (double)INFINITY), y);
+  y = tt_hlo_select(h, tt_is(cx, s, TT_EQ, 1), tt_splat(cx, y, (double)INFINITY), y);
+  return tt_hlo_select(h, tt_is(cx, s, TT_LT, 1), tt_splat(cx, y, (double)NAN), y);
+}
+
+void tt_lower_zeta(tt_lower *cx) {
+  tt_node *ab[2];
+  tt_dtype dtype = tt_float_operands(cx, &ab[0], &ab[1]);
+  tt_out_in(cx, 0, zeta(cx, ab[0], ab[1]), dtype);
+}
+
+/* polygamma(n, x), for n = 1 reflected where x is below a half. */
+void tt_lower_polygamma(tt_lower *cx) {
+  tt_hlo *h = cx->h;
+  tt_dtype dtype;
+  tt_node *x = tt_float_operand(cx, 1, &dtype), *y;
+  double n = (double)tt_int(cx, 0);
+  if (n == 0) {
+    y = digamma(cx, x);
+  } else if (n == 1) {
+    tt_node *low = tt_is(cx, x, TT_LT, 0.5), *mirror = tt_plus(cx, tt_hlo_negate(h, x), 1);
+    tt_node *direct = tt_hlo_zeta(h, tt_splat(cx, x, 2), tt_hlo_select(h, low, mirror, x)),
+            *pi = tt_times(cx, x, 3.14159265358979323846);
+    tt_node *ratio = tt_hlo_divide(h, tt_splat(cx, x, 3.14159265358979323846), tt_hlo_sine(h, pi));
+    tt_node *reflected = tt_hlo_subtract(h, tt_hlo_multiply(h, ratio, ratio), direct);
+    y = tt_hlo_select(h, low, reflected, direct);
+  } else {
+    y = zeta(cx, tt_splat(cx, x, n + 1), x);
+    y = tt_times(cx, y, ((int64_t)n % 2 ? 1 : -1) * tgamma(n + 1));
+  }
+  tt_out_in(cx, 0, y, dtype);
 }

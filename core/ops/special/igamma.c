@@ -112,7 +112,7 @@ static tt_node *usual_value(tt_lower *cx, const sides *s) {
  * digits as a grows. */
 void tt_lower_igamma(tt_lower *cx) {
   tt_hlo *h = cx->h;
-  tt_dtype dtype = tt_float_common(cx);
+  tt_dtype dtype = tt_float_result_dtype(cx);
   sides s = {.upper = cx->row->param == 1};
   tt_operands(cx, &s.a, &s.x, TT_F64);
   tt_node *a = s.a, *x = s.x, *zero = number(h, x, 0), *inf = number(h, x, (double)INFINITY);

@@ -98,7 +98,7 @@ static tt_node *closed_form(tt_hlo *h, int kind, tt_node *x, tt_node *n) {
 /* (x, n); param: the kind, or'ed with SHIFTED for the argument 2x - 1. */
 void tt_lower_polynomial(tt_lower *cx) {
   tt_hlo *h = cx->h;
-  tt_dtype dtype = tt_float_common(cx);
+  tt_dtype dtype = tt_float_result_dtype(cx);
   int kind = cx->row->param & ~SHIFTED;
   tt_node *x, *n, *out[5];
   tt_operands(cx, &x, &n, tt_compute_dtype(dtype));

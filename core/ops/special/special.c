@@ -1,287 +1,23 @@
-/* Special functions and the rarer functions of two operands. */
+/* Special functions by series of Chebyshev, and the error function's relatives. */
 #include "ops/special/special.h"
 
-#define plus tt_plus
-#define times tt_times
-#define splat tt_splat
-#define is tt_is
-
-/* Both operands in the floating dtype that the operator computes in; returns the result's dtype. */
-static tt_dtype float_operands(tt_lower *cx, tt_node **a, tt_node **b) {
-  tt_dtype dtype = tt_float_common(cx);
-  tt_operands(cx, a, b, tt_compute_dtype(dtype));
-  return dtype;
-}
-
-static bool real_only(tt_lower *cx) {
-  if (!tt_is_complex(cx->common)) return true;
-  tt_hlo_fail(cx->h, TT_UNIMPLEMENTED, "%s: complex operands are not supported", cx->row->name);
-  return false;
-}
-
-/* -- Two operands -- */
-
-/* Where LLVM sees that x is 1 it calls atan, whose vector form in XLA's CPU compiler follows
- * another calling convention than its callers and returns what lies in the registers. NaN stays
- * NaN. */
-tt_node *tt_atan2(tt_lower *cx, tt_node *y, tt_node *x) {
-  tt_hlo *h = cx->h;
-  return tt_hlo_atan2(h, y, tt_hlo_select(h, tt_is_nan(cx, y), y, x));
-}
-
-void tt_lower_atan2(tt_lower *cx) {
-  tt_node *a, *b;
-  tt_dtype dtype = float_operands(cx, &a, &b);
-  tt_out_in(cx, 0, tt_atan2(cx, a, b), dtype);
-}
-
-void tt_lower_atan(tt_lower *cx) {
-  tt_hlo *h = cx->h;
-  tt_dtype dtype = tt_float_common(cx);
-  tt_node *x = tt_in_as(cx, 0, tt_compute_dtype(dtype));
-  tt_node *y =
-      tt_is_complex(dtype) ? tt_hlo_atan(h, x) : tt_atan2(cx, x, tt_hlo_full(h, &x->type, 1));
-  tt_out_in(cx, 0, y, dtype);
-}
-
-/* Scaled by the larger side, so that squares neither overflow nor vanish. */
-void tt_lower_hypot(tt_lower *cx) {
-  tt_hlo *h = cx->h;
-  tt_node *a, *b;
-  tt_dtype dtype = float_operands(cx, &a, &b);
-  a = tt_hlo_abs(h, a);
-  b = tt_hlo_abs(h, b);
-  tt_node *high = tt_hlo_maximum(h, a, b), *low = tt_hlo_minimum(h, a, b);
-  tt_node *ratio = tt_hlo_divide(h, low, high);
-  tt_node *y =
-      tt_hlo_multiply(h, high, tt_hlo_sqrt(h, plus(cx, tt_hlo_multiply(h, ratio, ratio), 1)));
-  y = tt_hlo_select(h, is(cx, high, TT_EQ, 0), high, y);
-  double inf = (double)INFINITY;
-  tt_node *endless = tt_hlo_or(h, is(cx, a, TT_EQ, inf), is(cx, b, TT_EQ, inf));
-  tt_out_in(cx, 0, tt_hlo_select(h, endless, splat(cx, y, inf), y), dtype);
-}
-
-void tt_lower_copysign(tt_lower *cx) {
-  tt_hlo *h = cx->h;
-  tt_node *a, *b;
-  tt_dtype dtype = float_operands(cx, &a, &b);
-  a = tt_hlo_abs(h, a);
-  tt_out_in(cx, 0, tt_hlo_select(h, tt_sign_bit(cx, b), tt_hlo_negate(h, a), a), dtype);
-}
-
-void tt_lower_nextafter(tt_lower *cx) {
-  tt_node *ab[2];
-  tt_operands(cx, &ab[0], &ab[1], cx->common);
-  tt_out_as(cx, 0, tt_hlo_next_after(cx->h, ab[0], ab[1]));
-}
-
-void tt_lower_heaviside(tt_lower *cx) {
-  tt_node *x, *values;
-  tt_operands(cx, &x, &values, cx->common);
-  tt_node *step = tt_cast(cx, is(cx, x, TT_GT, 0), cx->common);
-  tt_out_as(cx, 0, tt_hlo_select(cx->h, is(cx, x, TT_EQ, 0), values, step));
-}
-
-static void gcd_more(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
-  (void)user;
-  tt_node *zero = tt_hlo_const_i(h, args[1]->type.dtype, 0);
-  results[0] = tt_hlo_reduce_all(h, TT_OR, tt_hlo_compare(h, TT_NE, args[1], zero));
-}
-
-static void gcd_step(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
-  (void)user;
-  tt_node *a = args[0], *b = args[1];
-  tt_node *done = tt_hlo_compare(h, TT_EQ, b, tt_hlo_const_i(h, b->type.dtype, 0));
-  tt_node *one =
-      tt_hlo_broadcast_to(h, tt_hlo_const_i(h, b->type.dtype, 1), b->type.rank, b->type.dims);
-  tt_node *rest = tt_hlo_remainder(h, a, tt_hlo_select(h, done, one, b));
-  results[0] = tt_hlo_select(h, done, a, b);
-  results[1] = tt_hlo_select(h, done, b, rest);
-}
-
-/* Euclid's algorithm; param 1: lcm. */
-void tt_lower_gcd(tt_lower *cx) {
-  tt_hlo *h = cx->h;
-  bool is_signed = tt_dtype_kind(cx->common) == TT_KIND_SIGNED;
-  tt_node *ab[2], *found[2];
-  tt_operands(cx, &ab[0], &ab[1], cx->common);
-  tt_hlo_while(h, 2, ab, gcd_more, gcd_step, NULL, found);
-  tt_node *y = is_signed ? tt_hlo_abs(h, found[0]) : found[0];
-  if (cx->row->param) {
-    tt_node *none = is(cx, y, TT_EQ, 0);
-    tt_node *share = tt_hlo_divide(h, ab[0], tt_hlo_select(h, none, splat(cx, y, 1), y));
-    tt_node *product = tt_hlo_multiply(h, share, ab[1]);
-    y = tt_hlo_select(h, none, y, is_signed ? tt_hlo_abs(h, product) : product);
-  }
-  tt_out_as(cx, 0, y);
-}
-
-/* log(b^x + b^y) for b = e, or 2 when param is 2. */
-void tt_lower_logaddexp(tt_lower *cx) {
-  tt_hlo *h = cx->h;
-  tt_node *a, *b;
-  if (!real_only(cx)) return;
-  tt_dtype dtype = float_operands(cx, &a, &b);
-  double log_base = cx->row->param == 2 ? 0.69314718055994530942 : 1;
-  tt_node *high = tt_hlo_maximum(h, a, b);
-  tt_node *gap = tt_hlo_negate(h, tt_hlo_abs(h, tt_hlo_subtract(h, a, b)));
-  tt_node *rest = tt_hlo_log_plus_one(h, tt_hlo_exponential(h, times(cx, gap, log_base)));
-  tt_node *y = tt_hlo_add(h, high, times(cx, rest, 1 / log_base));
-  tt_node *same = tt_hlo_and(h, tt_hlo_compare(h, TT_EQ, a, b),
-                             is(cx, tt_hlo_abs(h, a), TT_EQ, (double)INFINITY));
-  tt_out_in(cx, 0, tt_hlo_select(h, same, a, y), dtype);
-}
-
-/* x * log(y), 0 where x is 0 and y is not NaN; param 1: log1p. */
-void tt_lower_xlogy(tt_lower *cx) {
-  tt_hlo *h = cx->h;
-  tt_node *x, *y;
-  tt_dtype dtype = float_operands(cx, &x, &y);
-  tt_node *log = cx->row->param ? tt_hlo_log_plus_one(h, y) : tt_hlo_log(h, y);
-  tt_node *product = tt_hlo_multiply(h, x, log);
-  product = tt_hlo_select(h, is(cx, x, TT_EQ, 0), splat(cx, x, 0), product);
-  tt_out_in(cx, 0, tt_hlo_select(h, tt_is_nan(cx, y), y, product), dtype);
-}
-
-/* param 0: complex(re, im); 1: polar(abs, angle). */
-void tt_lower_complex(tt_lower *cx) {
-  tt_hlo *h = cx->h;
-  tt_node *a, *b;
-  if (tt_in(cx, 0)->type.dtype != tt_in(cx, 1)->type.dtype) {
-    tt_hlo_fail(h, TT_INVALID_ARGUMENT, "%s: expected two tensors of one dtype, got %s and %s",
-                cx->row->name, tt_dtype_name(tt_in(cx, 0)->type.dtype),
-                tt_dtype_name(tt_in(cx, 1)->type.dtype));
-    return;
-  }
-  if (tt_in(cx, 0)->type.dtype == TT_BF16) {
-    tt_hlo_fail(h, TT_INVALID_ARGUMENT, "%s: no complex number has parts in bf16", cx->row->name);
-    return;
-  }
-  tt_operands(cx, &a, &b, tt_compute_dtype(tt_in(cx, 0)->type.dtype));
-  if (cx->row->param) {
-    tt_node *angle = b;
-    b = tt_hlo_multiply(h, a, tt_hlo_sine(h, angle));
-    a = tt_hlo_multiply(h, a, tt_hlo_cosine(h, angle));
-  }
-  tt_out_as(cx, 0, tt_hlo_complex(h, a, b));
-}
-
-/* x times 2 to a whole power, in three steps that neither overflow nor vanish before the end. */
-static tt_node *scaled(tt_lower *cx, tt_node *x, tt_node *e) {
-  tt_hlo *h = cx->h;
-  bool wide = x->type.dtype == TT_F64;
-  double most = 3 * (wide ? 1022 : 126);
-  e = tt_hlo_minimum(h, tt_hlo_maximum(h, e, splat(cx, e, -most)), splat(cx, e, most));
-  tt_node *third = tt_hlo_floor(h, times(cx, e, 1.0 / 3));
-  tt_node *rest = tt_hlo_subtract(h, e, tt_hlo_add(h, third, third));
-  tt_node *power = tt_hlo_power(h, splat(cx, x, 2), third);
-  x = tt_hlo_multiply(h, tt_hlo_multiply(h, x, power), power);
-  return tt_hlo_multiply(h, x, tt_hlo_power(h, splat(cx, x, 2), rest));
-}
-
-/* The dtype of an operand, be it a tensor or a number. */
-static tt_dtype dtype_of(tt_lower *cx, int i) {
-  const tt_arg *arg = &cx->args[i];
-  return arg->kind == TT_ARG_TENSOR ? tt_in(cx, i)->type.dtype : tt_dtype_computed(arg->dtype);
-}
-
-/* A product of x and a power of two, which is rounded to the exponent's dtype unless x is complex;
- * but floating numbers are scaled by whole powers, large as they may be. */
-void tt_lower_ldexp(tt_lower *cx) {
-  tt_hlo *h = cx->h;
-  tt_dtype dtype = tt_float_common(cx), wide = tt_compute_dtype(dtype), power = dtype_of(cx, 1);
-  bool whole = tt_is_integer(power) || power == TT_BOOL;
-  bool scales = whole && tt_is_float(dtype_of(cx, 0));
-  if (whole) power = dtype;
-  if (tt_is_complex(dtype_of(cx, 0))) power = tt_compute_dtype(power);
-  tt_node *x = tt_in_as(cx, 0, wide), *e = tt_in_as(cx, 1, tt_compute_dtype(power));
-  if (!scales) e = tt_rounded(cx, tt_hlo_power(h, splat(cx, e, 2), e), power);
-  tt_broadcast_pair(cx, &x, &e, wide);
-  tt_out_in(cx, 0, scales ? scaled(cx, x, e) : tt_hlo_multiply(h, x, e), dtype);
-}
-
-/* Whether any q (args[1]) is still to be moved to the right. */
-static void zeta_more(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
-  (void)user;
-  tt_node *q = args[1];
-  tt_node *low = tt_hlo_const(h, q->type.dtype, -1000), *one = tt_hlo_const(h, q->type.dtype, 1);
-  tt_node *more = tt_hlo_and(h, tt_hlo_compare(h, TT_LT, q, one), tt_hlo_compare(h, TT_GT, q, low));
-  results[0] = tt_hlo_reduce_all(h, TT_OR, more);
-}
-
-static void zeta_step(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
-  (void)user;
-  tt_node *s = args[0], *q = args[1], *one = tt_hlo_const(h, q->type.dtype, 1);
-  tt_node *low = tt_hlo_compare(h, TT_LT, q, one);
-  tt_node *term = tt_hlo_power(h, q, tt_hlo_negate(h, s));
-  results[0] = s;
-  results[1] = tt_hlo_select(h, low, tt_hlo_add(h, q, one), q);
-  results[2] = tt_hlo_select(h, low, tt_hlo_add(h, args[2], term), args[2]);
-}
-
-/* CHLO's function is exact enough from 1 on; terms below are added one by one. */
-static tt_node *zeta(tt_lower *cx, tt_node *s, tt_node *q) {
-  tt_hlo *h = cx->h;
-  tt_node *inits[3] = {s, q, tt_hlo_zeros(h, &q->type)}, *moved[3];
-  tt_hlo_while(h, 3, inits, zeta_more, zeta_step, NULL, moved);
-  tt_node *y = tt_hlo_add(h, moved[2], tt_hlo_zeta(h, s, moved[1]));
-  tt_node *whole = tt_hlo_compare(h, TT_EQ, q, tt_hlo_floor(h, q));
-  tt_node *pole = tt_hlo_and(h, whole, is(cx, q, TT_LE, 0));
-  tt_node *odd =
-      tt_hlo_and(h, is(cx, q, TT_LT, 0), tt_hlo_compare(h, TT_NE, s, tt_hlo_floor(h, s)));
-  y = tt_hlo_select(h, odd, splat(cx, y, (double)NAN), y);
-  y = tt_hlo_select(h, pole, splat(cx, y, (double)INFINITY), y);
-  y = tt_hlo_select(h, is(cx, s, TT_EQ, 1), splat(cx, y, (double)INFINITY), y);
-  return tt_hlo_select(h, is(cx, s, TT_LT, 1), splat(cx, y, (double)NAN), y);
-}
-
-void tt_lower_zeta(tt_lower *cx) {
-  tt_node *ab[2];
-  tt_dtype dtype = float_operands(cx, &ab[0], &ab[1]);
-  tt_out_in(cx, 0, zeta(cx, ab[0], ab[1]), dtype);
-}
-
-/* -- One operand -- */
-
 tt_node *tt_float_operand(tt_lower *cx, int i, tt_dtype *dtype) {
-  *dtype = tt_float_common(cx);
+  *dtype = tt_float_result_dtype(cx);
   return tt_in_as(cx, i, tt_compute_dtype(*dtype));
-}
-
-/* polygamma(n, x), for n = 1 reflected where x is below a half. */
-void tt_lower_polygamma(tt_lower *cx) {
-  tt_hlo *h = cx->h;
-  tt_dtype dtype;
-  tt_node *x = tt_float_operand(cx, 1, &dtype), *y;
-  double n = (double)tt_int(cx, 0);
-  if (n == 0) {
-    y = tt_digamma(cx, x);
-  } else if (n == 1) {
-    tt_node *low = is(cx, x, TT_LT, 0.5), *mirror = plus(cx, tt_hlo_negate(h, x), 1);
-    tt_node *direct = tt_hlo_zeta(h, splat(cx, x, 2), tt_hlo_select(h, low, mirror, x)),
-            *pi = times(cx, x, 3.14159265358979323846);
-    tt_node *ratio = tt_hlo_divide(h, splat(cx, x, 3.14159265358979323846), tt_hlo_sine(h, pi));
-    tt_node *reflected = tt_hlo_subtract(h, tt_hlo_multiply(h, ratio, ratio), direct);
-    y = tt_hlo_select(h, low, reflected, direct);
-  } else {
-    y = zeta(cx, splat(cx, x, n + 1), x);
-    y = times(cx, y, ((int64_t)n % 2 ? 1 : -1) * tgamma(n + 1));
-  }
-  tt_out_in(cx, 0, y, dtype);
 }
 
 tt_node *tt_chebyshev(tt_lower *cx, tt_node *t, const double *series, int count) {
   tt_hlo *h = cx->h;
   double least = t->type.dtype == TT_F64 ? 1e-18 : 1e-10;
   while (count > 2 && fabs(series[count - 1]) < least) count--;
-  tt_node *twice = tt_hlo_add(h, t, t), *b1 = splat(cx, t, series[count - 1]), *b2 = NULL;
+  tt_node *twice = tt_hlo_add(h, t, t), *b1 = tt_splat(cx, t, series[count - 1]), *b2 = NULL;
   for (int i = count - 2; i > 0; i--) {
-    tt_node *b0 = plus(cx, tt_hlo_multiply(h, twice, b1), series[i]);
+    tt_node *b0 = tt_plus(cx, tt_hlo_multiply(h, twice, b1), series[i]);
     if (b2) b0 = tt_hlo_subtract(h, b0, b2);
     b2 = b1;
     b1 = b0;
   }
-  tt_node *sum = plus(cx, tt_hlo_multiply(h, t, b1), series[0] / 2);
+  tt_node *sum = tt_plus(cx, tt_hlo_multiply(h, t, b1), series[0] / 2);
   return b2 ? tt_hlo_subtract(h, sum, b2) : sum;
 }
 
@@ -322,11 +58,11 @@ static const double erfcx_series[] = {
 
 static tt_node *bessel_i0e(tt_lower *cx, tt_node *x) {
   tt_hlo *h = cx->h;
-  tt_node *size = tt_hlo_abs(h, x), *sixteen = splat(cx, x, 16);
-  tt_node *near = TT_CHEBYSHEV(cx, plus(cx, times(cx, size, 0.25), -1), i0e_near);
-  tt_node *t = plus(cx, tt_hlo_divide(h, sixteen, size), -1);
+  tt_node *size = tt_hlo_abs(h, x), *sixteen = tt_splat(cx, x, 16);
+  tt_node *near = TT_CHEBYSHEV(cx, tt_plus(cx, tt_times(cx, size, 0.25), -1), i0e_near);
+  tt_node *t = tt_plus(cx, tt_hlo_divide(h, sixteen, size), -1);
   tt_node *far = tt_hlo_multiply(h, TT_CHEBYSHEV(cx, t, i0e_far), tt_hlo_rsqrt(h, size));
-  return tt_hlo_select(h, is(cx, size, TT_LE, 8), near, far);
+  return tt_hlo_select(h, tt_is(cx, size, TT_LE, 8), near, far);
 }
 
 /* param: order 0 or 1, plus 2 for the exponentially scaled function. */
@@ -336,18 +72,20 @@ void tt_lower_bessel_i(tt_lower *cx) {
   tt_node *x = tt_float_operand(cx, 0, &dtype);
   tt_node *y = cx->row->param % 2 ? tt_hlo_bessel_i1e(cx->h, x) : bessel_i0e(cx, x);
   if (cx->row->param < 2) y = tt_hlo_multiply(h, y, tt_hlo_exponential(h, tt_hlo_abs(h, x)));
-  if (cx->row->param % 2) y = tt_hlo_select(h, is(cx, x, TT_EQ, 0), splat(cx, y, 0), y);
+  if (cx->row->param % 2) y = tt_hlo_select(h, tt_is(cx, x, TT_EQ, 0), tt_splat(cx, y, 0), y);
   tt_out_in(cx, 0, y, dtype);
 }
 
 static tt_node *erfcx(tt_lower *cx, tt_node *x) {
   tt_hlo *h = cx->h;
   tt_node *size = tt_hlo_abs(h, x);
-  tt_node *t = tt_hlo_divide(h, plus(cx, size, -3.75), plus(cx, size, 3.75));
-  t = tt_hlo_select(h, is(cx, size, TT_EQ, (double)INFINITY), splat(cx, t, 1), t);
-  tt_node *y = tt_hlo_divide(h, TT_CHEBYSHEV(cx, t, erfcx_series), plus(cx, times(cx, size, 2), 1));
+  tt_node *t = tt_hlo_divide(h, tt_plus(cx, size, -3.75), tt_plus(cx, size, 3.75));
+  t = tt_hlo_select(h, tt_is(cx, size, TT_EQ, (double)INFINITY), tt_splat(cx, t, 1), t);
+  tt_node *y =
+      tt_hlo_divide(h, TT_CHEBYSHEV(cx, t, erfcx_series), tt_plus(cx, tt_times(cx, size, 2), 1));
   tt_node *square = tt_hlo_exponential(h, tt_hlo_multiply(h, x, x));
-  return tt_hlo_select(h, is(cx, x, TT_LT, 0), tt_hlo_subtract(h, times(cx, square, 2), y), y);
+  return tt_hlo_select(h, tt_is(cx, x, TT_LT, 0), tt_hlo_subtract(h, tt_times(cx, square, 2), y),
+                       y);
 }
 
 void tt_lower_erfcx(tt_lower *cx) {
@@ -359,11 +97,11 @@ void tt_lower_erfcx(tt_lower *cx) {
 /* The logarithm of the normal distribution function. */
 static tt_node *log_ndtr(tt_lower *cx, tt_node *x) {
   tt_hlo *h = cx->h;
-  tt_node *t = times(cx, x, 0.70710678118654752440);
-  tt_node *tail = tt_hlo_log(h, times(cx, erfcx(cx, tt_hlo_negate(h, t)), 0.5));
+  tt_node *t = tt_times(cx, x, 0.70710678118654752440);
+  tt_node *tail = tt_hlo_log(h, tt_times(cx, erfcx(cx, tt_hlo_negate(h, t)), 0.5));
   tail = tt_hlo_subtract(h, tail, tt_hlo_multiply(h, t, t));
-  tt_node *body = tt_hlo_log_plus_one(h, times(cx, tt_hlo_erfc(cx->h, t), -0.5));
-  return tt_hlo_select(h, is(cx, x, TT_LT, -1), tail, body);
+  tt_node *body = tt_hlo_log_plus_one(h, tt_times(cx, tt_hlo_erfc(cx->h, t), -0.5));
+  return tt_hlo_select(h, tt_is(cx, x, TT_LT, -1), tail, body);
 }
 
 void tt_lower_log_ndtr(tt_lower *cx) {
@@ -377,21 +115,21 @@ void tt_lower_ndtri(tt_lower *cx) {
   tt_hlo *h = cx->h;
   tt_dtype dtype;
   tt_node *p = tt_float_operand(cx, 0, &dtype);
-  tt_node *high = is(cx, p, TT_GT, 0.5), *q = plus(cx, tt_hlo_negate(h, p), 1);
+  tt_node *high = tt_is(cx, p, TT_GT, 0.5), *q = tt_plus(cx, tt_hlo_negate(h, p), 1);
   tt_node *log_p = tt_hlo_log(h, tt_hlo_select(h, high, q, p));
-  tt_node *x = tt_hlo_negate(h, tt_hlo_sqrt(h, times(cx, log_p, -2)));
+  tt_node *x = tt_hlo_negate(h, tt_hlo_sqrt(h, tt_times(cx, log_p, -2)));
   for (int i = 0; i < 4; i++) {
     tt_node *log_cdf = log_ndtr(cx, x);
     tt_node *log_slope =
-        plus(cx, times(cx, tt_hlo_multiply(h, x, x), -0.5), -0.91893853320467274178);
+        tt_plus(cx, tt_times(cx, tt_hlo_multiply(h, x, x), -0.5), -0.91893853320467274178);
     tt_node *slope = tt_hlo_exponential(h, tt_hlo_subtract(h, log_slope, log_cdf));
     x = tt_hlo_subtract(h, x, tt_hlo_divide(h, tt_hlo_subtract(h, log_cdf, log_p), slope));
   }
   tt_node *tail = tt_hlo_select(h, high, tt_hlo_negate(h, x), x);
-  tt_node *centred = plus(cx, times(cx, p, 2), -1);
-  tt_node *body = times(cx, tt_hlo_erf_inv(cx->h, centred), 1.41421356237309504880);
-  tt_node *middle = is(cx, tt_hlo_abs(h, centred), TT_LT, 0.8);
-  tt_node *edge = tt_hlo_not(h, tt_hlo_and(h, is(cx, p, TT_GT, 0), is(cx, p, TT_LT, 1)));
+  tt_node *centred = tt_plus(cx, tt_times(cx, p, 2), -1);
+  tt_node *body = tt_times(cx, tt_hlo_erf_inv(cx->h, centred), 1.41421356237309504880);
+  tt_node *middle = tt_is(cx, tt_hlo_abs(h, centred), TT_LT, 0.8);
+  tt_node *edge = tt_hlo_not(h, tt_hlo_and(h, tt_is(cx, p, TT_GT, 0), tt_is(cx, p, TT_LT, 1)));
   tt_out_in(cx, 0, tt_hlo_select(h, tt_hlo_or(h, middle, edge), body, tail), dtype);
 }
 
@@ -401,7 +139,7 @@ void tt_lower_entr(tt_lower *cx) {
   tt_dtype dtype;
   tt_node *x = tt_float_operand(cx, 0, &dtype);
   tt_node *y = tt_hlo_negate(h, tt_hlo_multiply(h, x, tt_hlo_log(h, x)));
-  y = tt_hlo_select(h, is(cx, x, TT_EQ, 0), splat(cx, x, 0), y);
-  y = tt_hlo_select(h, is(cx, x, TT_LT, 0), splat(cx, x, -(double)INFINITY), y);
+  y = tt_hlo_select(h, tt_is(cx, x, TT_EQ, 0), tt_splat(cx, x, 0), y);
+  y = tt_hlo_select(h, tt_is(cx, x, TT_LT, 0), tt_splat(cx, x, -(double)INFINITY), y);
   tt_out_in(cx, 0, y, dtype);
 }

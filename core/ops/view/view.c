@@ -33,10 +33,10 @@ static tt_node **node_array(tt_lower *cx, int count) {
 static bool is_nothing(const tt_node *x) { return x->type.rank == 1 && x->type.dims[0] == 0; }
 
 void tt_lower_cat(tt_lower *cx) {
-  int count = tt_count(cx, 0), used = 0;
+  int count = tt_list_size(cx, 0), used = 0;
   tt_node **xs = node_array(cx, count);
   if (!xs) return;
-  tt_dtype dtype = tt_result_dtype(cx, cx->common);
+  tt_dtype dtype = tt_meta_dtype(cx, 0, cx->common);
   for (int k = 0; k < count; k++) {
     tt_node *x = tt_in_at(cx, 0, k);
     if (!is_nothing(x)) xs[used++] = tt_cast(cx, x, dtype);
@@ -50,10 +50,10 @@ void tt_lower_cat(tt_lower *cx) {
 }
 
 void tt_lower_stack(tt_lower *cx) {
-  int count = tt_count(cx, 0);
+  int count = tt_list_size(cx, 0);
   tt_node **xs = node_array(cx, count);
   if (!xs || count == 0) return;
-  tt_dtype dtype = tt_result_dtype(cx, cx->common);
+  tt_dtype dtype = tt_meta_dtype(cx, 0, cx->common);
   int dim = tt_dim(cx, 1, tt_in_at(cx, 0, 0)->type.rank + 1);
   for (int k = 0; k < count; k++)
     xs[k] = insert_dim(cx, tt_cast(cx, tt_in_at(cx, 0, k), dtype), dim);
@@ -63,13 +63,13 @@ void tt_lower_stack(tt_lower *cx) {
 /* Each tensor is padded along `dim` to whole chunks, and chunk i of the result joins all chunks i.
  */
 void tt_lower_chunk_cat(tt_lower *cx) {
-  int count = tt_count(cx, 0);
+  int count = tt_list_size(cx, 0);
   int64_t chunks = tt_int(cx, 2);
   tt_node **xs = node_array(cx, count);
   if (!xs || count == 0 || chunks < 1) return;
   int dim = tt_dim(cx, 1, tt_in_at(cx, 0, 0)->type.rank);
   for (int k = 0; k < count; k++) {
-    tt_node *x = tt_cast(cx, tt_in_at(cx, 0, k), tt_result_dtype(cx, cx->common));
+    tt_node *x = tt_cast(cx, tt_in_at(cx, 0, k), tt_meta_dtype(cx, 0, cx->common));
     int64_t size = x->type.dims[dim], whole = (size + chunks - 1) / chunks * chunks;
     x = pad_dim(cx, x, zero_of(cx, x), dim, 0, whole - size, 0);
     tt_type type = x->type;
@@ -323,12 +323,12 @@ static int64_t leading(const tt_type *type, int trailing) {
 }
 
 void tt_lower_block_diag(tt_lower *cx) {
-  int count = tt_count(cx, 0);
+  int count = tt_list_size(cx, 0);
   tt_node **xs = node_array(cx, count);
   if (!xs || count == 0) return;
   int64_t width = 0, left = 0;
   for (int k = 0; k < count; k++) {
-    tt_node *x = tt_cast(cx, tt_in_at(cx, 0, k), tt_result_dtype(cx, cx->common));
+    tt_node *x = tt_cast(cx, tt_in_at(cx, 0, k), tt_meta_dtype(cx, 0, cx->common));
     int64_t columns = x->type.rank > 0 ? x->type.dims[x->type.rank - 1] : 1;
     xs[k] = tt_hlo_reshape(cx->h, x, 2, (int64_t[]){leading(&x->type, 1), columns});
     width += columns;

@@ -1,29 +1,31 @@
-/* Inside the random family: one call's Philox blocks, taken in order, and what is made of them. */
-#ifndef TT_RANDOM_H
-#define TT_RANDOM_H
+/* One call's Philox blocks, taken in order, and what distributions make of them. */
+#ifndef TT_PHILOX_H
+#define TT_PHILOX_H
 
 #include "ops/index/index.h"
 
 /* A call's draws. Draw k has k in word 2 of its counters, so that draws never share a block however
  * many a call makes, and the generator's offset need only move by what the largest takes. */
-typedef struct tt_stream {
-  int64_t draws;
-} tt_stream;
+typedef struct tt_draws {
+  int64_t taken;
+} tt_draws;
 
 /* Four words for each of `blocks` (U64, any shape), numbered from the call's offset on; `word2`
  * and `word3` (U32 of that shape, or rank 0) complete the counter. */
 void tt_philox_at(tt_lower *cx, tt_node *blocks, tt_node *word2, tt_node *word3, tt_node **words);
 /* The words of the blocks that `count` elements use, `sharing` (1, 2, 4) of them one block each
  * time; *slot, unless NULL, is an element's number among those that share its block (U32). */
-void tt_draw_blocks(tt_lower *cx, tt_stream *stream, int64_t count, int64_t sharing,
-                    tt_node **words, tt_node **slot);
+void tt_draw_blocks(tt_lower *cx, tt_draws *draws, int64_t count, int64_t sharing, tt_node **words,
+                    tt_node **slot);
+/* `count` uniform 32-bit words (U32, rank 1) from the call's seed and offset. */
+tt_node *tt_philox(tt_lower *cx, int64_t count);
 /* `count` numbers, rank 1. */
-tt_node *tt_draw_u32(tt_lower *cx, tt_stream *stream, int64_t count);
-tt_node *tt_draw_u64(tt_lower *cx, tt_stream *stream, int64_t count);
+tt_node *tt_draw_u32(tt_lower *cx, tt_draws *draws, int64_t count);
+tt_node *tt_draw_u64(tt_lower *cx, tt_draws *draws, int64_t count);
 /* Here `dtype` is F32, which takes one word a number, or F64, which takes two. */
-tt_node *tt_draw_unit(tt_lower *cx, tt_stream *stream, int64_t count, tt_dtype dtype); /* [0, 1) */
-tt_node *tt_draw_open(tt_lower *cx, tt_stream *stream, int64_t count, tt_dtype dtype); /* (0, 1) */
-tt_node *tt_draw_normal(tt_lower *cx, tt_stream *stream, int64_t count, tt_dtype dtype);
+tt_node *tt_draw_unit(tt_lower *cx, tt_draws *draws, int64_t count, tt_dtype dtype); /* [0, 1) */
+tt_node *tt_draw_open(tt_lower *cx, tt_draws *draws, int64_t count, tt_dtype dtype); /* (0, 1) */
+tt_node *tt_draw_normal(tt_lower *cx, tt_draws *draws, int64_t count, tt_dtype dtype);
 /* Made of a block's words: a normal number and one in (0, 1); two numbers in (0, 1). */
 void tt_split_try(tt_lower *cx, tt_node *const *words, tt_dtype dtype, tt_node **normal,
                   tt_node **unit);
@@ -40,28 +42,5 @@ tt_node *tt_spread(tt_lower *cx, int arg, tt_dtype dtype, const tt_type *type);
 bool tt_nothing_drawn(tt_lower *cx, const tt_type *type);
 /* States result 0, converted to the type's dtype. */
 void tt_out_drawn(tt_lower *cx, tt_node *x, const tt_type *type);
-
-/* -- Samplers by trial (sample.c) -- */
-
-typedef struct tt_sampler tt_sampler;
-/* One try of all elements: a value and whether it is accepted, from a block of words each. */
-typedef void (*tt_attempt)(const tt_sampler *s, tt_node *const *words, tt_node **value,
-                           tt_node **accepted);
-
-struct tt_sampler {
-  tt_lower *cx;
-  int64_t count;
-  tt_dtype dtype;
-  int64_t first_draw; /* number of the draw that the first round is */
-  tt_attempt attempt;
-  tt_node *operands[3]; /* rank 1, `count` elements */
-};
-
-/* Tries until all elements accept; those that are `done` (bool) keep their `start`. */
-tt_node *tt_sample(tt_sampler *s, tt_node *done, tt_node *start);
-/* A rank-0 constant of the sampler's dtype. */
-tt_node *tt_sampler_num(const tt_sampler *s, double value);
-/* A tensor or number argument as in tt_spread, flattened. */
-tt_node *tt_flat_operand(tt_lower *cx, int arg, tt_dtype dtype, const tt_type *type);
 
 #endif
