@@ -57,7 +57,7 @@ test-sanitized: build/asan
 
 test-tsan: build/tsan
 	$(CMAKE) --build build/tsan -j $(JOBS)
-	cd build/tsan && $(CTEST) -E "hlo_run|view|_cpu"  # those are on the plugin, which has no TSan
+	cd build/tsan && $(CTEST) -E "hlo_run|view|_cpu|accel"  # those are on the plugin, which has no TSan
 
 test-python: build
 	$(PYTEST) -m "not slow and not sweep"
