@@ -15,7 +15,7 @@ INSTALL_STAMP := $(VENV)/.torchtpu-installed
 
 ACCEL := TORCH_TPU_PLUGIN=$(CURDIR)/build/release/libtt_accel_plugin.so $(PYTEST)
 ACCEL_TESTS := $(addprefix tests/python/test_, \
-	autograd.py device.py exchange.py failures.py lists.py modes.py ops.py random.py views.py)
+	autograd.py device.py errors.py exchange.py lists.py modes.py ops.py random.py views.py)
 
 .PHONY: build run test test-c test-sanitized test-tsan test-python test-accel test-accel-all \
 	test-all test-sweep lint format bench docs clean
