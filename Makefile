@@ -13,8 +13,12 @@ ENV_STAMP := $(VENV)/.env-ready
 MODELS_STAMP := $(VENV)/.models-ready
 INSTALL_STAMP := $(VENV)/.torchtpu-installed
 
-.PHONY: build run test test-c test-sanitized test-tsan test-python test-all test-sweep lint format \
-	bench docs clean
+ACCEL := TORCH_TPU_PLUGIN=$(CURDIR)/build/release/libtt_accel_plugin.so $(PYTEST)
+ACCEL_TESTS := $(addprefix tests/python/test_, \
+	autograd.py device.py errors.py exchange.py lists.py modes.py ops.py random.py views.py)
+
+.PHONY: build run test test-c test-sanitized test-tsan test-python test-accel test-accel-all \
+	test-all test-sweep lint format bench docs clean
 
 build: build/release $(INSTALL_STAMP)
 	$(CMAKE) --build build/release -j $(JOBS)
@@ -57,10 +61,17 @@ test-sanitized: build/asan
 
 test-tsan: build/tsan
 	$(CMAKE) --build build/tsan -j $(JOBS)
-	cd build/tsan && $(CTEST) -E "hlo_run|view|_cpu"  # those are on the plugin, which has no TSan
+	cd build/tsan && $(CTEST) -E "hlo_run|view|_cpu|accel"  # on the plugin, which has no TSan
 
 test-python: build
 	$(PYTEST) -m "not slow and not sweep"
+
+# On a plugin that behaves like an accelerator (tests/accel_plugin).
+test-accel: build
+	TT_ACCEL_SEED=1 $(ACCEL) $(ACCEL_TESTS) -m "not slow and not sweep"
+
+test-accel-all: build
+	for seed in 1 2 3; do TT_ACCEL_SEED=$$seed $(ACCEL) tests/python -m "not sweep" || exit 1; done
 
 test-all: test-c test-sanitized test-tsan build $(MODELS_STAMP)
 	$(PYTEST) -m "not sweep"

@@ -129,6 +129,12 @@ typedef union PJRT_NamedValue_Value {
   STRUCT(PJRT_Executable_Destroy_Args, executable, FIELD(PJRT_Executable *, executable))           \
   STRUCT(PJRT_Executable_NumOutputs_Args, num_outputs,                                             \
     FIELD(PJRT_Executable *, executable) FIELD(size_t, num_outputs))                               \
+  STRUCT(PJRT_Executable_OutputElementTypes_Args, num_output_types,                                \
+    FIELD(PJRT_Executable *, executable) FIELD(int *, output_types)                                \
+    FIELD(size_t, num_output_types))                                                               \
+  STRUCT(PJRT_Executable_OutputDimensions_Args, dim_sizes,                                         \
+    FIELD(PJRT_Executable *, executable) FIELD(size_t, num_outputs) FIELD(const int64_t *, dims)   \
+    FIELD(const size_t *, dim_sizes))                                                              \
   STRUCT(PJRT_Executable_GetCompiledMemoryStats_Args, peak_unpadded_heap_bytes,                    \
     FIELD(PJRT_Executable *, executable) FIELD(int64_t, generated_code_size_in_bytes)              \
     FIELD(int64_t, argument_size_in_bytes) FIELD(int64_t, output_size_in_bytes)                    \
@@ -185,6 +191,8 @@ typedef union PJRT_NamedValue_Value {
   STRUCT(PJRT_Buffer_Destroy_Args, buffer, FIELD(PJRT_Buffer *, buffer))                           \
   STRUCT(PJRT_Buffer_IsDeleted_Args, is_deleted,                                                   \
     FIELD(PJRT_Buffer *, buffer) FIELD(bool, is_deleted))                                          \
+  STRUCT(PJRT_Buffer_IsOnCpu_Args, is_on_cpu,                                                      \
+    FIELD(PJRT_Buffer *, buffer) FIELD(bool, is_on_cpu))                                           \
   STRUCT(PJRT_Buffer_OnDeviceSizeInBytes_Args, on_device_size_in_bytes,                            \
     FIELD(PJRT_Buffer *, buffer) FIELD(size_t, on_device_size_in_bytes))                           \
   STRUCT(PJRT_Buffer_CopyToDevice_Args, dst_buffer,                                                \

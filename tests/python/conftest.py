@@ -22,6 +22,16 @@ def pytest_report_header():
     return f"device under test: tpu on {glue.platform()} ({glue.plugin_path()})"
 
 
+def pytest_runtest_setup(item):
+    about_cpu = item.get_closest_marker("cpu_plugin")
+    if about_cpu and DEVICE == "tpu":
+        import torch_tpu._C as glue
+
+        torch.tpu.init()
+        if glue.platform() != "cpu":
+            pytest.skip(f"about the CPU plugin: {about_cpu.args[0]}")
+
+
 @pytest.fixture(autouse=True)
 def known_state():
     torch.manual_seed(1234)

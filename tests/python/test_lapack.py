@@ -4,7 +4,11 @@ import pytest
 import torch
 from support import check, check_gradients, modes, only_tpu, python
 
-pytestmark = [only_tpu, pytest.mark.usefixtures("no_host")]
+pytestmark = [
+    only_tpu,
+    pytest.mark.cpu_plugin("only its programs call LAPACK"),
+    pytest.mark.usefixtures("no_host"),
+]
 linalg = torch.linalg
 DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
 

@@ -55,7 +55,7 @@ print(torch.tpu.device_count(), x.device, (x * 2).cpu().tolist(), x.to("tpu:0").
 with torch.tpu.device(1):
     print(torch.ones(1, device="tpu").device)
 """
-    status, out, errors = python(code, TORCH_TPU_CPU_DEVICES="2")
+    status, out, errors = python(code, TORCH_TPU_PLUGIN="cpu", TORCH_TPU_CPU_DEVICES="2")
     assert status == 0, errors
     assert out.split("\n")[:2] == ["2 tpu:1 [0.0, 2.0, 4.0] tpu:0", "tpu:1"]
 
