@@ -16,7 +16,7 @@ BENCH_VENV ?= .venv-bench
 BENCH_STAMP := $(BENCH_VENV)/.env-ready
 
 .PHONY: build run test test-c test-sanitized test-tsan test-python test-all test-sweep lint format \
-	bench bench-env bench-step coverage coverage-all docs clean
+	bench bench-env bench-step report coverage coverage-all docs clean
 
 build: build/release $(INSTALL_STAMP)
 	$(CMAKE) --build build/release -j $(JOBS)
@@ -85,7 +85,7 @@ coverage-all: build/coverage-glue
 	rm -rf $</package && find $< -name '*.gcda' -delete
 	mkdir $</package && cp -r torch_tpu $</package && rm -f $</package/torch_tpu/_C*.so
 	$(CMAKE) --install $< --prefix $</package
-	PYTHONPATH=$</package $(PY) -P -m pytest $(or $(TESTS),-m "not slow and not sweep")
+	PYTHONPATH=$(CURDIR)/$</package $(PY) -P -m pytest $(or $(TESTS),-m "not slow and not sweep")
 	$(MAKE) coverage REPORT='$(REPORT) $<'
 
 test-python: build
@@ -122,6 +122,9 @@ bench-step: build bench-env
 	$(BENCH_VENV)/bin/python bench/step_jax.py build/step --client plugin
 	$(BENCH_VENV)/bin/python bench/step_jax.py build/step --client jaxlib
 	$(PY) bench/step_graph.py
+
+report: | $(ENV_STAMP)
+	$(PY) bench/report.py
 
 docs: build
 	$(PY) -m torch_tpu ops --markdown > docs/ops.md
