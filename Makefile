@@ -12,13 +12,16 @@ PYTEST := TT_ABI_DUMP=build/release/tt_abi_dump $(PY) -m pytest
 ENV_STAMP := $(VENV)/.env-ready
 MODELS_STAMP := $(VENV)/.models-ready
 INSTALL_STAMP := $(VENV)/.torchtpu-installed
+BENCH_VENV ?= .venv-bench
+BENCH_STAMP := $(BENCH_VENV)/.env-ready
 
 ACCEL := TORCH_TPU_PLUGIN=$(CURDIR)/build/release/libtt_accel_plugin.so $(PYTEST)
 ACCEL_TESTS := $(addprefix tests/python/test_, \
 	autograd.py device.py errors.py exchange.py lists.py modes.py ops.py random.py views.py)
 
 .PHONY: build run test test-c test-sanitized test-tsan test-python test-accel test-accel-all \
-	test-all test-sweep lint format bench docs clean
+	test-all test-sweep lint format bench bench-env bench-step report coverage coverage-all docs \
+	clean
 
 build: build/release $(INSTALL_STAMP)
 	$(CMAKE) --build build/release -j $(JOBS)
@@ -47,6 +50,16 @@ build/asan: | $(ENV_STAMP)
 build/tsan: | $(ENV_STAMP)
 	$(CONFIGURE) -B $@ -DTT_SANITIZE=thread -DTT_BUILD_BENCH=OFF || { rm -rf $@; exit 1; }
 
+# Counters of lines and branches in core/: of the C tests, and of the Python tests.
+COVERAGE := -DCMAKE_BUILD_TYPE=Debug -DTT_BUILD_BENCH=OFF -DCMAKE_CXX_FLAGS_DEBUG=-O0 \
+	-DCMAKE_MODULE_LINKER_FLAGS=--coverage -DCMAKE_C_FLAGS="-O1 --coverage -fprofile-update=atomic"
+
+build/coverage: | $(ENV_STAMP)
+	$(CONFIGURE) -B $@ $(COVERAGE) || { rm -rf $@; exit 1; }
+
+build/coverage-glue: | $(ENV_STAMP)
+	$(CONFIGURE) -B $@ $(COVERAGE) -DTT_BUILD_TESTS=OFF -DTT_BUILD_GLUE=ON || { rm -rf $@; exit 1; }
+
 run: build
 	$(PY) examples/train_gpt.py --device tpu
 
@@ -62,6 +75,23 @@ test-sanitized: build/asan
 test-tsan: build/tsan
 	$(CMAKE) --build build/tsan -j $(JOBS)
 	cd build/tsan && $(CTEST) -E "hlo_run|view|_cpu|accel"  # on the plugin, which has no TSan
+
+# Lines and branches of core/ that the C tests run, by room: make coverage [MIN=90] [WORST=20]
+REPORT = $(PY) scripts/coverage.py $(if $(MIN),--min $(MIN)) $(if $(WORST),--worst $(WORST))
+coverage: build/coverage
+	$(CMAKE) --build build/coverage -j $(JOBS)
+	find build/coverage -name '*.gcda' -delete
+	cd build/coverage && $(CTEST)
+	$(REPORT) build/coverage
+
+# The quick Python tests as well (TESTS names others), on a package of their own beside the build.
+coverage-all: build/coverage-glue
+	$(CMAKE) --build $< -j $(JOBS)
+	rm -rf $</package && find $< -name '*.gcda' -delete
+	mkdir $</package && cp -r torch_tpu $</package && rm -f $</package/torch_tpu/_C*.so
+	$(CMAKE) --install $< --prefix $</package
+	PYTHONPATH=$(CURDIR)/$</package $(PY) -P -m pytest $(or $(TESTS),-m "not slow and not sweep")
+	$(MAKE) coverage REPORT='$(REPORT) $<'
 
 test-python: build
 	$(PYTEST) -m "not slow and not sweep"
@@ -91,6 +121,22 @@ format: | $(ENV_STAMP)
 bench: build
 	@plugin=$$($(PY) -c "import lammps_jax_pjrt_cpu as p; print(p.PLUGIN_PATH)"); \
 	for program in build/release/bench/*; do $$program "$$plugin" || exit 1; done
+
+# JAX, in an environment of its own; only the comparisons ask for it.
+bench-env: $(BENCH_STAMP)
+$(BENCH_STAMP): scripts/requirements-bench.txt scripts/setup_env.sh scripts/check_env.py
+	scripts/setup_env.sh $(BENCH_VENV) $<
+	@touch $@
+
+# One training step by JAX on our plugin, by JAX on its own client, as a captured graph, by the CPU.
+bench-step: build bench-env
+	$(PY) bench/step_model.py build/step
+	$(BENCH_VENV)/bin/python bench/step_jax.py build/step --client plugin
+	$(BENCH_VENV)/bin/python bench/step_jax.py build/step --client jaxlib
+	$(PY) bench/step_graph.py
+
+report: | $(ENV_STAMP)
+	$(PY) bench/report.py
 
 docs: build
 	$(PY) -m torch_tpu ops --markdown > docs/ops.md

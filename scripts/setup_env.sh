@@ -1,9 +1,10 @@
 #!/bin/sh
 # Creates or completes the virtual environment; a valid one is left as it is.
-# usage: setup_env.sh FOLDER
+# usage: setup_env.sh FOLDER [REQUIREMENTS]
 set -eu
-venv=${1:?usage: setup_env.sh FOLDER}
+venv=${1:?usage: setup_env.sh FOLDER [REQUIREMENTS]}
 here=$(dirname "$0")
+requirements=${2:-$here/requirements.txt}
 plugin=lammps-jax-pjrt-cpu==0.11.2
 base=${PYTHON:-python3}
 
@@ -13,15 +14,15 @@ if ! "$base" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
 fi
 [ -x "$venv/bin/python" ] || "$base" -m venv "$venv"
 python="$venv/bin/python"
-if "$python" "$here/check_env.py" "$here/requirements.txt" "$plugin"; then
+if "$python" "$here/check_env.py" "$requirements" "$plugin"; then
   exit 0
 fi
 # PyPI's Linux wheel of PyTorch brings CUDA along; the CPU wheel is a tenth of it.
 index=${TORCH_INDEX:-https://download.pytorch.org/whl/cpu}
-torch=$(grep '^torch==' "$here/requirements.txt")
-"$python" -c 'import torch' 2>/dev/null ||
+torch=$(grep '^torch==' "$requirements" || true)
+[ -z "$torch" ] || "$python" -c 'import torch' 2>/dev/null ||
   "$python" -m pip install -q --retries 1 "$torch" --extra-index-url "$index" ||
   "$python" -m pip install -q "$torch"
-"$python" -m pip install -q -r "$here/requirements.txt"
+"$python" -m pip install -q -r "$requirements"
 "$python" -m pip install -q --no-deps "$plugin"
-exec "$python" "$here/check_env.py" "$here/requirements.txt" "$plugin"
+exec "$python" "$here/check_env.py" "$requirements" "$plugin"
