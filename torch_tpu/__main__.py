@@ -119,6 +119,16 @@ def ops(as_json: Json = False, markdown: Markdown = False) -> None:
         show(rows, f"{len(rows)} operators", as_json)
 
 
+@app.command()
+def agreement(as_json: Json = False) -> None:
+    """Lists what the glue knows of single operators, and why it has to."""
+    rows = [
+        {"kind": one["kind"], "operators": one["operators"], "because the operator": one["reason"]}
+        for one in _C.agreements()
+    ]
+    show(rows, f"{len(rows)} agreements with PyTorch's kernels", as_json)
+
+
 def ops_page(rows: "list[_C.OpRow]") -> str:
     """Returns the op table and what lies beside it as a Markdown page, one section a class."""
     from torch_tpu import _decompositions, _host

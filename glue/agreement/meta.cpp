@@ -1,5 +1,5 @@
 // PyTorch's own shape functions: the same operator on tensors without data.
-#include "agreement/shapes.h"
+#include "agreement/agreement.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <pybind11/pybind11.h>
@@ -102,11 +102,10 @@ torch::jit::Stack twin_stack(const Plan& plan, c10::ArrayRef<c10::IValue> args,
 // CPU's.
 thread_local bool asking_meta = false;
 
-// Not for bags of embeddings: what their rows keep for gradients has the shapes of CUDA's.
 class Asking {
  public:
   explicit Asking(const Plan& plan)
-      : before_(std::exchange(asking_meta, !strstr(plan.row->name, "embedding_bag"))) {}
+      : before_(std::exchange(asking_meta, !plan.agreed.has(Agree::AsOnCuda))) {}
   ~Asking() { asking_meta = before_; }
   Asking(const Asking&) = delete;
   Asking& operator=(const Asking&) = delete;
@@ -212,7 +211,7 @@ Meta run_meta(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10
     if (value.isTensor() || value.isTensorList()) append_tensors(value, results);
     else results->push_back(at::Tensor());
   }
-  correct_shapes(plan, op, twins, results, outs);
+  correct_shapes(plan, twins, outs->empty() ? *results : *outs);
   return Meta::Done;
 }
 

@@ -1,4 +1,4 @@
-#include "agreement/shapes.h"
+#include "agreement/agreement.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/native/ConvUtils.h>
@@ -10,16 +10,6 @@ namespace {
 using Args = torch::jit::Stack;
 using Tensors = std::vector<at::Tensor>;
 
-// Whether one of the names is the row's.
-bool among(const Plan& plan, std::initializer_list<std::string_view> names) {
-  return std::find(names.begin(), names.end(), plan.row->name) != names.end();
-}
-
-bool channels_last(const at::Tensor& tensor) {
-  auto format = tensor.suggest_memory_format();
-  return format == at::MemoryFormat::ChannelsLast || format == at::MemoryFormat::ChannelsLast3d;
-}
-
 // A convolution's result lies in memory as its image or its weight does, of doubles aside; its
 // sizes were checked by who calls it. The arguments are those of aten::convolution.
 void convolve(const Args& args, Tensors* results) {
@@ -30,10 +20,9 @@ void convolve(const Args& args, Tensors* results) {
                    ? at::native::conv_input_size(x.sizes(), w.sizes(), padding, more, stride,
                                                  dilation, args[8].toInt())
                    : at::native::conv_output_size(x.sizes(), w.sizes(), padding, stride, dilation);
-  bool last = (channels_last(x) || channels_last(w)) && x.scalar_type() != at::kDouble;
-  auto format = !last          ? at::MemoryFormat::Contiguous
-                : x.dim() == 4 ? at::MemoryFormat::ChannelsLast
-                               : at::MemoryFormat::ChannelsLast3d;
+  auto format = x.suggest_memory_format();
+  if (format == at::MemoryFormat::Contiguous) format = w.suggest_memory_format();
+  if (x.scalar_type() == at::kDouble) format = at::MemoryFormat::Contiguous;
   results->push_back(at::empty(sizes, x.options().memory_format(format)));
 }
 
@@ -48,57 +37,52 @@ void reflect(const Args& args, Tensors* results) {
 }
 
 // The CPU keeps the statistics of a normalization in the input's dtype unless its parameters are
-// wider; Meta kernels keep them in f32 for other devices.
-void narrow_statistics(const Plan& plan, const Args& args, Tensors* results) {
-  const std::string name = plan.row->name;
-  bool layer = name == "native_layer_norm";
-  bool batch = name.find("native_batch_norm") != std::string::npos &&
-               name.find("backward") == std::string::npos;
-  if (!layer && !batch) return;
+// wider.
+void narrow_statistics(const Plan&, const Args& args, Tensors& results) {
   auto dtype = args[0].toTensor().scalar_type();
-  for (const c10::IValue& value : c10::ArrayRef<c10::IValue>(args).slice(1))
-    if (value.isTensor() && value.toTensor().defined() && value.toTensor().scalar_type() != dtype)
-      return;
-  for (size_t i = 1; i < 3 && i < results->size(); i++)
-    (*results)[i] = at::empty((*results)[i].sizes(), (*results)[i].options().dtype(dtype));
+  bool same = true;
+  for (const c10::IValue& value : args)
+    each_tensor(value, [&](const at::Tensor& one) {
+      same &= !one.defined() || one.scalar_type() == dtype;
+    });
+  for (size_t i = 1; same && i < 3 && i < results.size(); i++)
+    results[i] = at::empty(results[i].sizes(), results[i].options().dtype(dtype));
 }
 
-// In evaluation batch normalization saves no statistics on the CPU; its Meta kernels say it does.
-void forget_statistics(const Plan& plan, const c10::OperatorHandle& op, const Args& args,
-                       Tensors* results) {
-  const std::string name = plan.row->name;
-  bool evaluates = name == "_native_batch_norm_legit_no_training";
-  if (name.rfind("native_batch_norm", 0) == 0 || name.rfind("_native_batch_norm_legit", 0) == 0) {
-    auto training = op.schema().argumentIndexWithName("training");
-    evaluates |= training && !args[static_cast<size_t>(*training)].toBool();
-  }
-  for (size_t i = 1; evaluates && i < 3 && i < results->size(); i++)
-    (*results)[i] = at::empty({0}, (*results)[i].options());
+bool training(const Plan& plan, const Args& args) {
+  return plan.argument >= 0 && args[static_cast<size_t>(plan.argument)].toBool();
 }
 
-// The loss of a lone sample has no dims on the CPU; its Meta kernel gives it one.
-void forget_sample(const Plan& plan, const Args& args, Tensors* results) {
-  if (plan.name != "aten::multilabel_margin_loss_forward" || args[0].toTensor().dim() > 1) return;
-  (*results)[0] = at::empty({}, (*results)[0].options());
+void forget_statistics(const Plan& plan, const Args& args, Tensors& results) {
+  for (size_t i = 1; !training(plan, args) && i < 3 && i < results.size(); i++)
+    results[i] = at::empty({0}, results[i].options());
 }
 
-// The powers of two that a number is scaled by have a dtype of their own; its Meta kernel takes
-// them in the number's.
-void promote_power(const Plan& plan, const Args& args, Tensors* results) {
-  if (plan.row->name != std::string("ldexp.Tensor") || results->empty()) return;
+void forget_sample_dim(const Plan&, const Args& args, Tensors& results) {
+  if (args[0].toTensor().dim() <= 1) results[0] = at::empty({}, results[0].options());
+}
+
+void promote(const Plan&, const Args& args, Tensors& results) {
   auto dtype = at::result_type(args[0].toTensor(), args[1].toTensor());
-  if (!c10::isIntegralType(dtype, true)) (*results)[0] = (*results)[0].to(dtype);
+  if (!c10::isIntegralType(dtype, true)) results[0] = results[0].to(dtype);
 }
 
-// These keep an image's channels last, as on the CPU; their Meta kernels do not.
-void keep_format(const Plan& plan, const Args& args, Tensors* results) {
-  if (results->empty() || !among(plan, {"channel_shuffle", "max_unpool2d"})) return;
-  const at::Tensor& result = results->front();
+void keep_format(const Plan&, const Args& args, Tensors& results) {
   auto format = args[0].toTensor().suggest_memory_format();
-  results->front() = at::empty(result.sizes(), result.options().memory_format(format));
+  results[0] = at::empty(results[0].sizes(), results[0].options().memory_format(format));
 }
 
-void iterate_one(const Plan& plan, const Args& args, at::Tensor& result) {
+void lay_by_rows(const Plan&, const Args&, Tensors& results) {
+  for (at::Tensor& one : results) one = at::empty(one.sizes(), one.options());
+}
+
+void lay_like_first(const Plan&, const Args& args, Tensors& results) {
+  results[0] = at::empty_like(args[0].toTensor());
+}
+
+// Numbers computed element by element lie as PyTorch's iterator has it; shape functions in Python
+// do without it, and only come near.
+void iterate(const Plan& plan, const Args& args, at::Tensor& result) {
   Tensors operands;
   bool fits = true;
   for (size_t i = 0; i < args.size(); i++)
@@ -108,9 +92,9 @@ void iterate_one(const Plan& plan, const Args& args, at::Tensor& result) {
       operands.push_back(one);
     });
   if (!fits) return;
-  if (among(plan,
-            {"rsub.Tensor", "leaky_relu_backward", "threshold_backward", "log_sigmoid_backward"}))
-    std::rotate(operands.begin(), operands.begin() + 1, operands.end());
+  if (plan.agreed.has(Agree::SecondFirst)) std::swap(operands[0], operands[1]);
+  if (plan.agreed.has(Agree::WithNoise))
+    operands = {operands[training(plan, args) ? 2 : 1], operands[0]};
   at::TensorIteratorConfig config;
   config.check_all_same_dtype(false).check_all_same_device(false).set_check_mem_overlap(false);
   config.declare_static_dtype_and_device(result.scalar_type(), result.device());
@@ -119,34 +103,35 @@ void iterate_one(const Plan& plan, const Args& args, at::Tensor& result) {
   result = config.build().output();
 }
 
-// Numbers computed element by element lie as PyTorch's iterator has it, but for a few; shape
-// functions in Python do without it, and only come near.
-void iterate(const Plan& plan, const Args& args, Tensors* results) {
-  if (plan.row->cls != TT_POINTWISE) return;
-  if (among(plan, {"pow.Scalar", "log_sigmoid_forward"}))
-    for (at::Tensor& one : *results) one = at::empty(one.sizes(), one.options());
-  // Noise counts in training alone.
-  else if (results->size() == 1 && !among(plan, {"rrelu_with_noise_backward"}))
-    iterate_one(plan, args, results->front());
-}
+constexpr struct {
+  Agree kind;
+  void (*correct)(const Plan& plan, const Args& args, Tensors& results);
+} kCorrections[] = {
+    {Agree::NarrowStatistics, narrow_statistics},
+    {Agree::NoStatistics, forget_statistics},
+    {Agree::NoSampleDim, forget_sample_dim},
+    {Agree::Promotes, promote},
+    {Agree::KeepsFormat, keep_format},
+    {Agree::Contiguous, lay_by_rows},
+    {Agree::LikeFirst, lay_like_first},
+};
 
 }  // namespace
 
 bool state_shapes(const Plan& plan, const Args& args, Tensors* results) {
-  if (plan.name == "aten::convolution_overrideable") convolve(args, results);
-  else if (plan.name == "aten::geqrf") reflect(args, results);
+  if (plan.row_args < static_cast<int>(args.size())) return false;
+  if (plan.agreed.has(Agree::Convolved)) convolve(args, results);
+  if (plan.agreed.has(Agree::Reflected)) reflect(args, results);
   return !results->empty();
 }
 
-void correct_shapes(const Plan& plan, const c10::OperatorHandle& op, const Args& args,
-                    Tensors* results, Tensors* outs) {
-  Tensors* stated = outs->empty() ? results : outs;
-  if (outs->empty()) narrow_statistics(plan, args, results);
-  forget_statistics(plan, op, args, stated);
-  forget_sample(plan, args, results);
-  promote_power(plan, args, results);
-  keep_format(plan, args, stated);
-  iterate(plan, args, stated);
+void correct_shapes(const Plan& plan, const Args& args, Tensors& results) {
+  if (results.empty()) return;
+  for (const auto& one : kCorrections)
+    if (plan.agreed.has(one.kind)) one.correct(plan, args, results);
+  bool otherwise = plan.agreed.has(Agree::Contiguous) || plan.agreed.has(Agree::LikeFirst);
+  if (plan.row->cls == TT_POINTWISE && results.size() == 1 && !otherwise)
+    iterate(plan, args, results[0]);
 }
 
 }  // namespace tt

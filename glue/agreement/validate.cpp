@@ -1,59 +1,46 @@
-// What the CPU refuses and Meta kernels let pass. Asked once for each key.
-#include "dispatch/walk.h"
+// What the CPU refuses and Meta kernels let pass.
+#include "agreement/agreement.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 
 #include <algorithm>
 #include <limits>
-#include <mutex>
-#include <string_view>
-#include <unordered_map>
-#include <unordered_set>
 
 namespace tt {
 namespace {
 
 using c10::IValue;
 
-bool writes_integers(const Walk& walk) {
-  bool whole = false;
-  auto visit = [&](const at::Tensor& one) { whole |= at::isIntegralType(one.scalar_type(), true); };
-  for (size_t i = 0; walk.plan.functional && i < walk.plan.args.size(); i++)
-    if (walk.plan.args[i].write && !walk.plan.args[i].out) each_tensor(walk.args[i], visit);
-  return whole;
-}
-
-// Throws if what an in-place operator computes is of a kind that its target cannot hold; not all
-// Meta kernels see to that.
-void check_casts(const Walk& walk) {
-  for (auto [from, to] : written_dtypes(walk.plan, walk.args))
-    TORCH_CHECK(c10::canCast(from, to), walk.plan.name, ": result type ", from,
-                " can't be cast to the desired output type ", to);
+// Calls visit(tensor, the plan of its argument).
+template <class Visit>
+void each_operand(const Plan& plan, c10::ArrayRef<IValue> args, Visit visit) {
+  for (size_t i = 0; i < args.size(); i++)
+    each_tensor(args[i], [&](const at::Tensor& tensor) {
+      if (tensor.defined()) visit(tensor, plan.args[i]);
+    });
 }
 
 // Whether an out= tensor is one that the CPU may refuse, though its shape and device are right.
+// Throws if what an in-place operator computes is of a kind that its target cannot hold; not all
+// Meta kernels see to that.
 bool unusual_target(const Walk& walk) {
-  bool target = false, unusual = false;
-  for (size_t i = 0; i < walk.plan.args.size(); i++) {
-    if (!walk.plan.args[i].out || !walk.args[i].isTensor()) continue;
-    target = true;
-    unusual |= at::has_internal_overlap(walk.args[i].toTensor()) != at::MemOverlap::No;
-  }
-  if (!target) return false;
-  for (int other : walk.same_as) unusual |= other >= 0;
+  bool out = false, whole = false, unusual = false;
+  each_operand(walk.plan, walk.args, [&](const at::Tensor& one, const ArgPlan& arg) {
+    out |= arg.out;
+    whole |= arg.write && !arg.out && at::isIntegralType(one.scalar_type(), true);
+    unusual |= arg.out && at::has_internal_overlap(one) != at::MemOverlap::No;
+  });
+  if (!out && !whole) return false;
+  for (int other : walk.same_as) unusual |= out && other >= 0;
   if (walk.plan.row->cls == TT_POINTWISE) unusual = false;  // see check_overlap
-  for (auto [from, to] : written_dtypes(walk.plan, walk.args)) unusual |= from != to;
+  for (auto [from, to] : written_dtypes(walk.plan, walk.args)) {
+    TORCH_CHECK(out || c10::canCast(from, to), walk.plan.name, ": result type ", from,
+                " can't be cast to the desired output type ", to);
+    unusual |= out && from != to;
+  }
   return unusual;
 }
-
-// What a distribution's numbers must be. They are operands of the running program, so that they
-// are looked at with every call.
-struct Parameters {
-  const char* row;
-  size_t first;  // argument
-  bool (*fit)(double one, double next, at::ScalarType dtype);
-};
 
 // Half numbers stop early; of bfloat16 the CPU asks what float32 holds.
 bool range_fits(double from, double to, at::ScalarType dtype) {
@@ -64,26 +51,14 @@ bool range_fits(double from, double to, at::ScalarType dtype) {
          to - from <= most;
 }
 
-const Parameters kParameters[] = {
-    {"uniform", 1, range_fits},
-    {"normal_functional", 2, [](double std, double, at::ScalarType) { return std >= 0; }},
-    {"normal.float_float", 1, [](double std, double, at::ScalarType) { return std >= 0; }},
-    {"normal.Tensor_float", 1, [](double std, double, at::ScalarType) { return std >= 0; }},
-    {"log_normal", 2, [](double std, double, at::ScalarType) { return std > 0; }},
-    {"exponential", 1, [](double rate, double, at::ScalarType) { return rate > 0; }},
-    {"geometric", 1, [](double p, double, at::ScalarType) { return p > 0 && p < 1; }},
-    {"cauchy", 2, [](double sigma, double, at::ScalarType) { return sigma > 0; }},
-    {"bernoulli.p", 1, [](double p, double, at::ScalarType) { return p >= 0 && p <= 1; }},
-};
-
-const Parameters* parameters_of(const tt_op_row* row) {
-  static const auto* table = [] {
-    auto* map = new std::unordered_map<const tt_op_row*, const Parameters*>;
-    for (const Parameters& one : kParameters) (*map)[tt_op_find(one.row)] = &one;
-    return map;
-  }();
-  auto found = table->find(row);
-  return found == table->end() ? nullptr : found->second;
+// Whether the CPU's distribution takes this number, and the next, for the argument that its row of
+// the table names. They are operands of the running program, so they are looked at in each call.
+bool fits(const Agreements& rule, double one, double next, at::ScalarType dtype) {
+  if (rule.has(Agree::Ordered)) return range_fits(one, next, dtype);
+  if (rule.has(Agree::NonNegative)) return one >= 0;
+  if (rule.has(Agree::Positive)) return one > 0;
+  if (rule.has(Agree::Probability)) return one >= 0 && one <= 1;
+  return !rule.has(Agree::ProperProbability) || (one > 0 && one < 1);
 }
 
 // Whether floating-point operands differ in dtype where the CPU's kernels mostly want one.
@@ -102,34 +77,14 @@ bool mixes_floats(const Walk& walk, const c10::OperatorHandle& op) {
 
 // Whether a complex number is given where real numbers come out.
 bool loses_imaginary(const Walk& walk, c10::ArrayRef<at::Tensor> results) {
-  bool complex = false;
-  for (const IValue& value : walk.args) complex |= value.isScalar() && value.toScalar().isComplex();
-  return complex && std::any_of(results.begin(), results.end(), [](const at::Tensor& one) {
-           return one.defined() && !one.is_complex();
-         });
-}
-
-// Calls visit(tensor, whether it is written).
-template <class Visit> void each_operand(const Walk& walk, Visit visit) {
-  for (size_t i = 0; i < walk.plan.args.size(); i++)
-    each_tensor(walk.args[i], [&](const at::Tensor& tensor) {
-      if (tensor.defined()) visit(tensor, walk.plan.args[i].write);
-    });
-}
-
-// Whether what is written has an element that is seen twice, or meets what is read.
-bool written_twice(const Walk& walk) {
-  std::vector<const at::Tensor*> written;
-  bool found = false;
-  each_operand(walk, [&](const at::Tensor& tensor, bool write) {
-    if (write) written.push_back(&tensor);
-    found |= write && at::has_internal_overlap(tensor) == at::MemOverlap::Yes;
+  bool number = false, complex = false, real = false, target = false;
+  for (const IValue& value : walk.args) number |= value.isScalar() && value.toScalar().isComplex();
+  for (const at::Tensor& one : results) real |= one.defined() && !one.is_complex();
+  each_operand(walk.plan, walk.args, [&](const at::Tensor& one, const ArgPlan& arg) {
+    if (arg.write) target |= !one.is_complex();
+    else complex |= one.is_complex();
   });
-  each_operand(walk, [&](const at::Tensor& tensor, bool write) {
-    for (const at::Tensor* out : written)
-      found |= !write && at::get_overlap_status(*out, tensor) == at::MemOverlapStatus::Partial;
-  });
-  return found;
+  return (number && (real || target)) || (complex && target);
 }
 
 // Dtypes for which operators have kernels on the CPU or not, as it happens; real numbers in one
@@ -179,87 +134,83 @@ std::string dtypes_of(const Walk& walk) {
   return any ? text : std::string();
 }
 
-// Whether the CPU takes operands of these dtypes is asked once for each operator and dtypes.
-void check_dtypes(const Walk& walk, const c10::OperatorHandle& op) {
-  static auto* lock = new std::mutex;
-  static auto* taken = new std::unordered_set<std::string>;
-  std::string dtypes = dtypes_of(walk);
-  if (dtypes.empty()) return;
-  {
-    std::lock_guard<std::mutex> guard(*lock);
-    if (taken->count(dtypes)) return;
-  }
-  raise_as_cpu(walk.plan, op, walk.args);
-  std::lock_guard<std::mutex> guard(*lock);
-  taken->insert(dtypes);
+// The CPU is asked once for each operator and dtypes.
+StringSet& accepted() {
+  static auto* one = new StringSet;
+  return *one;
 }
 
-// What is added to a product of matrices must not be larger than that is.
+// What is added to a product of matrices, or of a matrix and a vector, must not be larger.
 bool widens_product(const Walk& walk) {
-  std::string_view row = walk.plan.row->name;
-  bool vector = row == "addmv";
-  if ((!vector && row != "addmm") || walk.args.size() < 3) return false;
+  if (!walk.plan.agreed.has(Agree::NarrowSummand)) return false;
   const at::Tensor &self = as_tensor(walk.args[0]), &a = as_tensor(walk.args[1]),
                    &b = as_tensor(walk.args[2]);
-  if (a.dim() != 2 || b.dim() != (vector ? 1 : 2)) return false;
-  int64_t product[] = {a.size(0), vector ? 1 : b.size(1)};
-  return !at::is_expandable_to(self.sizes(), {product, vector ? size_t{1} : size_t{2}});
+  int64_t product[] = {a.size(0), b.dim() == 1 ? 1 : b.size(1)};
+  return !at::is_expandable_to(self.sizes(), {product, static_cast<size_t>(b.dim())});
 }
 
-// Where Meta kernels are known to accept what the CPU refuses: reductions of nothing, complex
-// numbers written to real tensors, targets of another dtype or that overlap, and wide summands.
-bool may_be_refused(const Walk& walk) {
-  bool empty = false, complex = false, real_target = false;
-  for (const at::Tensor* tensor : walk.tensors) empty |= tensor->numel() == 0;
-  for (size_t i = 0; i < walk.plan.args.size(); i++) {
-    const IValue& value = walk.args[i];
-    complex |= value.isScalar() && value.toScalar().isComplex();
-    if (!value.isTensor() || !value.toTensor().defined()) continue;
-    if (walk.plan.args[i].write) real_target |= !value.toTensor().is_complex();
-    else complex |= value.toTensor().is_complex();
-  }
-  return (walk.plan.row->cls == TT_REDUCE && empty) || (complex && real_target) ||
-         unusual_target(walk) || widens_product(walk);
+bool reduces_nothing(const Walk& walk) {
+  return walk.plan.row->cls == TT_REDUCE &&
+         std::any_of(walk.tensors.begin(), walk.tensors.end(),
+                     [](const at::Tensor* one) { return one->numel() == 0; });
 }
 
 }  // namespace
 
-// A write must not go through a view that sees an element twice, nor overlap what is read: where
-// it does, the CPU is asked. Of what is too large to be tried there, the operators that PyTorch
-// iterates element by element are refused.
-void check_overlap(const Walk& walk, const c10::OperatorHandle& op) {
-  if (!written_twice(walk) || raise_as_cpu(walk.plan, op, walk.args)) return;
-  if (walk.plan.row->cls != TT_POINTWISE && walk.plan.row->name != std::string("copy")) return;
+bool raise_as_cpu(Walk& walk, const c10::OperatorHandle& op) {
+  return walk.cpu_agrees = walk.cpu_agrees || raise_as_cpu(walk.plan, op, walk.args);
+}
+
+bool written_twice(const Plan& plan, c10::ArrayRef<IValue> args) {
   std::vector<const at::Tensor*> written;
-  each_operand(walk, [&](const at::Tensor& tensor, bool write) {
-    if (!write) return;
+  bool found = false;
+  each_operand(plan, args, [&](const at::Tensor& tensor, const ArgPlan& arg) {
+    if (arg.write) written.push_back(&tensor);
+    found |= arg.write && at::has_internal_overlap(tensor) == at::MemOverlap::Yes;
+  });
+  each_operand(plan, args, [&](const at::Tensor& tensor, const ArgPlan& arg) {
+    for (const at::Tensor* out : written)
+      found |= !arg.write && at::get_overlap_status(*out, tensor) == at::MemOverlapStatus::Partial;
+  });
+  return found;
+}
+
+// Where a write goes through a view that sees an element twice, or overlaps what is read, the CPU
+// is asked. Of what is too large to be tried there, the operators that PyTorch iterates element by
+// element are refused.
+void check_overlap(Walk& walk, const c10::OperatorHandle& op) {
+  if (!written_twice(walk.plan, walk.args) || raise_as_cpu(walk, op)) return;
+  if (walk.plan.row->cls != TT_POINTWISE && !walk.plan.agreed.has(Agree::ApartFromSource)) return;
+  std::vector<const at::Tensor*> written;
+  each_operand(walk.plan, walk.args, [&](const at::Tensor& tensor, const ArgPlan& arg) {
+    if (!arg.write) return;
     at::assert_no_internal_overlap(tensor);
     written.push_back(&tensor);
   });
-  each_operand(walk, [&](const at::Tensor& tensor, bool write) {
+  each_operand(walk.plan, walk.args, [&](const at::Tensor& tensor, const ArgPlan& arg) {
     for (const at::Tensor* out : written)
-      if (!write) at::assert_no_partial_overlap(*out, tensor);
+      if (!arg.write) at::assert_no_partial_overlap(*out, tensor);
   });
 }
 
-void check_values(const Walk& walk, const c10::OperatorHandle& op,
-                  c10::ArrayRef<at::Tensor> results) {
-  if (writes_integers(walk)) check_casts(walk);
-  if (may_be_refused(walk) || mixes_floats(walk, op) || loses_imaginary(walk, results))
-    raise_as_cpu(walk.plan, op, walk.args);
-  check_dtypes(walk, op);
+void check_values(Walk& walk, const c10::OperatorHandle& op, c10::ArrayRef<at::Tensor> results) {
+  std::string dtypes = dtypes_of(walk);
+  bool known = dtypes.empty() || accepted().has(dtypes);
+  if (!known || unusual_target(walk) || reduces_nothing(walk) || widens_product(walk) ||
+      mixes_floats(walk, op) || loses_imaginary(walk, results))
+    raise_as_cpu(walk, op);
+  if (!known) accepted().add(dtypes);
 }
 
-void check_parameters(const Walk& walk, const c10::OperatorHandle& op) {
-  const Parameters* rule = parameters_of(walk.plan.row);
-  if (!rule) return;
+void check_parameters(Walk& walk, const c10::OperatorHandle& op) {
+  if (walk.plan.argument < 0) return;
   auto number = [&](size_t i) {
-    bool given = i < walk.args.size() && (walk.args[i].isScalar());
+    bool given = i < walk.args.size() && walk.args[i].isScalar();
     return given ? walk.args[i].toScalar().toDouble() : 0.0;
   };
+  auto first = static_cast<size_t>(walk.plan.argument);
   auto dtype = walk.tensors.empty() ? at::kFloat : walk.tensors[0]->scalar_type();
-  if (!rule->fit(number(rule->first), number(rule->first + 1), dtype))
-    raise_as_cpu(walk.plan, op, walk.args);
+  if (!fits(walk.plan.agreed, number(first), number(first + 1), dtype)) raise_as_cpu(walk, op);
 }
 
 }  // namespace tt

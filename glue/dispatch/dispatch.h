@@ -18,8 +18,6 @@ bool fit_output(const at::Tensor& target, const at::Tensor& like);
 // What an operator without a row, or whose row cannot express these arguments, does: PyTorch's
 // decomposition, else the host, counted and named.
 void run_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
-// Raises what the CPU does for the arguments of the operator that this thread decomposes.
-void ask_cpu();
 // "warn", "silent", or "error".
 std::string host_fallback();
 void set_host_fallback(const std::string& policy);

@@ -1,8 +1,7 @@
 // Operators that no row serves: PyTorch's decomposition if there is one, else the host.
-#include "dispatch/plan.h"
+#include "agreement/agreement.h"
 #include "dispatch/template.h"
 
-#include <ATen/MemoryOverlap.h>
 #include <ATen/native/CPUFallback.h>
 #include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
@@ -10,18 +9,22 @@
 
 #include <algorithm>
 #include <map>
-#include <mutex>
+#include <unordered_map>
 
 namespace tt {
 namespace {
 
+using torch::jit::Stack;
+
+// How an operator without a row is done; never destroyed.
+struct Way {
+  std::unique_ptr<Plan> plan;    // whose functional overload is decomposed, if this one is not
+  PyObject* function = nullptr;  // the decomposition, in Python
+};
+
 struct Fallbacks {
   std::mutex lock;
-  std::map<c10::OperatorName, PyObject*,
-           bool (*)(const c10::OperatorName&, const c10::OperatorName&)>
-      decompositions{[](const c10::OperatorName& a, const c10::OperatorName& b) {
-        return std::tie(a.name, a.overload_name) < std::tie(b.name, b.overload_name);
-      }};
+  std::unordered_map<c10::OperatorName, std::unique_ptr<const Way>> ways;
   std::map<std::string, int64_t> host;
   std::string policy = "warn";
 };
@@ -31,20 +34,30 @@ Fallbacks& state() {
   return *one;
 }
 
-// A Python callable, or nullptr. Kept for ever. Takes the GIL.
-PyObject* decomposition(const c10::OperatorHandle& op) {
-  {
-    std::lock_guard<std::mutex> guard(state().lock);
-    auto found = state().decompositions.find(op.operator_name());
-    if (found != state().decompositions.end()) return found->second;
-  }
+std::unique_ptr<const Way> find_way(const c10::OperatorHandle& op) {
+  auto way = std::make_unique<Way>();
+  way->plan = rowless_plan(op.schema());
   pybind11::gil_scoped_acquire gil;
   auto lookup = pybind11::module_::import("torch_tpu._decompose").attr("lookup");
-  pybind11::object function = lookup(c10::toString(op.operator_name()));
-  PyObject* kept = function.is_none() ? nullptr : function.release().ptr();
+  pybind11::object found = lookup(way->plan->name);
+  if (found.is_none()) return way;
+  auto [function, name, overload] =
+      found.cast<std::tuple<pybind11::object, std::string, std::string>>();
+  c10::OperatorName decomposed(name, overload);
+  if (decomposed == op.operator_name()) way->function = function.release().ptr();
+  else way->plan->functional = c10::Dispatcher::singleton().findSchema(decomposed);
+  return way;
+}
+
+const Way& way_of(const c10::OperatorHandle& op) {
+  {
+    std::lock_guard<std::mutex> guard(state().lock);
+    auto found = state().ways.find(op.operator_name());
+    if (found != state().ways.end()) return *found->second;
+  }
+  auto way = find_way(op);  // which takes the GIL
   std::lock_guard<std::mutex> guard(state().lock);
-  state().decompositions[op.operator_name()] = kept;
-  return kept;
+  return *state().ways.try_emplace(op.operator_name(), std::move(way)).first->second;
 }
 
 // As Python functions take it: a schema's dtypes, layouts, and memory formats are integers here.
@@ -64,8 +77,7 @@ pybind11::object python_argument(const c10::Argument& arg, const c10::IValue& va
 
 // Calls it with the arguments on the stack, which stay there where it throws; false if it has no
 // answer for them.
-bool run_decomposition(PyObject* function, const c10::OperatorHandle& op,
-                       torch::jit::Stack* stack) {
+bool call_python(PyObject* function, const c10::OperatorHandle& op, Stack* stack) {
   const auto& schema = op.schema();
   pybind11::gil_scoped_acquire gil;
   auto args = torch::jit::last(*stack, schema.arguments().size());
@@ -81,7 +93,7 @@ bool run_decomposition(PyObject* function, const c10::OperatorHandle& op,
   if (!value) throw pybind11::error_already_set();
   if (value.ptr() == Py_NotImplemented) return false;
   const auto& returns = schema.returns();
-  torch::jit::Stack results;
+  Stack results;
   for (size_t i = 0; i < returns.size(); i++) {
     auto one = returns.size() == 1 ? value : pybind11::object(value[pybind11::int_(i)]);
     results.push_back(torch::jit::toIValue(one, returns[i].real_type()));
@@ -93,27 +105,12 @@ bool run_decomposition(PyObject* function, const c10::OperatorHandle& op,
 
 // The decompositions that this thread is in. One that arrives at its own operator again does not
 // lead anywhere.
-struct Decomposing {
-  PyObject* function;
-  const c10::OperatorHandle& op;
-  const torch::jit::Stack& stack;  // the arguments are its last
-};
-thread_local std::vector<Decomposing> running;
-
-bool is_running(PyObject* function) {
-  return std::any_of(running.begin(), running.end(),
-                     [&](const Decomposing& one) { return one.function == function; });
-}
+thread_local std::vector<PyObject*> running;
 
 struct Running {
-  explicit Running(const Decomposing& one) { running.push_back(one); }
+  explicit Running(PyObject* function) { running.push_back(function); }
   ~Running() { running.pop_back(); }
 };
-
-void validate_on_cpu(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
-  auto args = torch::jit::last(stack, op.schema().arguments().size());
-  raise_as_cpu(*rowless_plan(op.schema()), op, args);
-}
 
 // Whether a decomposition may have raised it because it was called wrongly.
 bool about_arguments(const pybind11::error_already_set& error) {
@@ -125,21 +122,39 @@ bool about_arguments(const pybind11::error_already_set& error) {
 }
 
 // Whether a decomposition might write what it has still to read, or an element twice, as the CPU
-// refuses to: then the CPU is asked.
-bool targets_overlap(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> args) {
-  bool overlap = false;
-  for (size_t i = 0; i < args.size(); i++) {
-    if (!schema.arguments()[i].is_out() || !args[i].isTensor()) continue;
-    const at::Tensor& out = args[i].toTensor();
-    overlap |= at::has_internal_overlap(out) == at::MemOverlap::Yes;
-    for (size_t j = 0; j < args.size(); j++)
+// refuses to.
+bool targets_overlap(const Plan& plan, c10::ArrayRef<c10::IValue> args) {
+  bool overlap = written_twice(plan, args);
+  for (size_t i = 0; i < args.size(); i++)
+    for (size_t j = 0; j < args.size() && plan.args[i].out && args[i].isTensor(); j++)
       overlap |= j != i && args[j].isTensor() && args[j].toTensor().defined() &&
-                 args[j].toTensor().has_storage() && args[j].toTensor().is_alias_of(out);
-  }
+                 args[j].toTensor().has_storage() &&
+                 args[j].toTensor().is_alias_of(args[i].toTensor());
   return overlap;
 }
 
-void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+// Tells whether the operator was decomposed; if not, its arguments are still on the stack.
+bool decompose(const c10::OperatorHandle& op, Stack* stack) {
+  const Way& way = way_of(op);
+  const Plan& plan = *way.plan;
+  if (plan.functional)
+    return run_functional(plan, op, stack,
+                          [&](Stack* all) { return decompose(*plan.functional, all); });
+  if (!way.function || std::count(running.begin(), running.end(), way.function)) return false;
+  Running guard(way.function);
+  auto ask_cpu = [&] { raise_as_cpu(plan, op, torch::jit::last(*stack, plan.args.size())); };
+  try {
+    return run_template(plan, stack, [&] {
+      if (targets_overlap(plan, torch::jit::last(*stack, plan.args.size()))) ask_cpu();
+      return call_python(way.function, op, stack);
+    });
+  } catch (const pybind11::error_already_set& error) {
+    if (about_arguments(error)) ask_cpu();
+    throw;
+  }
+}
+
+void run_on_host(const c10::OperatorHandle& op, Stack* stack) {
   std::string name = c10::toString(op.operator_name()), policy;
   bool first;
   {
@@ -168,30 +183,46 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
 
 }  // namespace
 
-void run_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  PyObject* function = decomposition(op);
-  if (function && !is_running(function)) {
-    Running guard({function, op, *stack});
-    auto decompose = [&] {
-      auto args = torch::jit::last(*stack, op.schema().arguments().size());
-      if (targets_overlap(op.schema(), args)) validate_on_cpu(op, *stack);
-      return run_decomposition(function, op, stack);
-    };
-    try {
-      if (run_template(op, stack, decompose)) return tt_count_add(TT_COUNT_OPS_DECOMPOSED, 1);
-    } catch (const pybind11::error_already_set& error) {
-      if (about_arguments(error)) validate_on_cpu(op, *stack);
-      throw;
-    }
-  }
+void run_fallback(const c10::OperatorHandle& op, Stack* stack) {
+  if (decompose(op, stack)) return tt_count_add(TT_COUNT_OPS_DECOMPOSED, 1);
   // PyTorch's own way for any device, which our row stood before: lists one element at a time, say.
   constexpr auto kComposite = c10::DispatchKey::CompositeExplicitAutograd;
   if (op.hasKernelForDispatchKey(kComposite)) return op.callBoxedForDispatchKey(kComposite, *stack);
   run_on_host(op, stack);
 }
 
-void ask_cpu() {
-  if (!running.empty()) validate_on_cpu(running.back().op, running.back().stack);
+bool run_functional(const Plan& plan, const c10::OperatorHandle& op, Stack* stack,
+                    const std::function<bool(Stack* stack)>& call) {
+  auto args = torch::jit::last(*stack, plan.args.size()).vec();
+  Stack functional;
+  std::vector<at::Tensor> targets, written, results;
+  for (size_t i = 0; i < args.size(); i++) {
+    if (!plan.args[i].out) functional.push_back(args[i]);
+    if (plan.args[i].write) append_tensors(args[i], plan.args[i].out ? &targets : &written);
+  }
+  if (!plan.row && targets_overlap(plan, args)) raise_as_cpu(plan, op, args);
+  if (!call(&functional)) return false;
+  for (const c10::IValue& value : functional) append_tensors(value, &results);
+  size_t outs = targets.size();
+  if (!plan.functional->schema().is_mutable())  // else it writes them itself
+    targets.insert(targets.end(), written.begin(), written.end());
+  TORCH_INTERNAL_ASSERT(results.size() == targets.size(), plan.name);
+  bool unusual = false;
+  for (size_t k = 0; k < outs; k++) unusual |= targets[k].dtype() != results[k].dtype();
+  if (unusual) raise_as_cpu(plan, op, args);
+  for (size_t k = 0; k < results.size(); k++) {
+    auto from = results[k].scalar_type(), to = targets[k].scalar_type();
+    TORCH_CHECK(targets[k].device() == results[k].device(), plan.name,
+                ": expected an out= tensor on ", results[k].device(), ", but it is on ",
+                targets[k].device());
+    TORCH_CHECK(c10::canCast(from, to), plan.name, ": result type ", from,
+                " can't be cast to the desired output type ", to);
+    if (k < outs) fit_output(targets[k], results[k]);
+    targets[k].copy_(results[k]);
+  }
+  torch::jit::drop(*stack, args.size());
+  for (const ReturnPlan& ret : plan.returns) stack->push_back(args[static_cast<size_t>(ret.alias)]);
+  return true;
 }
 
 std::string host_fallback() {

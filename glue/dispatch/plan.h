@@ -1,8 +1,9 @@
 // A plan: how one overload's arguments become a call of a table row. Made once, from the schema.
 #pragma once
 
-#include "dispatch/convert.h"
+#include "agreement/table.h"
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -47,6 +48,8 @@ struct Plan {
   bool writes_lists;  // an operator on lists, element by element, that writes to one of them
   int indices;  // the argument that lists index tensors, which may be masks or live on the host; or
                 // -1
+  Agreements agreed;  // what is known of the operator
+  int argument;       // the argument that this is about, or -1
 };
 
 // Plans for every overload that a row serves: the row's own, its in-place and its out= forms.
@@ -59,6 +62,11 @@ std::vector<PlannedOverload> make_plans();
 // A plan that only serves to make keys, for an operator without a row: every number counts.
 std::unique_ptr<Plan> rowless_plan(const c10::FunctionSchema& schema);
 
+// Runs an overload that writes as the one that does not, by call(stack), and copies; of
+// targets of another dtype the CPU is asked. False, with the arguments left there, if call says so.
+bool run_functional(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack,
+                    const std::function<bool(torch::jit::Stack* stack)>& call);
+
 // Runs the plan on the arguments on top of the stack and replaces them by the results. Falls to
 // run_fallback where the row cannot express the arguments.
 void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack);
@@ -68,33 +76,9 @@ inline bool computes_with_all(tt_op_class cls) {
   return cls == TT_POINTWISE || cls == TT_REDUCE || cls == TT_FOREACH || cls == TT_OPTIM;
 }
 
-// Runs the operator on host tensors of the same shapes, so that the type and text of an error are
-// the CPU's. What it raises counts if it does for zeros and for ones: else it was about the numbers
-// (a pivot, a divisor). False if they are too large to try; true if the CPU has no objection.
-bool raise_as_cpu(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args);
-
-// Whether this thread asks Meta kernels about tensors that lie as the CPU's (_patches.py).
-bool asks_meta();
-
-// For each tensor that the operator writes: the dtype of what it computes, by the functional
-// overload's Meta kernel, and the tensor's own. Empty if there is no such kernel.
-std::vector<std::pair<at::ScalarType, at::ScalarType>>
-written_dtypes(const Plan& plan, c10::ArrayRef<c10::IValue> args);
-
 // How exactly products of f32 numbers are computed (precision.cpp): what was set here, else what
 // PyTorch's own settings ask for. -1 sets the latter; returns what was set before.
 tt_precision product_precision();
 int set_product_precision(int value);
-
-enum class Meta {
-  Done,
-  Missing,  // no Meta kernel
-  Refused   // it refuses arguments that the CPU accepts: results whose sizes depend on data
-};
-
-// PyTorch's Meta kernel on the same arguments. Throws what the CPU throws where that refuses them,
-// too. `results` receives the returns, flattened; `outs` the out= arguments afterwards.
-Meta run_meta(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args,
-              std::vector<at::Tensor>* results, std::vector<at::Tensor>* outs);
 
 }  // namespace tt

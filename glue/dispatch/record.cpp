@@ -1,4 +1,5 @@
 // The hot path: arguments become a key, the key a call, the call a record on the stream.
+#include "agreement/agreement.h"
 #include "dispatch/conj_neg.h"
 #include "dispatch/lists.h"
 
@@ -106,31 +107,6 @@ bool masks_among_indices(const Plan& plan, torch::jit::Stack* stack) {
   return masks;
 }
 
-// An out= overload as the row's own overload and copies; of targets of another dtype the CPU is
-// asked. As for any row, its results are first what is returned and then what is written.
-void run_functional(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  auto args = torch::jit::last(*stack, plan.args.size()).vec();
-  torch::jit::Stack functional;
-  std::vector<at::Tensor> outs, written, results;
-  for (size_t i = 0; i < args.size(); i++) {
-    if (!plan.args[i].out) functional.push_back(args[i]);
-    if (plan.args[i].write) append_tensors(args[i], plan.args[i].out ? &outs : &written);
-  }
-  plan.functional->callBoxed(&functional);
-  for (const IValue& value : functional) append_tensors(value, &results);
-  TORCH_INTERNAL_ASSERT(results.size() == outs.size() + written.size(), plan.name);
-  bool unusual = false;
-  for (size_t k = 0; k < outs.size(); k++)
-    unusual |= outs[k].scalar_type() != results[k].scalar_type();
-  if (unusual) raise_as_cpu(plan, op, args);
-  for (size_t k = 0; k < results.size(); k++) {
-    if (k < outs.size()) fit_output(outs[k], results[k]);
-    (k < outs.size() ? outs[k] : written[k - outs.size()]).copy_(results[k]);
-  }
-  torch::jit::drop(*stack, args.size());
-  for (const ReturnPlan& ret : plan.returns) stack->push_back(args[static_cast<size_t>(ret.alias)]);
-}
-
 // Autograd leaves it to the kernels of operators on lists to count what they write.
 void bump_versions(const Plan& plan, c10::ArrayRef<IValue> args) {
   for (size_t i = 0; i < args.size(); i++) {
@@ -159,7 +135,11 @@ void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack
     tt_call* call = tt_call_find(&walk.key);
     Found found = call ? Found::Call : new_call(walk, op, &call);
     if (found == Found::Restart) continue;
-    if (found == Found::Functional) return run_functional(plan, op, stack);
+    if (found == Found::Functional) {
+      run_functional(plan, op, stack,
+                     [&](auto* all) { return plan.functional->callBoxed(all), true; });
+      return;
+    }
     if (found == Found::Fallback) return run_fallback(op, stack);
     Words words = pack_words(walk, call);
     c10::SmallVector<tt_storage*, 8> results(static_cast<size_t>(call->result_count), nullptr);

@@ -1,10 +1,9 @@
 // Registers a boxed kernel for every overload that a table row serves, and the few kernels that
 // PyTorch's schemas describe wrongly.
 #include "dispatch/dispatch.h"
-#include "dispatch/plan.h"
+#include "dispatch/walk.h"
 
 #include <ATen/native/transformers/attention.h>
-#include <ATen/ops/_native_batch_norm_legit.h>
 
 namespace tt {
 namespace {
@@ -17,35 +16,19 @@ struct Kernel final : c10::OperatorKernel {
   std::shared_ptr<const Plan> plan;
 };
 
-bool tracked(const std::optional<at::Tensor>& running_mean,
-             const std::optional<at::Tensor>& running_var) {
-  return running_mean && running_mean->defined() && running_var && running_var->defined();
-}
-
-// Its schema does not say that it updates the running statistics.
-std::tuple<at::Tensor, at::Tensor, at::Tensor> native_batch_norm(
-    const at::Tensor& input, const std::optional<at::Tensor>& weight,
-    const std::optional<at::Tensor>& bias, const std::optional<at::Tensor>& running_mean,
-    const std::optional<at::Tensor>& running_var, bool training, double momentum, double eps) {
-  if (!tracked(running_mean, running_var))
-    return at::_native_batch_norm_legit(input, weight, bias, training, momentum, eps);
-  return at::_native_batch_norm_legit(input, weight, bias, const_cast<at::Tensor&>(*running_mean),
-                                      const_cast<at::Tensor&>(*running_var), training, momentum,
-                                      eps);
-}
-
-std::tuple<at::Tensor&, at::Tensor&, at::Tensor&>
-native_batch_norm_out(const at::Tensor& input, const std::optional<at::Tensor>& weight,
-                      const std::optional<at::Tensor>& bias,
-                      const std::optional<at::Tensor>& running_mean,
-                      const std::optional<at::Tensor>& running_var, bool training, double momentum,
-                      double eps, at::Tensor& out, at::Tensor& save_mean, at::Tensor& save_invstd) {
-  if (!tracked(running_mean, running_var))
-    return at::_native_batch_norm_legit_out(out, save_mean, save_invstd, input, weight, bias,
-                                            training, momentum, eps);
-  return at::_native_batch_norm_legit_out(
-      out, save_mean, save_invstd, input, weight, bias, const_cast<at::Tensor&>(*running_mean),
-      const_cast<at::Tensor&>(*running_var), training, momentum, eps);
+// The overload whose schema says that it updates the running statistics, if there are any.
+void batch_norm(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  static const auto* overloads = [] {
+    auto* all = new std::vector<c10::OperatorHandle>;
+    for (const char* name : {"no_stats", "", "no_stats_out", "out"})
+      all->push_back(
+          c10::Dispatcher::singleton().findSchemaOrThrow("aten::_native_batch_norm_legit", name));
+    return all;
+  }();
+  auto stats = stack->end() - static_cast<std::ptrdiff_t>(op.schema().arguments().size()) + 3;
+  bool tracked = as_tensor(stats[0]).defined() && as_tensor(stats[1]).defined();
+  if (!tracked) stack->erase(stats, stats + 2);
+  (*overloads)[(op.schema().is_mutable() ? 2 : 0) + (tracked ? 1 : 0)].callBoxed(stack);
 }
 
 struct CopyPlan {
@@ -57,25 +40,19 @@ CopyPlan& copy_plan() {
   return *one;
 }
 
-bool registered_by_hand(const c10::OperatorName& name) {
-  return name.name == "aten::copy_" || name.name == "aten::native_batch_norm";
-}
-
 struct Registration {
   torch::Library library{torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__,
                          __LINE__};
   Registration() {
     for (PlannedOverload& one : make_plans()) {
-      if (one.name.name == "aten::copy_")
+      if (one.plan->agreed.has(Agree::Overwrites))
         copy_plan() = {c10::Dispatcher::singleton().findSchema(one.name), one.plan};
-      if (registered_by_hand(one.name)) continue;
-      std::string name =
-          one.name.name + (one.name.overload_name.empty() ? "" : "." + one.name.overload_name);
-      library.impl(name.c_str(),
+      if (one.plan->agreed.has(Agree::ByHand)) continue;
+      library.impl(one.plan->name.c_str(),
                    torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(one.plan)));
     }
-    library.impl("native_batch_norm", TORCH_FN(native_batch_norm));
-    library.impl("native_batch_norm.out", TORCH_FN(native_batch_norm_out));
+    for (const char* name : {"native_batch_norm", "native_batch_norm.out"})
+      library.impl(name, torch::CppFunction::makeFromBoxedFunction<&batch_norm>());
   }
 };
 

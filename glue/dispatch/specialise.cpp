@@ -1,12 +1,10 @@
 // A key that was not seen before: PyTorch's Meta kernel says the results' types, and the walk is
 // written down in the core's terms.
-#include "dispatch/walk.h"
+#include "agreement/agreement.h"
 
 #include <ATen/native/TypeProperties.h>
 
 #include <deque>
-#include <mutex>
-#include <unordered_set>
 
 namespace tt {
 namespace {
@@ -50,7 +48,7 @@ void spec_tensor(Spec& spec, const Walk& walk, const ArgPlan& arg, const at::Ten
                  tt_arg* out) {
   out->kind = TT_ARG_NONE;
   if (!tensor.defined()) return;
-  bool target = arg.out || (arg.write && walk.plan.name == "aten::copy_");
+  bool target = arg.out || (arg.write && walk.plan.agreed.has(Agree::Overwrites));
   if (!target && !spec.small_float)
     spec.promotion = at::native::update_result_type_state(tensor, spec.promotion);
   if (!tensor.device().is_privateuseone())
@@ -237,14 +235,10 @@ Found make_spec(Walk& walk, const c10::OperatorHandle& op, Spec& spec, tt_call_s
   return Found::Call;
 }
 
-// Keys that no lowering could express; bounded, since each needs a distinct program shape.
-struct Unsupported {
-  std::mutex lock;
-  std::unordered_set<std::string> keys;
-};
-Unsupported& unsupported() {
-  static auto* set = new Unsupported;
-  return *set;
+// Keys that no lowering could express.
+StringSet& unsupported() {
+  static auto* one = new StringSet;
+  return *one;
 }
 
 std::string key_text(const Walk& walk) {
@@ -254,21 +248,17 @@ std::string key_text(const Walk& walk) {
 }  // namespace
 
 Found new_call(Walk& walk, const c10::OperatorHandle& op, tt_call** call) {
-  {
-    std::lock_guard<std::mutex> guard(unsupported().lock);
-    if (unsupported().keys.count(key_text(walk))) return Found::Fallback;
-  }
+  if (unsupported().has(key_text(walk))) return Found::Fallback;
   Spec spec;
   tt_call_spec core;
   if (Found found = make_spec(walk, op, spec, &core); found != Found::Call) return found;
   tt_status status = tt_call_create(&walk.key, &core, call);
   if (!status) return Found::Call;
-  if (tt_status_code(status) == TT_INVALID_ARGUMENT) raise_as_cpu(walk.plan, op, walk.args);
+  if (tt_status_code(status) == TT_INVALID_ARGUMENT) raise_as_cpu(walk, op);
   if (tt_status_code(status) != TT_UNIMPLEMENTED) check(status);
   tt_log(TT_LOG_HOST, "%s", tt_status_message(status));
   tt_status_release(status);
-  std::lock_guard<std::mutex> guard(unsupported().lock);
-  if (unsupported().keys.size() < 65536) unsupported().keys.insert(key_text(walk));
+  unsupported().add(key_text(walk));
   return Found::Fallback;
 }
 

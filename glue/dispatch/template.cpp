@@ -39,20 +39,11 @@ struct Template {
 struct Templates {
   std::mutex lock;
   std::unordered_map<std::string, std::shared_ptr<const Template>> by_key;
-  std::unordered_map<std::string, std::unique_ptr<Plan>> plans;
 };
 
 Templates& templates() {
   static auto* one = new Templates;
   return *one;
-}
-
-const Plan& plan_of(const c10::OperatorHandle& op) {
-  std::string name = c10::toString(op.operator_name());
-  std::lock_guard<std::mutex> guard(templates().lock);
-  auto& plan = templates().plans[name];
-  if (!plan) plan = rowless_plan(op.schema());
-  return *plan;
 }
 
 bool plain(const at::Tensor& tensor) {
@@ -249,9 +240,8 @@ void keep(std::string key, std::shared_ptr<const Template> made) {
 
 }  // namespace
 
-bool run_template(const c10::OperatorHandle& op, torch::jit::Stack* stack,
+bool run_template(const Plan& plan, torch::jit::Stack* stack,
                   const std::function<bool()>& decompose) {
-  const Plan& plan = plan_of(op);
   Hold hold;
   // The arguments outlive their place on the stack.
   std::vector<IValue> args(stack->end() - static_cast<std::ptrdiff_t>(plan.args.size()),

@@ -4,7 +4,9 @@
 #include "dispatch/dispatch.h"
 #include "dispatch/plan.h"
 
+#include <mutex>
 #include <optional>
+#include <unordered_set>
 
 namespace tt {
 
@@ -31,6 +33,7 @@ struct Walk {
   std::optional<c10::Device> place;  // where a result is to be made, if that is said
   bool away = false;                 // a tensor is to be made on another device than its model's
   bool host = false;                 // numbers for the elements of lists are in a host tensor
+  bool cpu_agrees = false;           // it was asked about these arguments and has no objection
 
   Walk(const Plan& p, c10::ArrayRef<c10::IValue> a) : plan(p), args(a) { tt_key_init(&key); }
   ~Walk() { tt_key_deinit(&key); }
@@ -58,6 +61,23 @@ inline uint64_t bits(double value) {
   return raw;
 }
 
+// Strings that any thread may look for; no more are added once there are very many.
+class StringSet {
+ public:
+  bool has(const std::string& one) {
+    std::lock_guard<std::mutex> guard(lock_);
+    return all_.count(one) > 0;
+  }
+  void add(const std::string& one) {
+    std::lock_guard<std::mutex> guard(lock_);
+    if (all_.size() < 65536) all_.insert(one);
+  }
+
+ private:
+  std::mutex lock_;
+  std::unordered_set<std::string> all_;
+};
+
 enum class Found {
   Call,
   Restart,     // an out= tensor was resized: the key is stale
@@ -67,12 +87,5 @@ enum class Found {
 
 // Specialises a call for a key that is new (specialise.cpp).
 Found new_call(Walk& walk, const c10::OperatorHandle& op, tt_call** call);
-
-// Throw what the CPU would throw (agreement/validate.cpp): for each call of a random operator; for
-// a new key before the Meta kernel is asked; and after it.
-void check_parameters(const Walk& walk, const c10::OperatorHandle& op);
-void check_overlap(const Walk& walk, const c10::OperatorHandle& op);
-void check_values(const Walk& walk, const c10::OperatorHandle& op,
-                  c10::ArrayRef<at::Tensor> results);
 
 }  // namespace tt

@@ -1,6 +1,6 @@
 // torch_tpu._C: what the Python package sees of the core. Its types are in torch_tpu/_C.pyi.
+#include "agreement/agreement.h"
 #include "dispatch/dispatch.h"
-#include "dispatch/plan.h"
 
 #include <c10/core/DeviceGuard.h>
 #include <pthread.h>
@@ -12,6 +12,7 @@
 #include <atomic>
 
 namespace py = pybind11;
+using namespace py::literals;
 
 namespace tt {
 void bind_cache(py::module_& m);    // cache.cpp
@@ -67,6 +68,15 @@ py::list op_rows() {
     row["why"] = tolerance.why ? tolerance.why : "";
     list.append(row);
   }
+  return list;
+}
+
+py::list agreements() {
+  py::list list;
+  for (const AgreementRow& row : agreement_rows())
+    list.append(py::dict("kind"_a = row.kind, "what"_a = row.what, "operators"_a = row.operators,
+                         "argument"_a = row.argument, "torch"_a = row.torch,
+                         "reason"_a = row.reason));
   return list;
 }
 
@@ -131,9 +141,8 @@ template <class Release> void bind_operators(py::module_& m, const Release& rele
   m.def("host_fallback", &host_fallback);
   m.def("set_host_fallback", &set_host_fallback);
   m.def("asks_meta", &asks_meta);
-  m.def("ask_cpu", &ask_cpu, release);
-  m.def("fit_output", &fit_output);
   m.def("op_rows", &op_rows);
+  m.def("agreements", &agreements);
 }
 
 PYBIND11_MODULE(_C, m) {

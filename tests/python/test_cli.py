@@ -39,6 +39,12 @@ def test_ops():
     assert "| `nonzero` |" in rest and "| `_spdiags` |" in rest
 
 
+def test_agreement():
+    rows = json.loads(run("agreement", "--json"))
+    assert any("geqrf" in row["operators"].split() for row in rows)
+    assert all(row["because the operator"] for row in rows)
+
+
 def test_the_page_of_operators_is_current():
     page = ROOT / "docs" / "ops.md"
     assert page.read_text() == run("ops", "--markdown"), "run `make docs`"

@@ -18,13 +18,13 @@ def counted():
     lookup = _decompose.lookup
 
     def counting(name):
-        function = lookup(name)
+        found = lookup(name)
 
         def run(*args, **kwargs):
             COUNTS[name] = COUNTS.get(name, 0) + 1
-            return function(*args, **kwargs)
+            return found[0](*args, **kwargs)
 
-        return function and run
+        return found and (run, *found[1:])
 
     _decompose.lookup = counting
     yield

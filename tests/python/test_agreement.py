@@ -1,0 +1,269 @@
+"""What the glue knows of single operators: does the installed PyTorch still need to be told?
+
+Each row of `glue/agreement/table.def` is held against PyTorch's own kernels for the CPU and for the
+meta device. A test that fails names a row that may go.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from unittest.mock import patch
+
+import pytest
+import torch
+from support import only_tpu
+from torch.utils._pytree import tree_leaves, tree_map
+
+import torch_tpu._C as glue
+
+pytestmark = only_tpu
+
+ROWS = glue.agreements()
+OPERATORS = [(row, name) for row in ROWS for name in row["operators"].split()]
+KEYS = ("CPU", "SparseCPU", "SparseCsrCPU", "NestedTensorCPU")
+LISTING = f"""
+import json, torch
+has = torch._C._dispatch_has_kernel_for_dispatch_key
+names = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")]
+keys = {KEYS + tuple(key.replace("CPU", "") + "PrivateUse1" for key in KEYS)}
+print(json.dumps({{key: [name[6:] for name in names if has(name, key)] for key in keys}}))
+"""
+
+
+@pytest.fixture(scope="module")
+def kernels():
+    """The overloads for which PyTorch itself has kernels, by dispatch key."""
+    environment = dict(os.environ, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    done = subprocess.run(
+        [sys.executable, "-c", LISTING], env=environment, capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout)
+
+
+def overload(name):
+    """The overload of a name as the table has it."""
+    packet, _, rest = name.partition(".")
+    return getattr(getattr(torch.ops.aten, packet), rest or "default")
+
+
+def numbers(*shape, dtype=torch.float32):
+    return torch.linspace(0.1, 0.9, torch.Size(shape).numel()).reshape(shape).to(dtype)
+
+
+def of_results(results, what):
+    return [what(one) for one in tree_leaves(results) if isinstance(one, torch.Tensor)]
+
+
+def meta(name, args, what, hint="cpu"):
+    """What the Meta kernel says of the results, asked about the CPU as the glue does."""
+    args = tree_map(lambda x: x.to("meta") if isinstance(x, torch.Tensor) else x, args)
+    with patch("torch._meta_registrations.device_hint", lambda _: hint):
+        return of_results(overload(name)(*args), what)
+
+
+def differs(name, args, what):
+    return meta(name, args, what) != of_results(overload(name)(*args), what)
+
+
+def refuses(function, *args):
+    try:
+        function(*args)
+    except (RuntimeError, ValueError, IndexError):
+        return True
+    return False
+
+
+def only_the_cpu_refuses(name, *args):
+    return refuses(overload(name), *args) and not refuses(meta, name, args, torch.Tensor.size)
+
+
+# -- For each kind: is a row still needed? --
+
+
+def without_meta(name):
+    square, image = numbers(3, 3), numbers(1, 1, 4, 4)
+    convolution = (image, image, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1)
+    try:
+        meta(name, (square,) if name == "geqrf" else convolution, torch.Tensor.size)
+    except NotImplementedError:
+        return True
+    return False
+
+
+def other_on_cuda(name):
+    args = numbers(5, 3), torch.tensor([1, 2, 4]), torch.tensor([0, 2]), False, 1
+    kinds = [meta(name, args, lambda x: (x.shape, x.dtype), hint) for hint in ("cpu", "cuda")]
+    return kinds[0] != kinds[1]
+
+
+def normalization(name, dtype):
+    """The arguments in evaluation, where there are statistics; all parameters are of one dtype."""
+    x, three = numbers(2, 3, 4, dtype=dtype), numbers(3, dtype=dtype)
+    last = 0.1, 1e-5
+    return {
+        "native_layer_norm": (x, [4], numbers(4, dtype=dtype), numbers(4, dtype=dtype), 1e-5),
+        "native_batch_norm": (x, three, three, three, three, False, *last),
+        "_native_batch_norm_legit.no_stats": (x, three, three, True, *last),
+        "_native_batch_norm_legit_no_training": (x, three, three, three, three, *last),
+        "_native_batch_norm_legit_functional": (x, three, three, three, three, False, *last),
+    }[name]
+
+
+def forgets_format(name):
+    x = numbers(2, 4, 2, 2).to(memory_format=torch.channels_last)
+    indices = torch.zeros_like(x, dtype=torch.int64)
+    args = (x, 2) if name == "channel_shuffle" else (x, indices, [4, 4])
+    return differs(name, args, torch.Tensor.stride)
+
+
+def laid_by_rows(name):
+    x = numbers(3, 2).t()
+    results = overload(name)(*([2.0] if name == "pow.Scalar" else []), x)
+    return any(one != torch.exp(x).stride() for one in of_results(results, torch.Tensor.stride))
+
+
+def lies_as_its_first(name):
+    first, second = numbers(2, 3), numbers(3, 2).t()
+    iterated = torch.addcmul(second, second, first).stride()
+    found = overload(name)(first, second, second).stride()
+    return found == first.stride() != iterated
+
+
+def depends_on_training(name):
+    """Of operands that lie nowhere in particular, the layout is that of the one that counts."""
+    anywhere, noise = numbers(1, 1).expand(2, 3), numbers(3, 2).t()
+    found = [
+        overload(name)(anywhere, anywhere, noise, 0.1, 0.3, training, False).stride()
+        for training in (True, False)
+    ]
+    return found == [noise.stride(), torch.empty(2, 3).stride()]
+
+
+def lies_as_its_second(name):
+    first, second = numbers(3, 2).t(), numbers(2, 3)
+    more = {
+        "rsub.Tensor": (),
+        "leaky_relu_backward": (0.1, False),
+        "threshold_backward": (0.1,),
+    }[name]
+    return overload(name)(first, second, *more).stride() == second.stride() != first.stride()
+
+
+BAD_NUMBERS = {
+    "uniform": (numbers(4), 2.0, 1.0),
+    "normal_functional": (numbers(4), 0.0, -1.0),
+    "normal.float_float": (0.0, -1.0, [4]),
+    "normal.Tensor_float": (numbers(4), -1.0),
+    "log_normal": (numbers(4), 0.0, -1.0),
+    "exponential": (numbers(4), -1.0),
+    "cauchy": (numbers(4), 0.0, -1.0),
+    "geometric": (numbers(4), 1.5),
+    "bernoulli.p": (numbers(4), 1.5),
+}
+
+
+def refused_number(name):
+    return refuses(overload(name), *BAD_NUMBERS[name])
+
+
+def wide_summand(name):
+    matrix = numbers(3, 3)
+    return only_the_cpu_refuses(
+        name, numbers(2, 3, 3), matrix, matrix if name == "addmm" else matrix[0]
+    )
+
+
+def overlapping_target(name):
+    return only_the_cpu_refuses(f"{name}_", numbers(1).expand(3), numbers(3))
+
+
+def casts_what_is_not_promoted(name):
+    small, other = torch.ones(3, dtype=torch.uint16), torch.ones(3, dtype=torch.int16)
+    return refuses(torch.result_type, small, other) and not refuses(overload(name), small, other)
+
+
+def not_as_its_schema(name):
+    if torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "CompositeExplicitAutograd"):
+        return True
+    running = [a for a in overload(name)._schema.arguments if a.name.startswith("running_")]
+    return bool(running) and not any(argument.alias_info for argument in running)
+
+
+NEEDED = {
+    "Convolved": without_meta,
+    "Reflected": without_meta,
+    "AsOnCuda": other_on_cuda,
+    "NarrowStatistics": lambda name: differs(
+        name, normalization(name, torch.bfloat16), lambda x: x.dtype
+    ),
+    "NoStatistics": lambda name: differs(
+        name, normalization(name, torch.float32), torch.Tensor.size
+    ),
+    "NoSampleDim": lambda name: differs(
+        name, (numbers(3), torch.tensor([0, 1, 2]), 0), torch.Tensor.dim
+    ),
+    "Promotes": lambda name: differs(
+        name, (torch.arange(3), numbers(dtype=torch.bfloat16)), lambda x: x.dtype
+    ),
+    "KeepsFormat": forgets_format,
+    "Contiguous": laid_by_rows,
+    "LikeFirst": lies_as_its_first,
+    "WithNoise": depends_on_training,
+    "SecondFirst": lies_as_its_second,
+    "Ordered": refused_number,
+    "NonNegative": refused_number,
+    "Positive": refused_number,
+    "Probability": refused_number,
+    "ProperProbability": refused_number,
+    "NarrowSummand": wide_summand,
+    "ApartFromSource": overlapping_target,
+    "Overwrites": casts_what_is_not_promoted,
+    "ByHand": not_as_its_schema,
+}
+LENT = {
+    "LentSparse": ("SparseCPU", "SparseCsrCPU"),
+    "DirectCoo": ("SparseCPU",),
+    "DirectCsr": ("SparseCsrCPU",),
+    "DirectNested": ("NestedTensorCPU",),
+    "LentDense": ("CPU",),
+}
+
+
+def served_by(kernels, key, name, by_packet):
+    """Whether PyTorch has a kernel of its own for the operator under the key."""
+    return any(
+        name in ((full.partition(".")[0], full.partition(".")[0][:-1]) if by_packet else (full,))
+        for full in kernels[key]
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("row", "name"), OPERATORS, ids=[f"{row['kind']}-{name}" for row, name in OPERATORS]
+)
+def test_the_row_is_still_needed(row, name, kernels):
+    if row["kind"] in NEEDED:
+        needed = NEEDED[row["kind"]](name)
+    else:
+        by_packet = not row["kind"].startswith("DirectC")
+        needed = any(
+            served_by(kernels, key, name, by_packet)
+            and not served_by(kernels, key.replace("CPU", "") + "PrivateUse1", name, by_packet)
+            for key in LENT[row["kind"]]
+        )
+    assert needed, (
+        f"PyTorch {torch.__version__} does without it: take '{name}' out of the rows of kind "
+        f"{row['kind']} in glue/agreement/table.def (it said that the operator {row['reason']})"
+    )
+
+
+def test_every_kind_has_a_row_and_a_test():
+    assert {row["kind"] for row in ROWS} == set(NEEDED) | set(LENT)
+    assert all(row["what"] and row["reason"] and row["torch"] for row in ROWS)
+
+
+def test_arguments_are_those_of_the_schemas():
+    for row, name in OPERATORS:
+        if row["argument"]:
+            assert row["argument"] in [one.name for one in overload(name)._schema.arguments]
