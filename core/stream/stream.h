@@ -32,10 +32,11 @@ tt_status tt_stream_new_storage(tt_stream *stream, const tt_type *type, tt_stora
  * Debug mode waits for the launch and returns its error; in Strict mode errors surface at
  * tt_stream_sync or tt_storage_read. CANCELLED when interrupted. Thread-safe. */
 tt_status tt_stream_record(tt_stream *stream, const tt_operation *operation, tt_storage **results);
-/* The same for values: `inputs` are those of the call, `outputs` receives as many new ones as it
- * has outputs, the caller's. Storages do not change, and observers are not told. */
+/* The same for values: takes the references of `inputs`, those of the call; `outputs` receives as
+ * many new ones as it has outputs, the caller's. targets[i], if it is not NULL, holds output i from
+ * then on. Observers are not told. */
 tt_status tt_stream_record_values(tt_stream *stream, const tt_operation *operation,
-                                  tt_value *const *inputs, tt_value **outputs);
+                                  tt_value **inputs, tt_storage **targets, tt_value **outputs);
 
 /* For what is launched whoever waits: anything may be compiled. */
 extern const tt_policy tt_policy_any;
