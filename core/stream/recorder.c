@@ -1,6 +1,8 @@
 /* Recording: a call's values are made pending, its targets are changed, its launch is queued. */
-#include "stream/capture.h"
-#include "stream/stream.h"
+#include "stream/recorder.h"
+
+#include "stream/capturing.h"
+#include "stream/pending.h"
 #include "stream/submit.h"
 
 #include <string.h>
