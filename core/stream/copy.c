@@ -137,6 +137,11 @@ static tt_status transfer(tt_stream *stream, tt_storage *target, tt_storage *sou
   const tt_type *type = c->source->holding.type;
   TT_TRY(tt_value_create(&device->account, stream, type, site, &c->target));
   tt_device_lock(device);
+  if (target->value && tt_value_captured(target->value)) {
+    tt_device_unlock(device);
+    return tt_error(TT_FAILED_PRECONDITION, "a tensor that a graph which is being captured has "
+                                            "used cannot be copied to from another device");
+  }
   tt_value *old = target->value;
   target->value = tt_value_retain(c->target);
   tt_storage_set_type(target, type);
