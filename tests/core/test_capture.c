@@ -395,7 +395,6 @@ static void *replay_many(void *user) {
   for (int i = 0; i < 100; i++) {
     ok(tt_captured_replay(shared, user, NULL, &policy, 0));
     if (i % 9 == 0) ok(value_of(a));
-    if (i % 7 == 0) ok(record_add_into(user, b, NULL, a, NULL));
   }
   return NULL;
 }
