@@ -1,5 +1,6 @@
 // The kernels that are about tensors themselves: creating, viewing, resizing, copying to the host.
 #include "dispatch/conj_neg.h"
+#include "device/policy.h"
 #include "dispatch/convert.h"
 #include "dispatch/dispatch.h"
 
@@ -121,6 +122,9 @@ Tensor& set_empty(Tensor& self) { return set_tensor(self, at::empty({0}, self.op
 
 // -- Copies --
 
+// Lets go of host memory that the device was copying.
+void release_tensor(void* tensor) { delete static_cast<Tensor*>(tensor); }
+
 // The tensor as the host sees it. A view of a storage not much larger than itself is read with
 // its storage and strided here, so that looking at elements compiles nothing.
 Tensor to_host(const Tensor& source) {
@@ -132,7 +136,10 @@ Tensor to_host(const Tensor& source) {
   auto host = at::empty({tt_type_numel(type)}, at::TensorOptions().dtype(from_dtype(type->dtype)));
   {
     c10::impl::ExcludeDispatchKeyGuard no_autograd(c10::autograd_dispatch_keyset);
-    tt_count_wait(call_site());
+    uint32_t site = call_site();
+    tt_count_wait(site);
+    TORCH_CHECK(!captured_stream(source.device().index()), "a tensor's value is asked for at ",
+                tt_site_text(site), ", where a graph is being captured and nothing is computed");
     check(tt_storage_read(storage, host.mutable_data_ptr(), bytes));
   }
   auto result = at::empty({0}, source.options().device(at::kCPU));
@@ -140,7 +147,8 @@ Tensor to_host(const Tensor& source) {
   return result;
 }
 
-void copy_from_host(const Tensor& source, const Tensor& target) {
+// Where the host's memory is pinned, the copy may still be under way at the return.
+void copy_from_host(const Tensor& source, const Tensor& target, bool later) {
   tt_storage* storage = storage_of(target);
   auto host = source.to(target.scalar_type())
                   .expand(target.sizes())
@@ -151,12 +159,47 @@ void copy_from_host(const Tensor& source, const Tensor& target) {
   if (target.is_contiguous() && tt_view_covers(&view, storage->type)) {
     tt_type type = tt_view_held(&view);
     if (storage->type->dtype == type.dtype) type = *storage->type;
-    check(tt_storage_write(storage, &type, host.const_data_ptr(), call_site()));
+    auto* lent = later && host.is_pinned() ? new Tensor(host) : nullptr;
+    check(tt_storage_write(storage, &type, host.const_data_ptr(), lent ? &release_tensor : nullptr,
+                           lent, call_site()));
     return;
   }
   auto staged = at::empty(target.sizes(), target.options());
-  copy_from_host(host, staged);
+  copy_from_host(host, staged, later);
   run_copy(target, staged);
+}
+
+// A tensor that is the whole of its storage, row by row: another place may take its bytes.
+Tensor whole(const Tensor& source, at::ScalarType dtype) {
+  Tensor same = source.to(dtype);
+  return is_canonical(same, storage_of(same)) ? same : same.clone(at::MemoryFormat::Contiguous);
+}
+
+// Into pinned memory, which is complete when the stream has come so far.
+bool copy_to_host_later(const Tensor& source, const Tensor& target) {
+  if (!target.is_contiguous() || !target.is_pinned() || source.sizes() != target.sizes())
+    return false;
+  Tensor from = whole(source, target.scalar_type());
+  auto index = source.device().index();
+  check(tt_storage_read_later(stream_of(index), storage_of(from), target.mutable_data_ptr(),
+                              tt_storage_bytes(storage_of(from)), &release_tensor,
+                              new Tensor(target)));
+  return true;
+}
+
+// Between two devices, by the plugin; false where it cannot.
+bool copy_between(const Tensor& source, const Tensor& target) {
+  auto shape = source.sizes() == target.sizes() ? source : source.expand(target.sizes());
+  Tensor from = whole(shape, target.scalar_type());
+  tt_view view = view_of(target);
+  bool covers = target.is_contiguous() && tt_view_covers(&view, storage_of(target)->type);
+  Tensor to = covers ? target : at::empty(target.sizes(), target.options());
+  tt_status status = tt_storage_transfer(stream_of(target.device().index()), storage_of(to),
+                                         storage_of(from), call_site());
+  if (tt_status_code(status) == TT_UNIMPLEMENTED) return tt_status_release(status), false;
+  check(status);
+  if (!covers) run_copy(target, to);
+  return true;
 }
 
 Tensor copy_from(const Tensor& self, const Tensor& dst, bool non_blocking) {
@@ -175,10 +218,16 @@ Tensor copy_from(const Tensor& self, const Tensor& dst, bool non_blocking) {
   }
   bool from_device = source.device().is_privateuseone(),
        to_device = dst.device().is_privateuseone();
-  if (!from_device) copy_from_host(source, dst);
-  else if (!to_device) const_cast<Tensor&>(dst).copy_(to_host(source));
-  else if (source.device() != dst.device()) copy_from_host(to_host(source), dst);
-  else run_copy(dst, source);
+  if (!from_device) {
+    copy_from_host(source, dst, non_blocking);
+  } else if (!to_device) {
+    if (!non_blocking || !copy_to_host_later(source, dst))
+      const_cast<Tensor&>(dst).copy_(to_host(source));
+  } else if (source.device() == dst.device()) {
+    run_copy(dst, source);
+  } else if (!copy_between(source, dst)) {
+    copy_from_host(to_host(source), dst, false);
+  }
   return dst;
 }
 
@@ -259,7 +308,10 @@ TORCH_LIBRARY_IMPL(aten, ZeroTensor, m) { fall_through(m, c10::DispatchKey::Zero
 }  // namespace
 
 void resize_storage(const c10::Storage& storage, size_t bytes) {
-  check(tt_storage_resize(storage_of(storage.unsafeGetStorageImpl()), static_cast<int64_t>(bytes)));
+  tt_policy now = policy();
+  check(tt_storage_resize(stream_of(storage.device().index()), open_session()->calls,
+                          storage_of(storage.unsafeGetStorageImpl()), static_cast<int64_t>(bytes),
+                          &now));
   storage.unsafeGetStorageImpl()->set_nbytes(bytes);
 }
 

@@ -1,12 +1,24 @@
 #include "dispatch/convert.h"
 
 #include <c10/util/Exception.h>
+#include <pybind11/pybind11.h>
 
 namespace tt {
+
+namespace {
+
+// A wait that Ctrl-C ended: what Python's signal handler raised is on its way (callsite.cpp).
+void throw_interrupt() {
+  pybind11::gil_scoped_acquire gil;
+  if (PyErr_Occurred()) throw pybind11::error_already_set();
+}
+
+}  // namespace
 
 void check(tt_status status) {
   if (!status) return;
   tt_code code = tt_status_code(status);
+  if (code == TT_CANCELLED) throw_interrupt();
   std::string text = tt_status_message(status);
   tt_status_release(status);
   c10::SourceLocation here{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};

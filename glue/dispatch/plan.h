@@ -76,9 +76,4 @@ inline bool computes_with_all(tt_op_class cls) {
   return cls == TT_POINTWISE || cls == TT_REDUCE || cls == TT_FOREACH || cls == TT_OPTIM;
 }
 
-// How exactly products of f32 numbers are computed (precision.cpp): what was set here, else what
-// PyTorch's own settings ask for. -1 sets the latter; returns what was set before.
-tt_precision product_precision();
-int set_product_precision(int value);
-
 }  // namespace tt

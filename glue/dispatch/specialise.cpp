@@ -229,7 +229,7 @@ Found make_spec(Walk& walk, const c10::OperatorHandle& op, Spec& spec, tt_call_s
   out->results = spec.results.data();
   out->result_count = static_cast<int>(spec.results.size());
   out->promised = types_known;
-  out->checks = tt_runtime_mode() == TT_MODE_DEBUG;
+  out->checks = walk.policy.mode == TT_MODE_DEBUG;
   out->precision = walk.precision;
   out->site = call_site();
   return Found::Call;
@@ -252,7 +252,7 @@ Found new_call(Walk& walk, const c10::OperatorHandle& op, tt_call** call) {
   Spec spec;
   tt_call_spec core;
   if (Found found = make_spec(walk, op, spec, &core); found != Found::Call) return found;
-  tt_status status = tt_call_create(&walk.key, &core, call);
+  tt_status status = tt_call_create(open_session()->calls, &walk.key, &core, &open_session()->target, call);
   if (!status) return Found::Call;
   if (tt_status_code(status) == TT_INVALID_ARGUMENT) raise_as_cpu(walk, op);
   if (tt_status_code(status) != TT_UNIMPLEMENTED) check(status);

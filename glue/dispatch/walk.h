@@ -1,6 +1,7 @@
 // One walk over an operator's arguments: the key of the call, and what a record of it needs.
 #pragma once
 
+#include "device/policy.h"
 #include "dispatch/dispatch.h"
 #include "dispatch/plan.h"
 
@@ -27,6 +28,7 @@ struct Walk {
   c10::SmallVector<Number, 8> numbers;
   std::optional<at::Generator> generator;
   c10::DeviceIndex device = -1;
+  tt_policy policy = tt::policy();
   tt_precision precision = TT_PRECISION_HIGHEST;
   bool wide = false;                 // numbers are needed in double precision
   bool conj_neg = false;             // a tensor's conjugation or negation is still due
