@@ -62,7 +62,7 @@ static tt_status burst(tt_stream *stream, tt_storage *a, double *us) {
   for (int i = 0; i < BURST; i++) TT_TRY(record_add(stream, a, &out[i]));
   *us = now_us() - start;
   TT_TRY(tt_stream_sync(stream));
-  for (int i = 0; i < BURST; i++) tt_storage_destroy(out[i]);
+  for (int i = 0; i < BURST; i++) tt_storage_release(out[i]);
   return TT_SUCCESS;
 }
 
@@ -87,7 +87,7 @@ int main(int argc, char **argv) {
     total += us;
     if (us < best) best = us;
   }
-  tt_storage_destroy(a);
+  tt_storage_release(a);
   if (status) return fail(status);
   printf(
       "{\"bench\": \"record\", \"us_per_op_mean\": %.3f, \"us_per_op_min\": %.3f, \"ops\": %d}\n",

@@ -75,6 +75,7 @@ static tt_status fill(tt_call *call, const tt_call_spec *spec, const tt_target *
   TT_TRY(tt_spec_copy(&call->arena, spec, &call->spec));
   call->name = call->spec.name;
   call->row = spec->row;
+  call->target = target;
   call->result_count = spec->result_count;
   call->results =
       tt_arena_alloc(&call->arena, sizeof *call->results * ((size_t)spec->result_count + 1));

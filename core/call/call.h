@@ -59,7 +59,8 @@ typedef struct tt_call {
   tt_call_spec spec; /* the call's own copy */
   tt_arena arena;
   const char *why;            /* it was new: a sentence */
-  struct tt_program *program; /* the call as a program of its own, or NULL; accessed atomically */
+  const tt_target *target;    /* that it was specialised for */
+  struct tt_program *program; /* the call alone, for that target, or NULL; accessed atomically */
 } tt_call;
 
 /* Words that a number takes in the packed vector. */

@@ -262,14 +262,15 @@ tt_status tt_program_of_graph(tt_program_table *table, const tt_graph *graph, tt
 
 tt_status tt_program_of_call(tt_program_table *table, tt_call *call, tt_want want,
                              tt_program **out) {
-  *out = __atomic_load_n(&call->program, __ATOMIC_ACQUIRE);
+  bool own = call->target == table->target;
+  *out = own ? __atomic_load_n(&call->program, __ATOMIC_ACQUIRE) : NULL;
   if (*out) return TT_SUCCESS;
   tt_arena arena = TT_ARENA_INIT;
   tt_graph *graph = NULL;
   bool fresh = false;
   tt_status status = tt_graph_of_call(&arena, call, &graph);
   if (!status) status = tt_program_of_graph(table, graph, want, out, &fresh);
-  if (!status) __atomic_store_n(&call->program, *out, __ATOMIC_RELEASE);
+  if (!status && own) __atomic_store_n(&call->program, *out, __ATOMIC_RELEASE);
   tt_arena_deinit(&arena);
   return status;
 }

@@ -58,7 +58,7 @@ tt_status tt_program_intern(tt_program_table *table, tt_module *module, tt_want 
 /* The program of a graph; *fresh: its text was new to the process. */
 tt_status tt_program_of_graph(tt_program_table *table, const tt_graph *graph, tt_want want,
                               tt_program **out, bool *fresh);
-/* The program of a call alone, which the call keeps. */
+/* The program of a call alone, which the call keeps if it was specialised for this target. */
 tt_status tt_program_of_call(tt_program_table *table, tt_call *call, tt_want want,
                              tt_program **out);
 

@@ -61,7 +61,7 @@ tt_status tt_session_create(const char *path, tt_session **out) {
 
 void tt_session_end(tt_session *session) {
   tt_program_table_end(session->programs);
-  tt_status_release(tt_session_sync(session));
+  tt_status_release(tt_session_sync(session, &tt_policy_any));
 }
 
 void tt_session_destroy(tt_session *session) {
@@ -75,9 +75,9 @@ void tt_session_destroy(tt_session *session) {
   tt_free(session);
 }
 
-tt_status tt_session_sync(tt_session *session) {
+tt_status tt_session_sync(tt_session *session, const tt_policy *policy) {
   tt_status status = TT_SUCCESS;
   for (int i = 0; i < session->device_count; i++)
-    status = tt_join(status, tt_device_sync(session->devices[i]));
+    status = tt_join(status, tt_device_sync(session->devices[i], policy));
   return status;
 }

@@ -31,6 +31,6 @@ void tt_session_destroy(tt_session *session);
  * that no thread is in the plugin when that is torn down. Thread-safe. */
 void tt_session_end(tt_session *session);
 /* Waits for all streams; joins their errors. Thread-safe; CANCELLED when interrupted. */
-tt_status tt_session_sync(tt_session *session);
+tt_status tt_session_sync(tt_session *session, const tt_policy *policy);
 
 #endif

@@ -42,7 +42,7 @@ tt_status tt_stream_new_storage(tt_stream *stream, const tt_type *type, tt_stora
   return TT_SUCCESS;
 }
 
-tt_status tt_capture_begin(tt_stream *stream) {
+tt_status tt_capture_begin(tt_stream *stream, const tt_policy *policy) {
   tt_capture *capture = tt_calloc(1, sizeof *capture);
   if (!capture) return tt_out_of_memory();
   capture->id = tt_next_section();
@@ -51,7 +51,7 @@ tt_status tt_capture_begin(tt_stream *stream) {
   bool busy = stream->capture != NULL;
   tt_status status = busy ? tt_error(TT_FAILED_PRECONDITION,
                                      "this stream is captured already; end that capture first")
-                          : tt_stream_flush(stream, TT_CUT_SYNC, &tt_policy_any);
+                          : tt_stream_flush(stream, TT_CUT_SYNC, policy);
   if (!status) __atomic_store_n(&stream->capture, capture, __ATOMIC_RELEASE);
   tt_device_unlock(stream->device);
   if (!status) return TT_SUCCESS;
@@ -95,13 +95,13 @@ static tt_status make_input(tt_stream *stream, tt_capture *capture, tt_storage *
   return TT_SUCCESS;
 }
 
-tt_status tt_capture_touch(tt_stream *stream, tt_storage *storage) {
+tt_status tt_capture_touch(tt_stream *stream, tt_storage *storage, const tt_policy *policy) {
   tt_status status = TT_SUCCESS;
   tt_device_lock(stream->device);
   tt_capture *capture = stream->capture;
   bool fresh = capture && !storage->value && storage->born == capture->id;
   if (capture && !fresh && !has_symbol(capture, storage)) {
-    if (storage->value) status = tt_value_launch(storage->value, TT_CUT_SYNC, &tt_policy_any);
+    if (storage->value) status = tt_value_launch(storage->value, TT_CUT_SYNC, policy);
     if (!status) status = make_input(stream, capture, storage);
   }
   tt_device_unlock(stream->device);

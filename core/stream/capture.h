@@ -20,7 +20,7 @@ typedef struct tt_captured tt_captured;
 
 /* -- Capturing; thread-safe -- */
 /* FAILED_PRECONDITION: the stream is captured already. */
-tt_status tt_capture_begin(tt_stream *stream);
+tt_status tt_capture_begin(tt_stream *stream, const tt_policy *policy);
 /* Ends it. *out, the caller's, is NULL where nothing was computed; its program is being compiled.
  * FAILED_PRECONDITION: the stream is not captured, or policy forbids new programs. */
 tt_status tt_capture_end(tt_stream *stream, const tt_policy *policy, tt_captured **out);
@@ -30,7 +30,7 @@ void tt_capture_abandon(tt_stream *stream);
 uint64_t tt_stream_captured(const tt_stream *stream);
 /* An operator is about to be recorded on these storages: gives those from before a symbol, so that
  * the call is specialised for storages that were written. */
-tt_status tt_capture_touch(tt_stream *stream, tt_storage *storage);
+tt_status tt_capture_touch(tt_stream *stream, tt_storage *storage, const tt_policy *policy);
 /* The recorder's: adds a step. The lock is held. */
 tt_status tt_capture_record(tt_stream *stream, const tt_operation *operation,
                             tt_value *const *inputs, tt_value *const *outputs);
@@ -47,6 +47,6 @@ void tt_captured_sizes(const tt_captured *captured, int *steps, int *inputs, int
 /* Launches it on a stream of its device; places[i] is where generator i stands.
  * FAILED_PRECONDITION: a tensor has another size or type than when it was captured. */
 tt_status tt_captured_replay(tt_captured *captured, tt_stream *stream,
-                             const tt_philox_place *places, uint32_t site);
+                             const tt_philox_place *places, const tt_policy *policy, uint32_t site);
 
 #endif

@@ -23,7 +23,8 @@ void tt_captured_sizes(const tt_captured *captured, int *steps, int *inputs, int
 }
 
 /* What the storages hold, which then has a job. The lock is held. */
-static tt_status find_inputs(tt_captured *captured, tt_launch *launch, uint32_t site) {
+static tt_status find_inputs(tt_captured *captured, tt_launch *launch, const tt_policy *policy,
+                             uint32_t site) {
   for (int i = 0; i < captured->input_count; i++) {
     const tt_bound *input = &captured->inputs[i];
     tt_storage *storage = input->storage;
@@ -32,7 +33,7 @@ static tt_status find_inputs(tt_captured *captured, tt_launch *launch, uint32_t 
                       "a tensor that a captured graph reads has another size or dtype than when it "
                       "was captured; capture the graph again");
     if (storage->value) {
-      TT_TRY(tt_value_launch(storage->value, TT_CUT_SYNC, &tt_policy_any));
+      TT_TRY(tt_value_launch(storage->value, TT_CUT_SYNC, policy));
       launch->inputs[i] = tt_value_retain(storage->value);
     } else {
       TT_TRY(tt_device_zeros(captured->device, storage->type, site, &launch->inputs[i]));
@@ -66,9 +67,9 @@ static void write_outputs(tt_captured *captured, const tt_launch *launch) {
 }
 
 static tt_status replay(tt_captured *captured, tt_stream *stream, tt_launch *launch,
-                        uint32_t site) {
-  TT_TRY(tt_stream_flush(stream, TT_CUT_SYNC, &tt_policy_any));
-  TT_TRY(find_inputs(captured, launch, site));
+                        const tt_policy *policy, uint32_t site) {
+  TT_TRY(tt_stream_flush(stream, TT_CUT_SYNC, policy));
+  TT_TRY(find_inputs(captured, launch, policy, site));
   TT_TRY(make_outputs(captured, stream, launch, site));
   write_outputs(captured, launch);
   tt_submit(stream->queue, launch);
@@ -77,7 +78,8 @@ static tt_status replay(tt_captured *captured, tt_stream *stream, tt_launch *lau
 }
 
 tt_status tt_captured_replay(tt_captured *captured, tt_stream *stream,
-                             const tt_philox_place *places, uint32_t site) {
+                             const tt_philox_place *places, const tt_policy *policy,
+                             uint32_t site) {
   TT_TRY(tt_queue_await_room(stream->queue));
   tt_launch *launch = tt_launch_create(captured->device, captured->input_count,
                                        captured->output_count, captured->words.word_count, 0);
@@ -89,7 +91,7 @@ tt_status tt_captured_replay(tt_captured *captured, tt_stream *stream,
   tt_status status = stream->capture
                          ? tt_error(TT_FAILED_PRECONDITION,
                                     "a captured graph cannot be replayed while another is captured")
-                         : replay(captured, stream, launch, site);
+                         : replay(captured, stream, launch, policy, site);
   tt_device_unlock(stream->device);
   tt_guard_leave();
   if (status) tt_launch_destroy(launch);

@@ -76,7 +76,7 @@ static tt_status take_source(tt_storage *storage, const tt_policy *policy, tt_va
 }
 
 tt_status tt_storage_read_later(tt_stream *stream, tt_storage *storage, void *data, int64_t size,
-                                void (*release)(void *user), void *user) {
+                                const tt_policy *policy, void (*release)(void *user), void *user) {
   static const tt_job_class to_host = {run_to_host, explain, destroy};
   copy *c = NULL;
   tt_status status = new_copy(stream->device, &c);
@@ -92,7 +92,7 @@ tt_status tt_storage_read_later(tt_stream *stream, tt_storage *storage, void *da
               .user = user};
   tt_observer_disturb();
   tt_guard_enter();
-  status = take_source(storage, &tt_policy_any, &c->source);
+  status = take_source(storage, policy, &c->source);
   tt_guard_leave();
   if (status) {
     destroy(&c->job);
@@ -128,9 +128,9 @@ static tt_status run_between(tt_job *job, tt_event **end) {
 }
 
 static tt_status transfer(tt_stream *stream, tt_storage *target, tt_storage *source, copy *c,
-                          uint32_t site) {
+                          const tt_policy *policy, uint32_t site) {
   tt_device *device = stream->device;
-  TT_TRY(take_source(source, &tt_policy_any, &c->source));
+  TT_TRY(take_source(source, policy, &c->source));
   const tt_type *type = c->source->holding.type;
   TT_TRY(tt_value_create(&device->account, stream, type, site, &c->target));
   tt_device_lock(device);
@@ -146,7 +146,7 @@ static tt_status transfer(tt_stream *stream, tt_storage *target, tt_storage *sou
 }
 
 tt_status tt_storage_transfer(tt_stream *stream, tt_storage *target, tt_storage *source,
-                              uint32_t site) {
+                              const tt_policy *policy, uint32_t site) {
   static const tt_job_class between = {run_between, explain, destroy};
   copy *c = NULL;
   if (!tt_client_copies(stream->device->client))
@@ -155,7 +155,7 @@ tt_status tt_storage_transfer(tt_stream *stream, tt_storage *target, tt_storage 
   c->job.is = &between;
   tt_observer_disturb();
   tt_guard_enter();
-  tt_status status = transfer(stream, target, source, c, site);
+  tt_status status = transfer(stream, target, source, c, policy, site);
   tt_guard_leave();
   if (status) destroy(&c->job);
   return status;

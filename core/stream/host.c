@@ -50,25 +50,26 @@ tt_status tt_storage_write(tt_storage *storage, const tt_type *type, const void 
 /* -- Reading -- */
 
 /* A reference to the storage's value (NULL: never written), which then has a job. */
-static tt_status take_value(tt_storage *storage, tt_value **out) {
+static tt_status take_value(tt_storage *storage, const tt_policy *policy, tt_value **out) {
   tt_device *device = storage->device;
   tt_device_lock(device);
   tt_value *value = tt_value_retain(storage->value);
-  if (value && value->stream) tt_stream_note_wait(value->stream);
-  tt_status status = value ? tt_value_launch(value, TT_CUT_READ, &tt_policy_any) : TT_SUCCESS;
+  if (value && value->stream) tt_stream_note_wait(value->stream, policy);
+  tt_status status = value ? tt_value_launch(value, TT_CUT_READ, policy) : TT_SUCCESS;
   tt_device_unlock(device);
   if (status) tt_value_release(value);
   else *out = value;
   return status;
 }
 
-/* When its job was submitted, that has told its error, too. */
+/* When its job was submitted, that has told its error, too; a chunk without a job, its stream. */
 static tt_status await_value(tt_value *value) {
+  tt_queue *queue = value->queue ? value->queue : value->stream ? value->stream->queue : NULL;
   if (tt_value_get_state(value) != TT_VALUE_READY && value->queue)
     TT_TRY(tt_queue_await_submitted(value->queue, value->ticket));
   if (tt_value_get_state(value) != TT_VALUE_FAILED) return TT_SUCCESS;
   tt_status error = tt_status_clone(value->error);
-  return value->queue ? tt_queue_tell_error(value->queue, error) : error;
+  return queue ? tt_queue_tell_error(queue, error) : error;
 }
 
 /* Where the plugin is still computing it, the wait for that can be interrupted. */
@@ -95,11 +96,11 @@ static tt_status read_value(tt_value *value, void *data, int64_t size) {
   return told;
 }
 
-tt_status tt_storage_read(tt_storage *storage, void *data, int64_t size) {
+tt_status tt_storage_read(tt_storage *storage, void *data, int64_t size, const tt_policy *policy) {
   tt_value *value = NULL;
   tt_observer_disturb();
   tt_guard_enter();
-  tt_status status = take_value(storage, &value);
+  tt_status status = take_value(storage, policy, &value);
   tt_count_add(TT_COUNT_READS, 1);
   if (!status && value) status = read_value(value, data, size);
   else if (!status) memset(data, 0, (size_t)size);

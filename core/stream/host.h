@@ -1,4 +1,6 @@
-/* The host's access to storages. Thread-safe; CANCELLED when interrupted. */
+/* The host's access to storages. Thread-safe; CANCELLED when interrupted. What is recorded and not
+ * launched yet is launched as the policy says: FAILED_PRECONDITION if it must not be compiled, and
+ * then it stays recorded. */
 #ifndef TT_HOST_H
 #define TT_HOST_H
 
@@ -10,15 +12,15 @@
 tt_status tt_storage_write(tt_storage *storage, const tt_type *type, const void *data,
                            void (*release)(void *user), void *user, uint32_t site);
 /* Waits for the storage's value and for nothing else, and copies it out: tt_storage_bytes bytes. */
-tt_status tt_storage_read(tt_storage *storage, void *data, int64_t size);
+tt_status tt_storage_read(tt_storage *storage, void *data, int64_t size, const tt_policy *policy);
 /* The same, copied in its turn on `stream`: returns at once. `release(user)` is called, once, from
  * any thread, when `data` has been written, also on failure, which tt_stream_sync tells. */
 tt_status tt_storage_read_later(tt_stream *stream, tt_storage *storage, void *data, int64_t size,
-                                void (*release)(void *user), void *user);
+                                const tt_policy *policy, void (*release)(void *user), void *user);
 /* Gives `target`, whose device is the stream's, the value of `source`, of another device of the
  * same client, in its turn on `stream`. UNIMPLEMENTED: the plugin does not copy between devices. */
 tt_status tt_storage_transfer(tt_stream *stream, tt_storage *target, tt_storage *source,
-                              uint32_t site);
+                              const tt_policy *policy, uint32_t site);
 /* Grows or shrinks to `bytes`, by an operator of the stream; the common prefix keeps its content.
  */
 tt_status tt_storage_resize(tt_stream *stream, tt_call_table *calls, tt_storage *storage,

@@ -86,15 +86,16 @@ static tt_status run_wait(tt_job *job, tt_event **end) {
 }
 
 /* Behind everything that was recorded. */
-static tt_status push(tt_stream *stream, tt_marker *marker, const tt_job_class *class) {
+static tt_status push(tt_stream *stream, tt_marker *marker, const tt_job_class *class,
+                      const tt_policy *policy) {
   marking *m = tt_calloc(1, sizeof *m);
   if (!m) return tt_out_of_memory();
   *m = (marking){.job = {.is = class}, .marker = tt_marker_retain(marker)};
   tt_guard_enter();
   tt_device_lock(stream->device);
   if (!stream->capture) {
-    tt_stream_note_wait(stream);
-    tt_queue_remember(stream->queue, tt_stream_flush(stream, TT_CUT_SYNC, &tt_policy_any));
+    tt_stream_note_wait(stream, policy);
+    tt_queue_remember(stream->queue, tt_stream_flush(stream, TT_CUT_SYNC, policy));
   }
   tt_queue_push(stream->queue, &m->job);
   tt_device_unlock(stream->device);
@@ -102,16 +103,16 @@ static tt_status push(tt_stream *stream, tt_marker *marker, const tt_job_class *
   return TT_SUCCESS;
 }
 
-tt_status tt_stream_mark(tt_stream *stream, tt_marker **out) {
+tt_status tt_stream_mark(tt_stream *stream, const tt_policy *policy, tt_marker **out) {
   static const tt_job_class mark = {run_mark, NULL, destroy};
   tt_marker *marker = create();
-  tt_status status = marker ? push(stream, marker, &mark) : tt_out_of_memory();
+  tt_status status = marker ? push(stream, marker, &mark, policy) : tt_out_of_memory();
   if (status) tt_marker_release(marker);
   else *out = marker;
   return status;
 }
 
-tt_status tt_stream_wait_marker(tt_stream *stream, tt_marker *marker) {
+tt_status tt_stream_wait_marker(tt_stream *stream, tt_marker *marker, const tt_policy *policy) {
   static const tt_job_class wait = {run_wait, NULL, destroy};
-  return tt_marker_passed(marker) ? TT_SUCCESS : push(stream, marker, &wait);
+  return tt_marker_passed(marker) ? TT_SUCCESS : push(stream, marker, &wait, policy);
 }

@@ -8,7 +8,7 @@ typedef struct tt_marker tt_marker;
 
 /* A place behind everything that was recorded on the stream, for which this ends the open chunk.
  * Waits for nothing. *out has one reference. Thread-safe. */
-tt_status tt_stream_mark(tt_stream *stream, tt_marker **out);
+tt_status tt_stream_mark(tt_stream *stream, const tt_policy *policy, tt_marker **out);
 tt_marker *tt_marker_retain(tt_marker *marker);
 void tt_marker_release(tt_marker *marker); /* thread-safe; NULL is allowed */
 
@@ -20,6 +20,6 @@ tt_status tt_marker_await(tt_marker *marker);
 int64_t tt_marker_time_ns(tt_marker *marker);
 /* What is recorded on the stream from now on begins when the marker was passed. Waits for
  * nothing. */
-tt_status tt_stream_wait_marker(tt_stream *stream, tt_marker *marker);
+tt_status tt_stream_wait_marker(tt_stream *stream, tt_marker *marker, const tt_policy *policy);
 
 #endif

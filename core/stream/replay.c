@@ -40,8 +40,8 @@ static tt_status ask(replay *r, int *count) {
     for (int k = 0; k < step->call->input_count; k++) failed |= r->failed[step->inputs[k]];
     for (int k = 0; k < step->call->output_count; k++) r->failed[step->first_output + k] = failed;
     if (failed || !r->needed[i]) continue;
-    TT_TRY(
-        tt_program_of_call(r->chunk->device->programs, step->call, TT_WANT_NOW, &r->programs[i]));
+    TT_TRY(tt_program_of_call(r->chunk->device->programs, step->call, r->chunk->want,
+                              &r->programs[i]));
     ++*count;
   }
   return TT_SUCCESS;

@@ -69,7 +69,7 @@ static tt_origin make_origin(const tt_section *section, const tt_variant *varian
                      .first_site = section->sites[0]};
 }
 
-static tt_status make_launch(const tt_section *section, const tt_variant *variant,
+static tt_status make_launch(const tt_section *section, const tt_variant *variant, tt_want want,
                              tt_status refused, tt_launch **out) {
   const tt_graph *graph = variant->graph;
   assert(graph->word_count == section->word_count && graph->slot_count == section->slot_count);
@@ -77,6 +77,7 @@ static tt_status make_launch(const tt_section *section, const tt_variant *varian
                                        section->word_count, section->at->depth);
   if (!launch) return tt_join(refused, tt_out_of_memory());
   launch->origin = make_origin(section, variant);
+  launch->want = want;
   launch->refused = refused;
   memcpy(launch->sites, section->sites, sizeof *section->sites * (size_t)section->at->depth);
   for (int i = 0; i < graph->input_count; i++)
@@ -104,5 +105,5 @@ tt_status tt_section_launch(tt_section *section, tt_variant *variant, tt_cut why
   if (!variant) refused = tt_section_program(s, why, want, &variant);
   if (refused && (!variant || s->at->depth == 1 || policy->known_only)) return refused;
   if (s->at->met < INT_MAX) s->at->met++;
-  return make_launch(s, variant, refused, out);
+  return make_launch(s, variant, want, refused, out);
 }

@@ -84,16 +84,18 @@ tt_status tt_value_launch(tt_value *value, tt_cut why, const tt_policy *policy) 
   return tt_stream_flush(stream, why, policy);
 }
 
-void tt_stream_note_wait(tt_stream *stream) { tt_cutter_stop(&stream->chunk.cutter); }
+void tt_stream_note_wait(tt_stream *stream, const tt_policy *policy) {
+  if (policy->mode == TT_MODE_FUSED) tt_cutter_stop(&stream->chunk.cutter);
+}
 
 /* -- Waiting -- */
 
-tt_status tt_stream_ticket(tt_stream *stream, uint64_t *out) {
+tt_status tt_stream_ticket(tt_stream *stream, const tt_policy *policy, uint64_t *out) {
   tt_device_lock(stream->device);
   bool captured = stream->capture != NULL;
   if (!captured) {
-    tt_stream_note_wait(stream);
-    tt_queue_remember(stream->queue, tt_stream_flush(stream, TT_CUT_SYNC, &tt_policy_any));
+    tt_stream_note_wait(stream, policy);
+    tt_queue_remember(stream->queue, tt_stream_flush(stream, TT_CUT_SYNC, policy));
   }
   *out = tt_queue_last(stream->queue);
   tt_device_unlock(stream->device);
@@ -102,27 +104,27 @@ tt_status tt_stream_ticket(tt_stream *stream, uint64_t *out) {
                   "a stream cannot be waited for while a graph is captured on it");
 }
 
-bool tt_stream_idle(tt_stream *stream) {
+bool tt_stream_idle(tt_stream *stream, const tt_policy *policy) {
   uint64_t ticket = 0;
-  tt_status status = tt_stream_ticket(stream, &ticket);
+  tt_status status = tt_stream_ticket(stream, policy, &ticket);
   bool captured = status != TT_SUCCESS;
   tt_status_release(status);
   return !captured && tt_queue_passed(stream->queue, ticket);
 }
 
-tt_status tt_stream_sync(tt_stream *stream) {
+tt_status tt_stream_sync(tt_stream *stream, const tt_policy *policy) {
   uint64_t ticket = 0;
   tt_count_add(TT_COUNT_SYNCS, 1);
-  TT_TRY(tt_stream_ticket(stream, &ticket));
+  TT_TRY(tt_stream_ticket(stream, policy, &ticket));
   TT_TRY(tt_queue_await(stream->queue, ticket));
   return tt_queue_take_error(stream->queue);
 }
 
-tt_status tt_device_sync(tt_device *device) {
+tt_status tt_device_sync(tt_device *device, const tt_policy *policy) {
   tt_status status = TT_SUCCESS;
   for (int i = 0; i < TT_DEVICE_STREAMS; i++) {
     tt_stream *stream = __atomic_load_n(&device->streams[i], __ATOMIC_ACQUIRE);
-    if (stream) status = tt_join(status, tt_stream_sync(stream));
+    if (stream) status = tt_join(status, tt_stream_sync(stream, policy));
   }
   return status;
 }

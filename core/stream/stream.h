@@ -37,28 +37,29 @@ tt_status tt_stream_record(tt_stream *stream, const tt_operation *operation, tt_
 tt_status tt_stream_record_values(tt_stream *stream, const tt_operation *operation,
                                   tt_value *const *inputs, tt_value **outputs);
 
-/* For what is launched because somebody waits for it. */
+/* For what is launched whoever waits: anything may be compiled. */
 extern const tt_policy tt_policy_any;
 
-/* -- Waiting; thread-safe; CANCELLED when interrupted -- */
+/* -- Waiting; thread-safe; CANCELLED when interrupted. The policy is the waiting thread's: where
+ * nothing new may be compiled, what needs it stays recorded, which is an error. -- */
 /* Ends the open chunk. The lock is held. Fails when it stays open, for want of a program that must
  * not be compiled. */
 tt_status tt_stream_flush(tt_stream *stream, tt_cut why, const tt_policy *policy);
 /* A ticket for everything recorded so far, which this ends the open chunk for. A stream that is
  * captured has none: FAILED_PRECONDITION. */
-tt_status tt_stream_ticket(tt_stream *stream, uint64_t *out);
+tt_status tt_stream_ticket(tt_stream *stream, const tt_policy *policy, uint64_t *out);
 /* Waits for everything recorded before the call; returns, once, the first error since the last
  * synchronisation. */
-tt_status tt_stream_sync(tt_stream *stream);
+tt_status tt_stream_sync(tt_stream *stream, const tt_policy *policy);
 /* Nothing is pending. */
-bool tt_stream_idle(tt_stream *stream);
+bool tt_stream_idle(tt_stream *stream, const tt_policy *policy);
 /* The same for all streams of a device; errors are joined. */
-tt_status tt_device_sync(tt_device *device);
+tt_status tt_device_sync(tt_device *device, const tt_policy *policy);
 /* Where a value is recorded and not launched yet, launches it; then it has a job. The lock of its
  * device is held. A value that is being captured has no job: FAILED_PRECONDITION. */
 tt_status tt_value_launch(tt_value *value, tt_cut why, const tt_policy *policy);
 /* The host waits here, whether for what is recorded last or for something older: which of the two
  * it is may change when chunks end elsewhere. The lock is held. */
-void tt_stream_note_wait(tt_stream *stream);
+void tt_stream_note_wait(tt_stream *stream, const tt_policy *policy);
 
 #endif

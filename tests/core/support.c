@@ -28,9 +28,54 @@ void fake_reset(void) {
 int fake_close(void **state) {
   (void)state;
   fake_reset();
-  tt_runtime_shutdown();
+  session_close();
   return fake.tt_fake_live_objects() == 0 ? 0 : -1;
 }
+
+/* -- The session -- */
+
+tt_session *session;
+tt_policy policy = {.mode = TT_MODE_STRICT};
+
+tt_status session_open(const char *path) {
+  return session ? TT_SUCCESS : tt_session_create(path, &session);
+}
+
+void session_close(void) {
+  tt_session_destroy(session);
+  session = NULL;
+}
+
+tt_stream *stream_at(int device) {
+  tt_stream *stream = NULL;
+  if (!session || device < 0 || device >= session->device_count) return NULL;
+  ok(tt_stream_get(session->devices[device], 0, &stream));
+  return stream;
+}
+
+void memory_of(const tt_stream *stream, tt_memory *out) {
+  tt_account_read(&stream->device->account, out);
+}
+
+/* -- Waiting -- */
+
+tt_status stream_sync(tt_stream *stream) { return tt_stream_sync(stream, &policy); }
+
+tt_status session_sync(void) { return session ? tt_session_sync(session, &policy) : TT_SUCCESS; }
+
+uint64_t stream_ticket(tt_stream *stream) {
+  uint64_t ticket = 0;
+  ok(tt_stream_ticket(stream, &policy, &ticket));
+  return ticket;
+}
+
+void stream_wait(tt_stream *stream, uint64_t ticket) { ok(tt_queue_await(stream->queue, ticket)); }
+
+bool stream_passed(tt_stream *stream, uint64_t ticket) {
+  return tt_queue_passed(stream->queue, ticket);
+}
+
+bool stream_idle(tt_stream *stream) { return tt_stream_idle(stream, &policy); }
 
 /* -- Statuses -- */
 
@@ -56,14 +101,27 @@ tt_storage *storage_new(tt_stream *stream, tt_type type) {
   const tt_type *interned = NULL;
   tt_storage *storage = NULL;
   ok(tt_type_intern(&type, &interned));
-  ok(tt_storage_create(stream, interned, &storage));
+  ok(tt_storage_create(stream->device, interned, &storage));
   return storage;
 }
 
 tt_storage *storage_of(tt_stream *stream, tt_type type, const void *data) {
   tt_storage *storage = storage_new(stream, type);
-  ok(tt_storage_write(storage, &type, data, 0));
+  ok(storage_write(storage, &type, data, 0));
   return storage;
+}
+
+tt_status storage_write(tt_storage *storage, const tt_type *type, const void *data, uint32_t site) {
+  return tt_storage_write(storage, type, data, NULL, NULL, site);
+}
+
+tt_status storage_read(tt_storage *storage, void *data, int64_t size) {
+  return tt_storage_read(storage, data, size, &policy);
+}
+
+tt_status storage_resize(tt_storage *storage, int64_t bytes) {
+  return tt_storage_resize(stream_at(storage->device->index), session->calls, storage, bytes,
+                           &policy);
 }
 
 /* -- Calls -- */
@@ -87,8 +145,9 @@ static void fill_key(tt_key *key, const request *r) {
   tt_key_u64(key, (uint64_t)(uintptr_t)r->row);
   for (int i = 0; i < r->tensor_count; i++) {
     tt_view view = view_at(r, i);
-    tt_key_tensor(key, r->tensors[i], same_as(r, i), !r->views[i], view.dtype, view.rank,
-                  view.offset, view.sizes, view.strides);
+    const tt_storage *storage = r->tensors[i];
+    tt_key_tensor(key, storage->type, storage->value != NULL, same_as(r, i), !r->views[i],
+                  view.dtype, view.rank, view.offset, view.sizes, view.strides);
   }
   for (int i = 0; i < r->arg_count; i++) {
     tt_key_u64(key, (uint64_t)r->args[i].kind);
@@ -98,7 +157,7 @@ static void fill_key(tt_key *key, const request *r) {
   tt_key_add(key, r->numbers, sizeof r->numbers);
   tt_key_add(key, r->targets, sizeof *r->targets * (size_t)r->target_count);
   add_type(key, &r->result);
-  tt_key_u64(key, (uint64_t)r->unpromised << 1 | (uint64_t)(tt_runtime_mode() == TT_MODE_DEBUG));
+  tt_key_u64(key, (uint64_t)r->unpromised << 1 | (uint64_t)(policy.mode == TT_MODE_DEBUG));
 }
 
 static int fill_results(const request *r, tt_call_result *results) {
@@ -136,24 +195,35 @@ static tt_status create_call(const request *r, const tt_key *key, tt_call **out)
                        .results = results,
                        .result_count = fill_results(r, results),
                        .promised = !r->unpromised,
-                       .checks = tt_runtime_mode() == TT_MODE_DEBUG};
-  return tt_call_create(key, &spec, out);
+                       .checks = policy.mode == TT_MODE_DEBUG};
+  return tt_call_create(session->calls, key, &spec, &session->target, out);
 }
 
 tt_status request_call(const request *r, tt_call **out) {
   tt_key key;
   tt_key_init(&key);
   fill_key(&key, r);
-  *out = tt_call_find(&key);
+  *out = tt_call_find(session->calls, &key);
   tt_status status = *out ? TT_SUCCESS : create_call(r, &key, out);
   tt_key_deinit(&key);
   return status;
 }
 
+tt_status call_record(tt_stream *stream, tt_call *call, const request *r, tt_storage **results) {
+  bool random = r->row->cls == TT_RANDOM;
+  tt_operation operation = {.call = call,
+                            .tensors = r->tensors,
+                            .words = r->words,
+                            .draw = random ? &r->draw : NULL,
+                            .policy = &policy,
+                            .site = r->site};
+  return tt_stream_record(stream, &operation, results);
+}
+
 tt_status request_record(tt_stream *stream, const request *r, tt_storage **results) {
   tt_call *call = NULL;
   TT_TRY(request_call(r, &call));
-  return tt_stream_record(stream, call, r->tensors, r->words, r->site, results);
+  return call_record(stream, call, r, results);
 }
 
 static const tt_arg one = {.kind = TT_ARG_INT, .i = 1, .dtype = TT_I64};

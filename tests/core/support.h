@@ -1,9 +1,9 @@
-/* What the tests of the run room share: the fake plugin's controls, checks of statuses, and calls
- * recorded by hand. */
+/* What the tests of the trunk share: a session, the fake plugin's controls, checks of statuses, and
+ * calls recorded by hand. */
 #ifndef TT_SUPPORT_H
 #define TT_SUPPORT_H
 
-#include "run/run.h"
+#include "session/session.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -43,8 +43,27 @@ extern fake_controls fake;
 bool fake_open(void);
 /* No failures, synchronous. */
 void fake_reset(void);
-/* A fixture: ends the runtime; an error if anything of the plugin's is left. */
+/* A fixture: closes the session; an error if anything of the plugin's is left. */
 int fake_close(void **state);
+
+/* -- The session -- */
+extern tt_session *session; /* NULL: none is open */
+extern tt_policy policy;    /* of the test, for what it records and waits for */
+
+tt_status session_open(const char *path); /* does nothing when one is open */
+void session_close(void);
+/* The default stream of a device; NULL: there is none. */
+tt_stream *stream_at(int device);
+void memory_of(const tt_stream *stream, tt_memory *out);
+
+/* -- Waiting, under the test's policy -- */
+tt_status stream_sync(tt_stream *stream);
+tt_status session_sync(void);
+uint64_t stream_ticket(tt_stream *stream);
+/* Waits until everything up to the ticket is retired. */
+void stream_wait(tt_stream *stream, uint64_t ticket);
+bool stream_passed(tt_stream *stream, uint64_t ticket);
+bool stream_idle(tt_stream *stream);
 
 /* -- Statuses -- */
 void ok(tt_status status);
@@ -56,6 +75,10 @@ tt_type type_of(tt_dtype dtype, int rank, const int64_t *dims);
 tt_storage *storage_new(tt_stream *stream, tt_type type);
 /* A storage of these row-major values. */
 tt_storage *storage_of(tt_stream *stream, tt_type type, const void *data);
+tt_status storage_write(tt_storage *storage, const tt_type *type, const void *data, uint32_t site);
+tt_status storage_read(tt_storage *storage, void *data, int64_t size);
+/* On the default stream of its device. */
+tt_status storage_resize(tt_storage *storage, int64_t bytes);
 
 /* -- Calls -- */
 enum { REQUEST_MAX = 8 };
@@ -75,11 +98,14 @@ typedef struct request {
   tt_type result;
   bool unpromised; /* results are what the lowering says, at most REQUEST_MAX */
   uint32_t site;
+  tt_draw draw; /* of a random row, whose last words are the place */
 } request;
 
 /* The interned call for a request. */
 tt_status request_call(const request *r, tt_call **out);
-/* Records it; `results` has REQUEST_MAX entries. */
+/* Records that call of it; `results` has REQUEST_MAX entries. */
+tt_status call_record(tt_stream *stream, tt_call *call, const request *r, tt_storage **results);
+/* Both in one. */
 tt_status request_record(tt_stream *stream, const request *r, tt_storage **results);
 
 /* add.Tensor(a, b) into a new storage. */

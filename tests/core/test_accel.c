@@ -31,7 +31,7 @@ static struct {
 
 static tt_plugin *plugin;
 static tt_client *client;
-static tt_device *device;
+static tt_pjrt_device *device;
 
 #define MATRIX "tensor<2x3xf32>"
 #define BINARY(op, attributes)                                                                     \
@@ -59,7 +59,7 @@ static void fails(tt_status status, tt_code code, const char *words) {
 
 static tt_type matrix(void) { return tt_type_make(TT_F32, 2, (int64_t[]){2, 3}); }
 
-static tt_buffer *upload_to(tt_device *where, const float *values) {
+static tt_buffer *upload_to(tt_pjrt_device *where, const float *values) {
   tt_type type = matrix();
   tt_buffer *buffer = NULL;
   ok(tt_buffer_from_host(where, &type, values, NULL, NULL, &buffer));
@@ -120,9 +120,9 @@ static void nap(void) { nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL)
 
 static void count_release(void *user) { atomic_fetch_add((atomic_int *)user, 1); }
 
-static int64_t in_use(const tt_device *where) {
+static int64_t in_use(const tt_pjrt_device *where) {
   int64_t bytes = 0, limit = 0;
-  ok(tt_device_memory(where, &bytes, &limit));
+  ok(tt_pjrt_device_memory(where, &bytes, &limit));
   return bytes;
 }
 
@@ -214,8 +214,8 @@ static void test_devices(void **state) {
   (void)state;
   int64_t version[3] = {0};
   assert_int_equal(tt_client_device_count(client), 2);
-  assert_int_not_equal(tt_device_id(device), 0); /* ids are not indices */
-  assert_true(strlen(tt_device_kind(device)) > 0 && strlen(tt_device_string(device)) > 0);
+  assert_int_not_equal(tt_pjrt_device_id(device), 0); /* ids are not indices */
+  assert_true(strlen(tt_pjrt_device_kind(device)) > 0 && strlen(tt_pjrt_device_string(device)) > 0);
   assert_true(tt_plugin_attribute(plugin, "stablehlo_current_version", version));
   assert_true(version[0] >= 1);
   assert_null(client->api->extension_start);
@@ -453,7 +453,7 @@ static void test_memory(void **state) {
   tt_buffer *buffers[FIT], *none = NULL;
   int64_t used = 0, limit = 0;
   for (int i = 0; i < FIT; i++) buffers[i] = upload(ONE);
-  ok(tt_device_memory(device, &used, &limit));
+  ok(tt_pjrt_device_memory(device, &used, &limit));
   assert_true(used == 16384 && limit == 16384);
   fails(tt_buffer_from_host(device, &type, ONE, NULL, NULL, &none), TT_RESOURCE_EXHAUSTED,
         "Out of memory");
@@ -695,7 +695,7 @@ static void test_failure_lists(void **state) {
 static void test_copy_to_device(void **state) {
   (void)state;
   tt_executable *add = compile(ADD);
-  tt_device *other = tt_client_device(client, 1);
+  tt_pjrt_device *other = tt_client_device(client, 1);
   tt_buffer *a = upload(ONE), *b = upload(TWO), *far = NULL;
   int64_t to_host = accel.tt_accel_count("d2h"), to_device = accel.tt_accel_count("h2d");
   accel.tt_accel_hold(true);
@@ -726,7 +726,7 @@ static void test_all_reduce(void **state) {
       " \"func.return\"(%0) : (" MATRIX ") -> () } }";
   tt_compile_options options = {.num_replicas = 2, .optimization_level = -1};
   tt_executable *reduce = NULL, *add = compile(ADD);
-  tt_device *devices[2] = {NULL};
+  tt_pjrt_device *devices[2] = {NULL};
   int count = 0;
   ok(tt_compile(client, text, strlen(text), &options, &reduce));
   ok(tt_executable_devices(reduce, devices, 2, &count));

@@ -2,22 +2,22 @@
 #include "support.h"
 
 #include "ops/lower.h"
-#include "run/program.h"
+#include "program/program.h"
 
 static tt_stream *stream;
 
 static int setup(void **state) {
   (void)state;
   if (!fake_open()) return -1;
-  tt_status status = tt_runtime_init(getenv("TT_FAKE_PLUGIN"));
-  stream = tt_runtime_stream(0);
+  tt_status status = session_open(getenv("TT_FAKE_PLUGIN"));
+  stream = stream_at(0);
   return status ? -1 : 0;
 }
 
 static int reset(void **state) {
   (void)state;
   fake_reset();
-  return tt_runtime_set_mode(TT_MODE_STRICT) ? -1 : 0;
+  return (policy.mode = TT_MODE_STRICT, 0);
 }
 
 static tt_type vector(int64_t n) { return tt_type_make(TT_F32, 1, &n); }
@@ -36,7 +36,7 @@ static void test_long_key(void **state) {
   assert_int_equal(key.size, sizeof expected);
   assert_memory_equal(key.data, expected, sizeof expected);
   assert_false(key.failed);
-  assert_null(tt_call_find(&key));
+  assert_null(tt_call_find(session->calls, &key));
   tt_key_deinit(&key);
 }
 
@@ -49,13 +49,14 @@ static void test_key_without_memory(void **state) {
   tt_alloc_fail_at(1, false);
   for (uint64_t i = 0; i < 1000; i++) tt_key_u64(&key, i);
   assert_true(key.failed);
-  assert_null(tt_call_find(&key));
+  assert_null(tt_call_find(session->calls, &key));
   tt_call_spec spec = {.row = r.row, .name = "neg"};
   tt_call *call = NULL;
-  fails(tt_call_create(&key, &spec, &call), TT_RESOURCE_EXHAUSTED, "out of host memory");
+  fails(tt_call_create(session->calls, &key, &spec, &session->target, &call), TT_RESOURCE_EXHAUSTED,
+        "out of host memory");
   assert_null(call);
   tt_key_deinit(&key);
-  tt_storage_destroy(a);
+  tt_storage_release(a);
 }
 
 /* -- Interning -- */
@@ -71,15 +72,15 @@ static void test_interning(void **state) {
   float data[6] = {0};
   tt_storage *a = storage_of(stream, vector(6), data), *b = storage_of(stream, vector(6), data);
   request r = {.row = tt_op_find("maximum"), .tensor_count = 2, .tensors = {a, b}};
-  int64_t size = tt_call_table_size(), programs = tt_count_get(TT_COUNT_PROGRAMS);
+  int64_t size = tt_call_table_size(session->calls), programs = tt_count_get(TT_COUNT_PROGRAMS);
   tt_call *call = call_of(&r);
-  assert_int_equal(tt_call_table_size(), size + 1);
+  assert_int_equal(tt_call_table_size(session->calls), size + 1);
   assert_ptr_equal(call_of(&r), call);
   assert_int_equal(call->input_count, 2);
   r.tensors[0] = b; /* other storages of the same types */
   r.tensors[1] = a;
   assert_ptr_equal(call_of(&r), call);
-  assert_int_equal(tt_call_table_size(), size + 1);
+  assert_int_equal(tt_call_table_size(session->calls), size + 1);
   r.tensors[1] = b; /* one storage twice */
   tt_call *same = call_of(&r);
   assert_ptr_not_equal(same, call);
@@ -97,12 +98,12 @@ static void test_interning(void **state) {
   assert_ptr_not_equal(call_of(&r), call);
   half.offset = 3;
   assert_ptr_not_equal(call_of(&r), call);
-  assert_int_equal(tt_call_table_size(), size + 5);
+  assert_int_equal(tt_call_table_size(session->calls), size + 5);
   assert_int_equal(tt_count_get(TT_COUNT_PROGRAMS), programs + 5);
-  ok(tt_stream_sync(stream));
-  tt_storage_destroy(fresh);
-  tt_storage_destroy(a);
-  tt_storage_destroy(b);
+  ok(stream_sync(stream));
+  tt_storage_release(fresh);
+  tt_storage_release(a);
+  tt_storage_release(b);
 }
 
 static void test_equal_programs_are_shared(void **state) {
@@ -116,12 +117,12 @@ static void test_equal_programs_are_shared(void **state) {
   tt_call *second = call_of(&r);
   assert_ptr_not_equal(first, second);
   tt_program *programs_of[2] = {NULL};
-  ok(tt_call_program(first, &programs_of[0]));
-  ok(tt_call_program(second, &programs_of[1]));
+  ok(tt_program_of_call(session->programs, first, TT_WANT_NOW, &programs_of[0]));
+  ok(tt_program_of_call(session->programs, second, TT_WANT_NOW, &programs_of[1]));
   assert_ptr_equal(programs_of[0], programs_of[1]);
   assert_int_equal(tt_count_get(TT_COUNT_PROGRAMS), programs);
   assert_int_equal(tt_count_get(TT_COUNT_PROGRAM_HITS), hits + 1);
-  tt_storage_destroy(a);
+  tt_storage_release(a);
 }
 
 static void test_words(void **state) {
@@ -135,7 +136,7 @@ static void test_words(void **state) {
                .number_count = 4,
                .numbers = {TT_F64, TT_F32, TT_I64, TT_BOOL}};
   assert_int_equal(call_of(&r)->word_count, 6);
-  tt_storage_destroy(a);
+  tt_storage_release(a);
 }
 
 /* -- Lowerings that fail -- */
@@ -175,7 +176,7 @@ static void test_lowering_errors(void **state) {
       {lower_wrong_argument, TT_INTERNAL, "argument 5"},
       {lower_static_of_tensor, TT_INTERNAL, "argument 0"},
   };
-  int64_t size = tt_call_table_size(), programs = tt_count_get(TT_COUNT_PROGRAMS);
+  int64_t size = tt_call_table_size(session->calls), programs = tt_count_get(TT_COUNT_PROGRAMS);
   tt_storage *a = storage_new(stream, vector(6));
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     tt_op_row row = {.name = "test.row", .lower = cases[i].lower, .statics = "", .doc = ""};
@@ -188,9 +189,9 @@ static void test_lowering_errors(void **state) {
       assert_null(call);
     }
   }
-  assert_int_equal(tt_call_table_size(), size);
+  assert_int_equal(tt_call_table_size(session->calls), size);
   assert_int_equal(tt_count_get(TT_COUNT_PROGRAMS), programs);
-  tt_storage_destroy(a);
+  tt_storage_release(a);
 }
 
 /* -- Results -- */
@@ -214,11 +215,11 @@ static void test_results_of_the_lowering(void **state) {
   assert_null(results[1]);
   assert_true(results[2]->type->dtype == TT_F64 && results[2]->type->rank == 2);
   double back[4] = {1, 1, 1, 1};
-  ok(tt_storage_read(results[2], back, sizeof back));
+  ok(storage_read(results[2], back, sizeof back));
   assert_true(back[0] == 0 && back[3] == 0);
-  tt_storage_destroy(results[0]);
-  tt_storage_destroy(results[2]);
-  tt_storage_destroy(a);
+  tt_storage_release(results[0]);
+  tt_storage_release(results[2]);
+  tt_storage_release(a);
 }
 
 /* -- Checks (Debug) -- */
@@ -232,7 +233,7 @@ static void check_low(tt_lower *cx) {
 
 static void test_what_a_check_says_makes_a_program(void **state) {
   (void)state;
-  ok(tt_runtime_set_mode(TT_MODE_DEBUG));
+  policy.mode = TT_MODE_DEBUG;
   float data[6] = {0};
   tt_storage *a = storage_of(stream, vector(6), data), *out[REQUEST_MAX];
   tt_op_row rows[2] = {
@@ -241,16 +242,16 @@ static void test_what_a_check_says_makes_a_program(void **state) {
   tt_program *programs[2] = {NULL};
   for (int i = 0; i < 2; i++) {
     request r = {.row = &rows[i], .tensor_count = 1, .tensors = {a}};
-    ok(tt_call_program(call_of(&r), &programs[i]));
-    assert_int_equal(programs[i]->check_count, 1);
+    ok(tt_program_of_call(session->programs, call_of(&r), TT_WANT_NOW, &programs[i]));
+    assert_int_equal(programs[i]->module.check_count, 1);
     ok(request_record(stream, &r, out));
-    tt_storage_destroy(out[0]);
+    tt_storage_release(out[0]);
   }
-  assert_string_equal(programs[0]->check_texts[0], "test.one: too low");
-  assert_string_equal(programs[1]->check_texts[0], "test.two: too low");
-  assert_int_equal(programs[0]->check_codes[0], TT_VALUE);
-  assert_int_equal(programs[1]->check_codes[0], TT_OUT_OF_RANGE);
-  tt_storage_destroy(a);
+  assert_string_equal(programs[0]->module.check_texts[0], "test.one: too low");
+  assert_string_equal(programs[1]->module.check_texts[0], "test.two: too low");
+  assert_int_equal(programs[0]->module.check_codes[0], TT_VALUE);
+  assert_int_equal(programs[1]->module.check_codes[0], TT_OUT_OF_RANGE);
+  tt_storage_release(a);
 }
 
 int main(void) {

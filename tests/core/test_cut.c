@@ -1,5 +1,5 @@
 /* Where chunks end: at the same places of a loop's body, whatever came before. */
-#include "run/cut.h"
+#include "graph/cut.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
 #include "support.h"
 
 #include "base/base.h"
-#include "cache/disk.h"
+#include "program/disk.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 static tt_plugin *plugin;
+static tt_target target;
 static tt_client *client;
 static char root[64], folder[96], shared[96];
 static int first_threads;
@@ -70,6 +71,7 @@ static int setup(void **state) {
   snprintf(shared, sizeof shared, "%s/shared", root);
   tt_status status = tt_plugin_open(getenv("TT_FAKE_PLUGIN"), &plugin);
   if (!status) status = tt_client_create(plugin, NULL, &client);
+  if (!status) tt_target_init_client(&target, plugin, client, false);
   first_threads = thread_count();
   return status ? -1 : 0;
 }
@@ -94,7 +96,7 @@ static const tt_disk_options defaults = {.mode = TT_CACHE_ON, .wait_ms = 10000};
 static tt_disk *disk_with(tt_disk_options options) {
   tt_disk *disk = NULL;
   options.dir = folder;
-  ok(tt_disk_create(&options, plugin, client, &disk));
+  ok(tt_disk_create(&options, &target, &disk));
   return disk;
 }
 
@@ -117,22 +119,20 @@ static void spoil(const char *path, const void *data, size_t size) {
 
 /* -- Programs -- */
 
-static const tt_compile_options portable = {.portable = true, .optimization_level = -1};
-
 static void program_text(int number, char text[128]) {
   snprintf(text, 128, "func.func public @main(%%a: tensor<2xf32>) -> tensor<2xf32> // %s %d",
            number < 0 ? "unserializable" : "program", number);
 }
 
-/* What the run room does with a program: look it up, compile it if need be, store it. */
+/* What the compiler does with a program: look it up, compile it if need be, store it. */
 static tt_lookup fetch(tt_disk *disk, int number, tt_status *status) {
   char text[128];
   program_text(number, text);
   tt_lookup lookup = {.code = text, .code_size = strlen(text), .outputs = 1};
-  tt_executable *executable = tt_disk_load(disk, &portable, &lookup);
+  tt_executable *executable = tt_disk_load(disk, &lookup);
   *status = TT_SUCCESS;
   if (!executable) {
-    *status = tt_compile(client, text, strlen(text), &portable, &executable);
+    *status = tt_target_compile(&target, text, strlen(text), &executable);
     tt_disk_store(disk, &lookup, executable);
   }
   tt_executable_destroy(executable);
@@ -227,11 +227,11 @@ static void test_options_and_flags_are_keys(void **state) {
   program_text(1, text);
   tt_disk *disk = disk_with(defaults);
   get(disk, 1);
-  tt_compile_options other = portable;
-  other.optimization_level = 0;
+  target.options.optimization_level = 0;
   tt_lookup lookup = {.code = text, .code_size = strlen(text), .outputs = 1};
-  assert_null(tt_disk_load(disk, &other, &lookup));
+  assert_null(tt_disk_load(disk, &lookup));
   tt_disk_store(disk, &lookup, NULL);
+  target.options.optimization_level = -1;
   tt_disk_destroy(disk);
   setenv("XLA_FLAGS", "--xla_anything=1", 1);
   disk = disk_with(defaults);
@@ -433,7 +433,7 @@ static void test_unwritable_folder(void **state) {
   tt_disk *disk = NULL;
   tt_disk_options options = defaults;
   options.dir = "/proc/self";
-  ok(tt_disk_create(&options, plugin, client, &disk));
+  ok(tt_disk_create(&options, &target, &disk));
   for (int i = 0; i < 3; i++) {
     tt_lookup lookup = get(disk, 1);
     assert_int_equal(lookup.source, TT_SOURCE_COMPILER);
@@ -458,7 +458,7 @@ static int fill_small_disk(void) {
   tt_disk *disk = NULL;
   tt_disk_options options = defaults;
   options.dir = root;
-  tt_status status = tt_disk_create(&options, plugin, client, &disk);
+  tt_status status = tt_disk_create(&options, &target, &disk);
   int written = 0, kept = 0;
   for (int i = 0; i < 200 && !status; i++) written += fetch(disk, i, &status).written;
   for (int i = 0; i < 200 && !status; i++) kept += fetch(disk, i, &status).source == TT_SOURCE_DISK;
@@ -566,12 +566,12 @@ static pid_t start_owner_on(tt_disk *(*open_disk)(void), ending how) {
     program_text(1, text);
     tt_disk *disk = open_disk();
     tt_lookup lookup = {.code = text, .code_size = strlen(text), .outputs = 1};
-    tt_executable *executable = tt_disk_load(disk, &portable, &lookup);
+    tt_executable *executable = tt_disk_load(disk, &lookup);
     if (write(ends[1], "x", 1) != 1) _exit(1);
     if (how == HANGS) pause();
     sleep_ms(how == IS_SLOW ? 700 : 100);
     if (how == DIES) raise(SIGKILL);
-    tt_status status = tt_compile(client, text, strlen(text), &portable, &executable);
+    tt_status status = tt_target_compile(&target, text, strlen(text), &executable);
     tt_disk_store(disk, &lookup, executable);
     _exit(status ? 1 : 0);
   }
@@ -633,7 +633,7 @@ static tt_disk *disk_of_host(const char *host) {
   options.dir = own;
   options.shared_dir = shared;
   options.silence_ms = 300;
-  ok(tt_disk_create(&options, plugin, client, &disk));
+  ok(tt_disk_create(&options, &target, &disk));
   return disk;
 }
 
@@ -906,7 +906,7 @@ static void test_adopt(void **state) {
   ok(tt_disk_read(dir, name, &data, &entry));
   tt_disk *disk = disk_with(defaults);
   tt_lookup lookup = {.code = entry.code.data, .code_size = entry.code.size, .outputs = 1};
-  assert_null(tt_disk_load(disk, &portable, &lookup));
+  assert_null(tt_disk_load(disk, &lookup));
   entry.environment.size--; /* another plugin's */
   assert_false(tt_disk_adopt(disk, &lookup, &entry));
   entry.environment.size++;

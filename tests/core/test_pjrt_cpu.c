@@ -98,7 +98,8 @@ static void test_platform(void **state) {
   assert_true(strlen(tt_pjrt_device_kind(device)) > 0 && strlen(tt_pjrt_device_string(device)) > 0);
   assert_true(tt_plugin_attribute(plugin, "stablehlo_current_version", version));
   assert_true(version[0] >= 1);
-  fails(tt_pjrt_device_memory(device, &in_use, &limit), TT_UNIMPLEMENTED, "PJRT_Device_MemoryStats");
+  fails(tt_pjrt_device_memory(device, &in_use, &limit), TT_UNIMPLEMENTED,
+        "PJRT_Device_MemoryStats");
 }
 
 static void test_add(void **state) {

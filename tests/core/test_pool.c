@@ -1,6 +1,6 @@
 /* The compile pool: order, limits, cancelling. */
 #include "base/mem.h"
-#include "cache/pool.h"
+#include "program/pool.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -161,7 +161,7 @@ static void test_later_waits(void **state) {
   tt_pool *pool = NULL;
   assert_null(tt_pool_create(2, &pool));
   assert_null(tt_pool_submit(pool, TT_NOW, gate_job, NULL));
-  for (int i = 0; i < 5; i++) assert_null(tt_pool_submit(pool, TT_LATER, later_job, NULL));
+  for (int i = 0; i < 5; i++) assert_null(tt_pool_submit(pool, TT_BACKGROUND, later_job, NULL));
   for (int i = 0; i < 100; i++) assert_null(tt_pool_submit(pool, TT_NOW, count_job, NULL));
   wait_for(&ran, 100);
   assert_int_equal(later_ran, 0);
@@ -176,7 +176,7 @@ static void test_later_delays_nobody(void **state) {
   reset();
   tt_pool *pool = NULL;
   assert_null(tt_pool_create(1, &pool));
-  assert_null(tt_pool_submit(pool, TT_LATER, gate_job, NULL));
+  assert_null(tt_pool_submit(pool, TT_BACKGROUND, gate_job, NULL));
   for (int i = 0; i < 20; i++) nap();
   for (int i = 0; i < 100; i++) assert_null(tt_pool_submit(pool, TT_NOW, count_job, NULL));
   wait_for(&ran, 100);
@@ -190,13 +190,14 @@ static void test_hurry(void **state) {
   reset();
   tt_pool *pool = NULL;
   assert_null(tt_pool_create(1, &pool));
-  assert_null(tt_pool_submit(pool, TT_LATER, gate_job, NULL)); /* keeps the later thread busy */
+  assert_null(
+      tt_pool_submit(pool, TT_BACKGROUND, gate_job, NULL)); /* keeps the later thread busy */
   for (int i = 0; i < 20; i++) nap();
   for (intptr_t i = 0; i < 4; i++)
-    assert_null(tt_pool_submit(pool, TT_LATER, i == 2 ? count_job : later_job, (void *)i));
-  assert_false(tt_pool_hurry(pool, count_job, (void *)7));
-  assert_true(tt_pool_hurry(pool, count_job, (void *)2));
-  assert_false(tt_pool_hurry(pool, count_job, (void *)2));
+    assert_null(tt_pool_submit(pool, TT_BACKGROUND, i == 2 ? count_job : later_job, (void *)i));
+  assert_false(tt_pool_promote(pool, count_job, (void *)7));
+  assert_true(tt_pool_promote(pool, count_job, (void *)2));
+  assert_false(tt_pool_promote(pool, count_job, (void *)2));
   wait_for(&ran, 1);
   atomic_store(&later_ran, 0);
   atomic_store(&open_gate, true);
@@ -213,7 +214,7 @@ static void test_later_is_cancelled(void **state) {
   assert_null(tt_pool_create(1, &pool));
   atomic_store(&later_ran, 0);
   assert_null(tt_pool_submit(pool, TT_NOW, gate_job, NULL));
-  for (int i = 0; i < 10; i++) assert_null(tt_pool_submit(pool, TT_LATER, later_job, NULL));
+  for (int i = 0; i < 10; i++) assert_null(tt_pool_submit(pool, TT_BACKGROUND, later_job, NULL));
   for (int i = 0; i < 5; i++) nap();
   atomic_store(&open_gate, true);
   tt_pool_destroy(pool);

@@ -2,10 +2,10 @@
 #include "support.h"
 
 #include "base/base.h"
-#include "run/compile.h"
-#include "run/explain.h"
-#include "run/mappings.h"
-#include "run/program.h"
+#include "graph/explain.h"
+#include "program/compile.h"
+#include "program/mappings.h"
+#include "program/program.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -42,8 +42,8 @@ static int teardown(void **state) {
 static int start(void **state) {
   (void)state;
   fake_reset();
-  tt_status status = tt_runtime_init(getenv("TT_FAKE_PLUGIN"));
-  stream = tt_runtime_stream(0);
+  tt_status status = session_open(getenv("TT_FAKE_PLUGIN"));
+  stream = stream_at(0);
   tt_count_reset();
   return status || !stream ? -1 : 0;
 }
@@ -56,9 +56,9 @@ static void run_length(tt_stream *on, int64_t length) {
   assert_non_null(data);
   tt_storage *a = storage_of(on, type, data);
   ok(record_add(on, a, a, &sum));
-  ok(tt_storage_read(sum, data, tt_storage_bytes(sum)));
-  tt_storage_destroy(a);
-  tt_storage_destroy(sum);
+  ok(storage_read(sum, data, tt_storage_bytes(sum)));
+  tt_storage_release(a);
+  tt_storage_release(sum);
   free(data);
 }
 
@@ -82,7 +82,7 @@ static void test_nothing_compiles_twice(void **state) {
 static void test_few_stay_loaded(void **state) {
   (void)state;
   run_lengths(100, 200);
-  ok(tt_runtime_sync());
+  ok(session_sync());
   assert_in_range(fake.tt_fake_live_objects(), 1, 2 * LIMIT + 8);
   assert_int_equal(tt_count_get(TT_COUNT_COMPILES), 100);
   run_length(stream, 199); /* used a moment ago: still there */
@@ -133,7 +133,7 @@ static void *run_many(void *seed) {
   unsigned random = *(unsigned *)seed;
   for (int i = 0; i < 300; i++) {
     random = random * 1103515245 + 12345;
-    run_length(tt_runtime_stream((int)(random >> 8) & 1), 500 + (int64_t)(random >> 16) % 60);
+    run_length(stream_at((int)(random >> 8) & 1), 500 + (int64_t)(random >> 16) % 60);
   }
   return NULL;
 }
@@ -148,7 +148,7 @@ static void test_threads_and_unloading(void **state) {
   fake.tt_fake_async(true);
   for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, run_many, &seeds[i]);
   for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
-  ok(tt_runtime_sync());
+  ok(session_sync());
   assert_in_range(tt_count_get(TT_COUNT_COMPILES), 1, 60);
   assert_true(tt_count_get(TT_COUNT_DISK_HITS) > 60);
   fake_close(state);
@@ -162,7 +162,7 @@ static void warm_one(void *user, const tt_dir_file *file) {
   tt_warmth what = TT_WARM_READY;
   if (!strstr(file->name, TT_ENTRY_PROGRAM)) return;
   ok(tt_dir_open(folder, &(tt_dir_options){.readonly = true}, &dir));
-  ok(tt_compile_warm(dir, file->name, &what));
+  ok(tt_compiler_warm(tt_program_table_compiler(session->programs), dir, file->name, &what));
   tt_dir_close(dir);
   counts[what]++;
 }
@@ -196,20 +196,20 @@ static void test_forbidden(void **state) {
   run_lengths(700, 704);
   fake_close(state);
   start(state);
-  tt_forbid_programs(1);
+  policy.known_only = true;
   run_lengths(700, 704);
   tt_storage *a = storage_new(stream, type_of(TT_F32, 1, DIMS(704))), *sum = NULL;
   float data[704] = {0};
-  ok(tt_storage_write(a, a->type, data, 0));
+  ok(storage_write(a, a->type, data, 0));
   fails(record_add(stream, a, a, &sum), TT_FAILED_PRECONDITION, "forbids");
-  tt_forbid_programs(-1);
+  policy.known_only = false;
   assert_int_equal(tt_count_get(TT_COUNT_COMPILES), 0);
   assert_int_equal(tt_count_get(TT_COUNT_DISK_HITS), 4);
   ok(record_add(stream, a, a, &sum));
-  ok(tt_stream_sync(stream));
+  ok(stream_sync(stream));
   assert_int_equal(tt_count_get(TT_COUNT_COMPILES), 1);
-  tt_storage_destroy(sum);
-  tt_storage_destroy(a);
+  tt_storage_release(sum);
+  tt_storage_release(a);
 }
 
 /* Unloaded programs, too, are only loaded; more of them than may stay. */
@@ -217,21 +217,21 @@ static void test_forbidden_and_unloaded(void **state) {
   (void)state;
   run_lengths(1000, 1000 + 3 * LIMIT);
   tt_count_reset();
-  tt_forbid_programs(1);
+  policy.known_only = true;
   for (int i = 0; i < 3; i++) run_lengths(1000, 1000 + 3 * LIMIT);
-  tt_forbid_programs(-1);
+  policy.known_only = false;
   assert_int_equal(tt_count_get(TT_COUNT_COMPILES), 0);
   assert_true(tt_count_get(TT_COUNT_DISK_HITS) >= 3 * LIMIT);
 }
 
 static tt_status intern_text(const char *word, int number, bool later, tt_program **out) {
-  tt_program program = {.result_count = 1, .name = tt_strndup("test", 4)};
-  tt_text_printf(&program.text,
+  tt_want want = later ? TT_WANT_BACKGROUND : TT_WANT_NOW;
+  tt_module module = {.result_count = 1, .name = tt_strndup("test", 4)};
+  tt_text_printf(&module.text,
                  "func.func public @main(%%a: tensor<2xf32>) -> tensor<2xf32> // %s %d", word,
                  number);
-  tt_status status =
-      later ? tt_program_intern_later(&program, out) : tt_program_intern(&program, out);
-  tt_program_deinit(&program);
+  tt_status status = tt_program_intern(session->programs, &module, want, out);
+  tt_module_deinit(&module);
   return status;
 }
 
@@ -244,7 +244,7 @@ static void test_later(void **state) {
   fake.tt_fake_hold_programs("held");
   for (int i = 0; i < COUNT; i++) {
     ok(intern_text(i ? "free" : "held", i, true, &programs[i]));
-    assert_false(tt_program_poll(programs[i]));
+    assert_false(tt_program_poll(programs[i], TT_WANT_NOW));
   }
   for (int i = 0; i < 1000 && !fake.tt_fake_held(); i++) usleep(1000);
   assert_int_equal(fake.tt_fake_held(), 1);
@@ -272,12 +272,10 @@ static void test_later_forbidden(void **state) {
   (void)state;
   tt_program *program = NULL;
   ok(intern_text("later", 0, true, &program));
-  tt_forbid_programs(1);
-  assert_false(tt_program_poll(program));
+  assert_false(tt_program_poll(program, TT_WANT_KNOWN));
   assert_int_equal(atomic_load(&program->state), TT_PROGRAM_UNLOADED);
-  tt_forbid_programs(-1);
   assert_int_equal(tt_count_get(TT_COUNT_COMPILES), 0);
-  (void)tt_program_poll(program);
+  (void)tt_program_poll(program, TT_WANT_NOW);
   ok(tt_program_await(program));
   tt_program_release(program);
   assert_int_equal(tt_count_get(TT_COUNT_COMPILES), 1);
@@ -289,8 +287,8 @@ static void test_short_process(void **state) {
   fake_close(state);
   pid_t child = fork();
   if (child == 0) {
-    if (tt_runtime_init(getenv("TT_FAKE_PLUGIN"))) _exit(1);
-    run_length(tt_runtime_stream(0), 77);
+    if (session_open(getenv("TT_FAKE_PLUGIN"))) _exit(1);
+    run_length(stream_at(0), 77);
     exit(0); /* not _exit: atexit is what this is about */
   }
   assert_int_equal(waitpid(child, &status, 0), child);

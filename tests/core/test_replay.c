@@ -2,10 +2,10 @@
  * operator, and what is said when memory runs out. */
 #include "support.h"
 
+#include "graph/explain.h"
 #include "ops/lower.h"
-#include "run/explain.h"
-#include "run/launch.h"
-#include "run/value.h"
+#include "stream/launch.h"
+#include "stream/value.h"
 
 enum { LINES = 10, MEMORY = 1 << 24 };
 
@@ -24,9 +24,9 @@ static int setup(void **state) {
 static int start(void **state) {
   (void)state;
   fake_reset();
-  tt_status status = tt_runtime_init(getenv("TT_FAKE_PLUGIN"));
-  if (!status) status = tt_runtime_set_mode(TT_MODE_FUSED);
-  stream = tt_runtime_stream(0);
+  tt_status status = session_open(getenv("TT_FAKE_PLUGIN"));
+  policy.mode = TT_MODE_FUSED;
+  stream = stream_at(0);
   replays = tt_count_get(TT_COUNT_REPLAYS);
   return status ? -1 : 0;
 }
@@ -35,7 +35,7 @@ static int64_t replayed(void) { return tt_count_get(TT_COUNT_REPLAYS) - replays;
 
 static int64_t allocated(void) {
   tt_memory memory;
-  tt_stream_memory(stream, &memory);
+  memory_of(stream, &memory);
   return memory.allocated;
 }
 
@@ -46,7 +46,7 @@ static tt_storage *zeros(int64_t n, uint32_t site) {
   float *data = calloc((size_t)n + 1, sizeof *data);
   tt_storage *storage = storage_new(stream, type);
   assert_non_null(data);
-  ok(tt_storage_write(storage, &type, data, site));
+  ok(storage_write(storage, &type, data, site));
   free(data);
   return storage;
 }
@@ -87,11 +87,11 @@ static tt_storage *neg(tt_storage *a, int line) {
 
 static tt_status read(tt_storage *storage) {
   float data[4096];
-  return tt_storage_read(storage, data, tt_storage_bytes(storage));
+  return storage_read(storage, data, tt_storage_bytes(storage));
 }
 
 static void destroy(int count, tt_storage **storages) {
-  for (int i = 0; i < count; i++) tt_storage_destroy(storages[i]);
+  for (int i = 0; i < count; i++) tt_storage_release(storages[i]);
 }
 
 /* -- Replaying -- */
@@ -104,14 +104,14 @@ static void test_the_operator_is_named(void **state) {
     tt_storage *a = zeros(8 + i, 0);
     fake.tt_fake_fail_programs("stablehlo.negate", 1, when[i]);
     tt_storage *x = add(a, a, 1), *y = neg(x, 2), *z = add(y, a, 3), *w = add(x, x, 4);
-    tt_status status = tt_stream_sync(stream);
+    tt_status status = stream_sync(stream);
     assert_int_equal(tt_status_code(status), TT_INTERNAL);
     static const char first[] = "neg, called at train.py:2 in step: PJRT_";
     assert_memory_equal(tt_status_message(status), first, sizeof first - 1);
     fails(status, TT_INTERNAL,
           "\nIt was run alone, because a chunk of 4 operators, add.Tensor at train.py:1 in step "
           "to add.Tensor at train.py:4 in step had failed");
-    ok(tt_stream_sync(stream)); /* reported once */
+    ok(stream_sync(stream)); /* reported once */
     assert_int_equal(replayed(), i + 1);
     ok(read(x)); /* what does not depend on it is there */
     ok(read(w));
@@ -128,7 +128,7 @@ static void test_a_read_names_the_operator(void **state) {
   fake.tt_fake_fail_programs("stablehlo.negate", 1, TT_FAKE_EXECUTE);
   tt_storage *a = zeros(8, 0), *x = add(a, a, 1), *y = neg(x, 2);
   fails(read(y), TT_INTERNAL, "It was run alone, because a chunk of 2 operators");
-  ok(tt_stream_sync(stream));
+  ok(stream_sync(stream));
   destroy(3, (tt_storage *[]){a, x, y});
 }
 
@@ -138,14 +138,14 @@ static void test_only_the_whole_fails(void **state) {
   for (int i = 1; i <= 3; i++) {
     if (i < 3) fake.tt_fake_fail_programs("stablehlo.add", 3, TT_FAKE_COMPILE);
     tt_storage *x = add(a, a, 1), *y = add(x, a, 2), *z = add(y, a, 3);
-    tt_storage_destroy(y); /* only the chunk has it now */
-    ok(tt_stream_sync(stream));
+    tt_storage_release(y); /* only the chunk has it now */
+    ok(stream_sync(stream));
     assert_int_equal(replayed(), i); /* what the compiler has refused it will refuse again */
     ok(read(x));
     ok(read(z));
     destroy(2, (tt_storage *[]){x, z});
   }
-  tt_storage_destroy(a);
+  tt_storage_release(a);
   assert_int_equal(allocated(), 0);
 }
 
@@ -154,18 +154,18 @@ static void test_a_failure_that_does_not_come_again(void **state) {
   tt_storage *a = zeros(9, 0);
   for (int i = 0; i < 2; i++) { /* of the compiler, then of the launch */
     tt_storage *x = add(a, a, 1), *y = neg(x, 2);
-    if (i == 1) tt_stream_wait(stream, tt_stream_ticket(stream));
+    if (i == 1) stream_wait(stream, stream_ticket(stream));
     if (i == 1) destroy(2, (tt_storage *[]){x, y});
     if (i == 1) x = add(a, a, 1), y = neg(x, 2);
     fake.tt_fake_fail_at(1);
-    ok(tt_stream_sync(stream));
+    ok(stream_sync(stream));
     assert_true(fake.tt_fake_failed());
     ok(read(x));
     ok(read(y));
     destroy(2, (tt_storage *[]){x, y});
   }
   assert_int_equal(replayed(), 3);
-  tt_storage_destroy(a);
+  tt_storage_release(a);
 }
 
 /* -- A chunk of which no program can be built -- */
@@ -190,19 +190,19 @@ static void test_no_program_for_the_whole(void **state) {
   (void)state;
   tt_storage *a = zeros(10, 0), *x = pick(a), *y = add(x, a, 2);
   picky = true;
-  tt_status status = tt_stream_sync(stream);
+  tt_status status = stream_sync(stream);
   picky = false;
   fails(status, TT_UNIMPLEMENTED,
         "could not be run again operator by operator: test.picky: too picky");
   assert_int_equal(replayed(), 0);
   fails(read(y), TT_UNIMPLEMENTED, "a chunk of 2 operators, test.picky at train.py:1 in step");
   destroy(2, (tt_storage *[]){x, y});
-  ok(tt_runtime_set_mode(TT_MODE_STRICT)); /* now the operator has a program of its own */
-  tt_storage_destroy(pick(a));
-  ok(tt_runtime_set_mode(TT_MODE_FUSED));
+  policy.mode = TT_MODE_STRICT; /* now the operator has a program of its own */
+  tt_storage_release(pick(a));
+  policy.mode = TT_MODE_FUSED;
   x = pick(a), y = add(x, a, 2);
   picky = true;
-  status = tt_stream_sync(stream);
+  status = stream_sync(stream);
   picky = false;
   ok(status);
   assert_int_equal(replayed(), 1);
@@ -218,8 +218,8 @@ static void test_only_what_is_needed_is_run(void **state) {
   fake.tt_fake_fail_programs("stablehlo.add", 3, TT_FAKE_EXECUTE);
   int64_t launches = fake.tt_fake_launches();
   tt_storage *x = add(a, a, 1), *dead = neg(x, 2), *y = add(x, a, 3), *z = add(y, a, 4);
-  tt_storage_destroy(dead);
-  ok(tt_stream_sync(stream));
+  tt_storage_release(dead);
+  ok(stream_sync(stream));
   assert_int_equal(replayed(), 1);
   assert_int_equal(fake.tt_fake_launches() - launches, 1 + 3);
   destroy(4, (tt_storage *[]){a, x, y, z});
@@ -233,11 +233,11 @@ static void test_writes_are_in_place(void **state) {
     tt_value *old = held ? tt_value_retain(a->value) : NULL;
     int64_t donated = fake.tt_fake_donations();
     for (int i = 0; i < 3; i++) add_into(a, b, i);
-    ok(tt_stream_sync(stream));
+    ok(stream_sync(stream));
     assert_int_equal(replayed(), held + 1);
     assert_int_equal(fake.tt_fake_donations() - donated, held ? 2 : 3);
     float back[12];
-    if (held) ok(tt_buffer_to_host(tt_runtime_client(), old->buffer, old->type, back, 48));
+    if (held) ok(tt_buffer_to_host(session->client, old->buffer, old->holding.type, back, 48));
     tt_value_release(old);
     ok(read(a));
     ok(read(b));
@@ -252,10 +252,10 @@ static void test_an_input_that_failed(void **state) {
   tt_storage *a = zeros(13, 0);
   fake.tt_fake_fail_programs("stablehlo.negate", 1, TT_FAKE_EXECUTE);
   tt_storage *bad = neg(a, 1);
-  fails(tt_stream_sync(stream), TT_INTERNAL, "neg, called at train.py:1 in step: PJRT_");
+  fails(stream_sync(stream), TT_INTERNAL, "neg, called at train.py:1 in step: PJRT_");
   assert_int_equal(replayed(), 0); /* a chunk of one operator is that operator */
   tt_storage *x = add(bad, a, 2), *y = add(a, a, 3), *z = add(x, y, 4), *worse = neg(y, 5);
-  tt_status status = tt_stream_sync(stream);
+  tt_status status = stream_sync(stream);
   assert_null(strstr(tt_status_message(status), "It was run alone"));
   fails(status, TT_INTERNAL, "neg, called at train.py:5 in step: PJRT_");
   assert_int_equal(replayed(), 1);
@@ -265,7 +265,7 @@ static void test_an_input_that_failed(void **state) {
   fails(read(worse), TT_INTERNAL, "neg, called at train.py:5 in step");
   tt_storage *last = add(z, a, 6), *later = add(last, a, 7); /* nothing can be computed here */
   int64_t calls = fake.tt_fake_launches();
-  ok(tt_stream_sync(stream));
+  ok(stream_sync(stream));
   assert_int_equal(fake.tt_fake_launches(), calls);
   assert_int_equal(replayed(), 1);
   fails(read(later), TT_INTERNAL, "neg, called at train.py:1 in step");
@@ -280,7 +280,7 @@ static void test_inputs_that_were_given_away(void **state) {
   fake.tt_fake_fail_programs("stablehlo.negate", 1, TT_FAKE_EXECUTE_DONATED);
   add_into(a, a, 1);
   tt_storage *x = neg(a, 2);
-  fails(tt_stream_sync(stream), TT_INTERNAL,
+  fails(stream_sync(stream), TT_INTERNAL,
         "in step: PJRT_LoadedExecutable_Execute: injected failure of a program with "
         "stablehlo.negate; it could not be run again operator by operator: its inputs were given "
         "away before it failed");
@@ -296,7 +296,7 @@ static void test_an_asynchronous_failure(void **state) {
   fake.tt_fake_async(true);
   fake.tt_fake_fail_launch(1);
   tt_storage *x = add(a, a, 1), *y = neg(x, 2);
-  fails(tt_stream_sync(stream), TT_INTERNAL,
+  fails(stream_sync(stream), TT_INTERNAL,
         "a chunk of 2 operators, add.Tensor at train.py:1 in step to neg at train.py:2 in step: "
         "PJRT_Event_Await: injected asynchronous failure; its inputs were given away before it "
         "failed, so it cannot be run again operator by operator");
@@ -311,7 +311,7 @@ static void test_an_operator_that_fails_late(void **state) {
   fake.tt_fake_fail_programs("stablehlo.add", 2, TT_FAKE_EXECUTE);
   fake.tt_fake_fail_launch(2);
   tt_storage *x = add(a, a, 1), *y = neg(x, 2), *z = add(x, a, 3);
-  fails(tt_stream_sync(stream), TT_INTERNAL,
+  fails(stream_sync(stream), TT_INTERNAL,
         "neg, called at train.py:2 in step: PJRT_Event_Await: injected asynchronous failure\nIt");
   ok(read(x));
   ok(read(z));
@@ -321,13 +321,13 @@ static void test_an_operator_that_fails_late(void **state) {
 static void test_no_new_programs(void **state) {
   (void)state;
   tt_storage *a = zeros(17, 0), *x = add(a, a, 1), *y = neg(x, 2);
-  ok(tt_stream_sync(stream));
+  ok(stream_sync(stream));
   destroy(2, (tt_storage *[]){x, y});
   fake.tt_fake_fail_programs("stablehlo.negate", 1, TT_FAKE_EXECUTE);
-  tt_forbid_programs(1);
+  policy.known_only = true;
   x = add(a, a, 1), y = neg(x, 2);
-  tt_status status = tt_stream_sync(stream);
-  tt_forbid_programs(-1);
+  tt_status status = stream_sync(stream);
+  policy.known_only = false;
   fails(status, TT_INTERNAL,
         "could not be run again operator by operator: this needs a new program, which");
   assert_int_equal(replayed(), 0);
@@ -341,13 +341,14 @@ static tt_status failing_chunk(int64_t n) {
   tt_type type = vector(n);
   const tt_type *interned = NULL;
   tt_status status = tt_type_intern(&type, &interned);
-  if (!status) status = tt_storage_create(stream, interned, &a); /* undefined: reads as zeros */
+  if (!status)
+    status = tt_storage_create(stream->device, interned, &a); /* undefined: reads as zeros */
   if (!status) status = try_add(a, a, false, 1, &s[0]);
   if (!status) status = try_add(s[0], s[0], false, 2, &s[1]);
   if (!status) status = try_add(s[1], s[1], true, 3, &s[2]);
   if (!status) status = try_add(s[1], s[0], false, 4, &s[2]);
-  status = tt_join(status, tt_stream_sync(stream));
-  tt_storage_destroy(a);
+  status = tt_join(status, stream_sync(stream));
+  tt_storage_release(a);
   destroy(3, s);
   return status;
 }
@@ -404,23 +405,24 @@ static void test_the_largest_values(void **state) {
   tt_holding held[3];
   static const int64_t sizes[] = {2000, 5000, 1024, 3000, 4000, 1023};
   tt_storage *s[6];
-  assert_int_equal(tt_stream_largest(stream, held, 3), 0);
+  assert_int_equal(tt_account_largest(&stream->device->account, held, 3), 0);
   for (int i = 0; i < 6; i++) s[i] = zeros(sizes[i], lines[i]);
-  assert_int_equal(tt_stream_largest(stream, held, 3), 3);
+  assert_int_equal(tt_account_largest(&stream->device->account, held, 3), 3);
   assert_true(held[0].bytes == 20000 && held[1].bytes == 16000 && held[2].bytes == 12000);
   assert_true(held[0].site == lines[1] && held[2].site == lines[3]);
   assert_int_equal(held[0].type->dims[0], 5000);
-  tt_storage_destroy(s[1]);
-  tt_storage_destroy(s[3]);
-  assert_int_equal(tt_stream_largest(stream, held, 3), 3);
+  tt_storage_release(s[1]);
+  tt_storage_release(s[3]);
+  assert_int_equal(tt_account_largest(&stream->device->account, held, 3), 3);
   assert_true(held[0].bytes == 16000 && held[1].bytes == 8000 && held[2].bytes == 4096);
-  tt_storage_destroy(s[0]);
+  tt_storage_release(s[0]);
   add_into(s[4], s[4], 7); /* a new value */
-  ok(tt_stream_sync(stream));
-  assert_int_equal(tt_stream_largest(stream, held, 3), 2); /* small ones are not listed */
+  ok(stream_sync(stream));
+  assert_int_equal(tt_account_largest(&stream->device->account, held, 3),
+                   2); /* small ones are not listed */
   assert_true(held[0].bytes == 16000 && held[0].site == lines[7]);
   destroy(3, (tt_storage *[]){s[2], s[4], s[5]});
-  assert_int_equal(tt_stream_largest(stream, held, 3), 0);
+  assert_int_equal(tt_account_largest(&stream->device->account, held, 3), 0);
 }
 
 static void test_out_of_memory_names_who_holds_it(void **state) {
@@ -428,7 +430,7 @@ static void test_out_of_memory_names_who_holds_it(void **state) {
   int64_t n = MEMORY / 4 / 4; /* a quarter of the device */
   tt_storage *a = zeros(n, lines[1]), *b = zeros(n / 2, lines[2]), *x, *y, *z;
   x = add(a, a, 3), y = add(x, a, 4), z = add(y, a, 5);
-  tt_status status = tt_stream_sync(stream);
+  tt_status status = stream_sync(stream);
   fails(tt_status_clone(status), TT_RESOURCE_EXHAUSTED,
         "add.Tensor, called at train.py:5 in step: PJRT_LoadedExecutable_Execute: Out of memory "
         "allocating 4194304 bytes\nThe program needs 8.0 MiB of inputs, 4.0 MiB of results, 0 "
@@ -445,7 +447,7 @@ static void test_out_of_memory_names_who_holds_it(void **state) {
   fails(read(z), TT_RESOURCE_EXHAUSTED, "train.py:5");
   destroy(2, (tt_storage *[]){b, z});
   z = add(y, a, 6); /* there is room again */
-  ok(tt_stream_sync(stream));
+  ok(stream_sync(stream));
   destroy(4, (tt_storage *[]){a, x, y, z});
 }
 
@@ -465,12 +467,12 @@ static void test_memory_while_replaying(void **state) {
   tt_storage *a = zeros(n, lines[1]), *pair[REQUEST_MAX] = {NULL};
   request r = {.row = &pair_row, .tensor_count = 1, .tensors = {a}, .unpromised = true};
   ok(request_record(stream, &r, pair));
-  tt_storage_destroy(pair[1]); /* not needed afterwards */
+  tt_storage_release(pair[1]); /* not needed afterwards */
   tt_storage *x = add(pair[0], a, 2), *y = add(x, a, 3);
-  tt_storage_destroy(x); /* only needed for the next */
+  tt_storage_release(x); /* only needed for the next */
   tt_storage *z = add(y, a, 4);
   fake.tt_fake_fail_programs("stablehlo.add", 3, TT_FAKE_EXECUTE);
-  ok(tt_stream_sync(stream)); /* the device is full */
+  ok(stream_sync(stream)); /* the device is full */
   assert_int_equal(replayed(), 1);
   assert_int_equal(allocated(), MEMORY);
   destroy(4, (tt_storage *[]){a, pair[0], y, z});
@@ -482,7 +484,7 @@ static void test_out_of_memory_for_what_the_host_writes(void **state) {
   tt_storage *a = zeros(n, lines[1]), *b = storage_new(stream, vector(n));
   float *data = calloc((size_t)n, sizeof *data);
   assert_non_null(data);
-  fails(tt_storage_write(b, b->type, data, 0), TT_RESOURCE_EXHAUSTED,
+  fails(storage_write(b, b->type, data, 0), TT_RESOURCE_EXHAUSTED,
         "bytes\nDevice tpu:0 holds 12.0 MiB in tensors, of 16.0 MiB; the largest:\n"
         "  12.0 MiB, f32[3145728], made at train.py:1 in step");
   free(data);
@@ -493,12 +495,14 @@ static void test_out_of_memory_for_what_the_host_writes(void **state) {
 static void test_the_host_s_memory(void **state) {
   (void)state;
   tt_status status = tt_status_prefix(tt_out_of_memory(), "neg");
-  status = tt_report_memory(status, stream);
+  status = tt_device_report_memory(stream->device, status);
   assert_string_equal(tt_status_message(status), "neg: out of host memory");
   tt_status_release(status);
-  fails(tt_report_memory(tt_error(TT_RESOURCE_EXHAUSTED, "full"), stream), TT_RESOURCE_EXHAUSTED,
+  status = tt_status_from(tt_error(TT_RESOURCE_EXHAUSTED, "full"), TT_FROM_PLUGIN);
+  fails(tt_device_report_memory(stream->device, status), TT_RESOURCE_EXHAUSTED,
         "full\nDevice tpu:0 holds 0 bytes in tensors, of 16.0 MiB");
-  fails(tt_report_memory(tt_error(TT_INTERNAL, "broken"), stream), TT_INTERNAL, "broken");
+  status = tt_error(TT_INTERNAL, "broken");
+  fails(tt_device_report_memory(stream->device, status), TT_INTERNAL, "broken");
 }
 
 int main(void) {

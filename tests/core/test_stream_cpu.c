@@ -12,14 +12,14 @@ static int setup(void **state) {
   const char *path = getenv("TT_CPU_PLUGIN");
   if (!path || !*path) return 0;
   setenv("TORCH_TPU_CACHE", "off", 1);
-  tt_status status = tt_runtime_init(path);
-  stream = tt_runtime_stream(0);
+  tt_status status = session_open(path);
+  stream = stream_at(0);
   return status ? -1 : 0;
 }
 
 static int teardown(void **state) {
   (void)state;
-  tt_runtime_shutdown();
+  session_close();
   return 0;
 }
 
@@ -31,7 +31,7 @@ static tt_type vector(int64_t n) { return tt_type_make(TT_F32, 1, &n); }
 static void expect(tt_storage *storage, const float *expected) {
   float got[64] = {0};
   int64_t count = tt_type_numel(storage->type);
-  ok(tt_storage_read(storage, got, tt_storage_bytes(storage)));
+  ok(storage_read(storage, got, tt_storage_bytes(storage)));
   for (int64_t i = 0; i < count; i++)
     if (got[i] != expected[i])
       fail_msg("element %d is %g, expected %g", (int)i, (double)got[i], (double)expected[i]);
@@ -41,7 +41,7 @@ static void test_order(void **state) {
   (void)state;
   if (!stream) skip();
   for (int m = 0; m < MODES; m++) {
-    ok(tt_runtime_set_mode(modes[m]));
+    policy.mode = modes[m];
     float x[4] = {1, 2, 3, 4}, y[4] = {1, 1, 2, -1}, step[4] = {1, 3, 5, 7};
     tt_storage *a = storage_of(stream, vector(4), x), *b = storage_of(stream, vector(4), y);
     tt_storage *c = storage_of(stream, vector(4), step);
@@ -51,7 +51,7 @@ static void test_order(void **state) {
       ok(record_scale(stream, a, factor, &scaled)); /* x = x * factor + step; y += x */
       ok(record_add_into(stream, scaled, NULL, c, NULL));
       ok(record_add_into(stream, b, NULL, scaled, NULL));
-      tt_storage_destroy(a);
+      tt_storage_release(a);
       a = scaled;
       for (int k = 0; k < 4; k++) {
         x[k] = x[k] * factor + step[k];
@@ -60,10 +60,10 @@ static void test_order(void **state) {
     }
     expect(a, x);
     expect(b, y);
-    ok(tt_stream_sync(stream));
-    tt_storage_destroy(a);
-    tt_storage_destroy(b);
-    tt_storage_destroy(c);
+    ok(stream_sync(stream));
+    tt_storage_release(a);
+    tt_storage_release(b);
+    tt_storage_release(c);
   }
 }
 
@@ -71,7 +71,7 @@ static void test_writes_through_views(void **state) {
   (void)state;
   if (!stream) skip();
   for (int m = 0; m < MODES; m++) {
-    ok(tt_runtime_set_mode(modes[m]));
+    policy.mode = modes[m];
     float x[6] = {0, 1, 2, 3, 4, 5};
     tt_storage *a = storage_of(stream, tt_type_make(TT_F32, 2, DIMS(2, 3)), x), *before = NULL;
     tt_view columns = {TT_F32, 2, 0, {3, 2}, {1, 3}}, row = {TT_F32, 1, 3, {3}, {1}};
@@ -82,8 +82,8 @@ static void test_writes_through_views(void **state) {
     ok(record_add_into(stream, a, &back, a, &front));      /* 0 2 6 12 28 36 */
     expect(a, (float[6]){0, 2, 6, 12, 28, 36});
     expect(before, (float[6]){0, 2, 4, 6, 8, 10}); /* whoever read earlier keeps what it read */
-    tt_storage_destroy(a);
-    tt_storage_destroy(before);
+    tt_storage_release(a);
+    tt_storage_release(before);
   }
 }
 
@@ -99,7 +99,7 @@ static void test_two_targets_in_one_storage(void **state) {
   (void)state;
   if (!stream) skip();
   for (int m = 0; m < MODES; m++) {
-    ok(tt_runtime_set_mode(modes[m]));
+    policy.mode = modes[m];
     tt_storage *a = storage_of(stream, vector(4), (float[4]){1, 2, 3, 4}), *results[REQUEST_MAX];
     tt_view low = {TT_F32, 1, 0, {2}, {1}}, high = {TT_F32, 1, 2, {2}, {1}};
     request r = {.row = &swap_row,
@@ -110,7 +110,7 @@ static void test_two_targets_in_one_storage(void **state) {
                  .targets = {0, 1}};
     ok(request_record(stream, &r, results));
     expect(a, (float[4]){3, 4, 1, 2});
-    tt_storage_destroy(a);
+    tt_storage_release(a);
   }
 }
 
@@ -131,7 +131,7 @@ static void test_packed_numbers(void **state) {
   if (!stream) skip();
   static const tt_dtype dtypes[] = {TT_F64, TT_F32, TT_I64, TT_BOOL, TT_BOOL};
   for (int m = 0; m < MODES; m++) {
-    ok(tt_runtime_set_mode(modes[m]));
+    policy.mode = modes[m];
     for (int round = 0; round < 3; round++) {
       tt_storage *results[REQUEST_MAX];
       request r = {.row = &numbers_row, .arg_count = 5, .number_count = 5, .unpromised = true};
@@ -152,13 +152,13 @@ static void test_packed_numbers(void **state) {
       float got_f32;
       int64_t got_i64;
       bool got_true = false, got_false = true;
-      ok(tt_storage_read(results[0], &got_f64, 8));
-      ok(tt_storage_read(results[1], &got_f32, 4));
-      ok(tt_storage_read(results[2], &got_i64, 8));
-      ok(tt_storage_read(results[3], &got_true, 1));
-      ok(tt_storage_read(results[4], &got_false, 1));
+      ok(storage_read(results[0], &got_f64, 8));
+      ok(storage_read(results[1], &got_f32, 4));
+      ok(storage_read(results[2], &got_i64, 8));
+      ok(storage_read(results[3], &got_true, 1));
+      ok(storage_read(results[4], &got_false, 1));
       assert_true(got_f64 == f64 && got_f32 == f32 && got_i64 == i64 && got_true && !got_false);
-      for (int i = 0; i < 5; i++) tt_storage_destroy(results[i]);
+      for (int i = 0; i < 5; i++) tt_storage_release(results[i]);
     }
   }
 }
@@ -169,23 +169,23 @@ static void test_resize_keeps_the_prefix(void **state) {
   (void)state;
   if (!stream) skip();
   for (int m = 0; m < MODES; m++) {
-    ok(tt_runtime_set_mode(modes[m]));
+    policy.mode = modes[m];
     char bytes[12];
     tt_storage *a = storage_of(stream, tt_type_make(TT_U8, 2, DIMS(2, 3)), "abcdef");
-    ok(tt_storage_resize(a, 9));
-    ok(tt_storage_read(a, bytes, 9));
+    ok(storage_resize(a, 9));
+    ok(storage_read(a, bytes, 9));
     assert_memory_equal(bytes, "abcdef\0\0\0", 9);
-    ok(tt_storage_resize(a, 4));
-    ok(tt_storage_resize(a, 6));
-    ok(tt_storage_read(a, bytes, 6));
+    ok(storage_resize(a, 4));
+    ok(storage_resize(a, 6));
+    ok(storage_read(a, bytes, 6));
     assert_memory_equal(bytes, "abcd\0\0", 6);
-    tt_storage_destroy(a);
+    tt_storage_release(a);
     a = storage_of(stream, vector(2), (float[2]){1.5f, -2}); /* cut inside of an element */
-    ok(tt_storage_resize(a, 6));
+    ok(storage_resize(a, 6));
     assert_int_equal(a->type->dtype, TT_U8);
-    ok(tt_storage_read(a, bytes, 6));
+    ok(storage_read(a, bytes, 6));
     assert_memory_equal(bytes, "\0\0\xC0\x3F\0\0", 6);
-    ok(tt_storage_resize(a, 8));
+    ok(storage_resize(a, 8));
     tt_storage *sum = NULL;
     request r = {.row = tt_op_find("neg"), .tensor_count = 1, .tensors = {a}};
     tt_view view = {TT_F32, 1, 0, {2}, {1}};
@@ -195,8 +195,8 @@ static void test_resize_keeps_the_prefix(void **state) {
     ok(request_record(stream, &r, results));
     sum = results[0];
     expect(sum, (float[2]){-1.5f, -0.0f});
-    tt_storage_destroy(sum);
-    tt_storage_destroy(a);
+    tt_storage_release(sum);
+    tt_storage_release(a);
   }
 }
 
@@ -215,20 +215,20 @@ static void test_checks(void **state) {
   tt_storage *bad = storage_of(stream, vector(2), (float[2]){4, -9});
   request r = {.row = &check_row, .tensor_count = 1, .tensors = {good}};
   r.site = tt_site_add("model.py", 5, "norm");
-  ok(tt_runtime_set_mode(TT_MODE_DEBUG));
+  policy.mode = TT_MODE_DEBUG;
   ok(request_record(stream, &r, results));
   expect(results[0], (float[2]){2, 3});
-  tt_storage_destroy(results[0]);
+  tt_storage_release(results[0]);
   r.tensors[0] = bad;
   fails(request_record(stream, &r, results), TT_VALUE,
         "test.check, called at model.py:5 in norm: test.check: below zero");
-  ok(tt_stream_sync(stream));
-  ok(tt_runtime_set_mode(TT_MODE_STRICT)); /* nobody checks */
+  ok(stream_sync(stream));
+  policy.mode = TT_MODE_STRICT; /* nobody checks */
   ok(request_record(stream, &r, results));
-  ok(tt_stream_sync(stream));
-  tt_storage_destroy(results[0]);
-  tt_storage_destroy(good);
-  tt_storage_destroy(bad);
+  ok(stream_sync(stream));
+  tt_storage_release(results[0]);
+  tt_storage_release(good);
+  tt_storage_release(bad);
 }
 
 /* -- A chunk that the compiler refuses -- */
@@ -257,13 +257,13 @@ static void strange_chunk(tt_storage *a, tt_storage **x, tt_storage **y, tt_stor
   ok(request_record(stream, &r, results));
   *y = results[0];
   ok(record_add(stream, *y, scaled, z));
-  tt_storage_destroy(scaled);
+  tt_storage_release(scaled);
   ok(record_scale(stream, *z, 2, &scaled));
-  tt_storage_destroy(scaled); /* nobody needs it */
+  tt_storage_release(scaled); /* nobody needs it */
 }
 
 static void destroy(int count, tt_storage **storages) {
-  for (int i = 0; i < count; i++) tt_storage_destroy(storages[i]);
+  for (int i = 0; i < count; i++) tt_storage_release(storages[i]);
 }
 
 static void test_a_chunk_that_the_compiler_refuses(void **state) {
@@ -272,15 +272,15 @@ static void test_a_chunk_that_the_compiler_refuses(void **state) {
   for (int alone = 0; alone < 2; alone++) { /* does the operator's own program compile? */
     tt_storage *a = storage_of(stream, vector(4 + alone), (float[5]){1, 2, 3, 4, 5}), *s[3];
     int64_t replays = tt_count_get(TT_COUNT_REPLAYS);
-    ok(tt_runtime_set_mode(TT_MODE_STRICT));
+    policy.mode = TT_MODE_STRICT;
     if (alone) {
       strange_chunk(a, &s[0], &s[1], &s[2]);
       destroy(3, s);
     }
-    ok(tt_runtime_set_mode(TT_MODE_FUSED));
+    policy.mode = TT_MODE_FUSED;
     strange_chunk(a, &s[0], &s[1], &s[2]);
     refused = true;
-    tt_status status = tt_stream_sync(stream);
+    tt_status status = stream_sync(stream);
     refused = false;
     if (alone) ok(status);
     else fails(status, TT_NOT_FOUND, "test.strange, called at odd.py:7 in f: PJRT_Client_Compile");
@@ -289,7 +289,7 @@ static void test_a_chunk_that_the_compiler_refuses(void **state) {
     if (alone) expect(s[1], (float[5]){-1.5f, -3, -6, -9, -7.5f});
     if (alone) expect(s[2], (float[5]){0});
     destroy(3, s);
-    tt_storage_destroy(a);
+    tt_storage_release(a);
   }
 }
 

@@ -13,7 +13,7 @@ static atomic_int errors_seen;
 static int setup(void **state) {
   (void)state;
   if (!fake_open()) return -1;
-  return tt_runtime_init(getenv("TT_FAKE_PLUGIN")) ? -1 : 0;
+  return session_open(getenv("TT_FAKE_PLUGIN")) ? -1 : 0;
 }
 
 typedef struct worker {
@@ -29,27 +29,27 @@ static tt_status one_round(const worker *w, int round) {
   tt_storage *own = NULL, *sum = NULL, *scaled = NULL;
   float data[8] = {0}, back[8];
   tt_status status = tt_type_intern(&wanted, &type);
-  if (!status) status = tt_storage_create(stream, type, &own);
-  if (!status) status = tt_storage_write(own, type, data, 0);
+  if (!status) status = tt_storage_create(stream->device, type, &own);
+  if (!status) status = storage_write(own, type, data, 0);
   for (int i = 0; i < 10 && !status; i++) {
     tt_storage *operand = shared[(w->number + round + i) % SHARED];
     status = record_add_into(stream, own, NULL, operand, NULL);
     if (!status) status = record_add(stream, operand, own, &sum);
     if (!status) status = record_scale(stream, sum, (float)(round % 5), &scaled);
-    if (!status && i == 3) status = tt_storage_resize(scaled, 20);
-    tt_storage_destroy(sum);
-    tt_storage_destroy(scaled);
+    if (!status && i == 3) status = storage_resize(scaled, 20);
+    tt_storage_release(sum);
+    tt_storage_release(scaled);
     sum = scaled = NULL;
   }
   tt_memory memory;
-  tt_stream_memory(stream, &memory);
+  memory_of(stream, &memory);
   uint32_t site = tt_site_add("thread.py", round, "f");
   (void)tt_site_text(site);
-  if (!status && round % 4 == w->number) status = tt_stream_sync(stream);
-  if (!status && round % 4 == 1) tt_stream_wait(stream, tt_stream_ticket(stream));
-  if (!status && round % 4 == 2) (void)tt_stream_idle(stream);
-  if (!status) status = tt_storage_read(own, back, sizeof back);
-  tt_storage_destroy(own);
+  if (!status && round % 4 == w->number) status = stream_sync(stream);
+  if (!status && round % 4 == 1) stream_wait(stream, stream_ticket(stream));
+  if (!status && round % 4 == 2) (void)stream_idle(stream);
+  if (!status) status = storage_read(own, back, sizeof back);
+  tt_storage_release(own);
   return status;
 }
 
@@ -78,7 +78,7 @@ static void run_workers(void *(*body)(void *)) {
   worker workers[THREADS] = {{0}};
   float data[8] = {0};
   int64_t n = 8;
-  stream = tt_runtime_stream(0);
+  stream = stream_at(0);
   for (int i = 0; i < SHARED; i++)
     shared[i] = storage_of(stream, tt_type_make(TT_F32, 1, &n), data);
   for (int i = 0; i < THREADS; i++) {
@@ -86,44 +86,44 @@ static void run_workers(void *(*body)(void *)) {
     assert_int_equal(pthread_create(&workers[i].thread, NULL, body, &workers[i]), 0);
   }
   for (int i = 0; i < THREADS; i++) pthread_join(workers[i].thread, NULL);
-  tt_status status = tt_stream_sync(stream);
-  for (int i = 0; i < SHARED; i++) tt_storage_destroy(shared[i]);
+  tt_status status = stream_sync(stream);
+  for (int i = 0; i < SHARED; i++) tt_storage_release(shared[i]);
   fake_reset();
   for (int i = 0; i < THREADS; i++) ok(workers[i].status);
   if (body == work) ok(status);
   else tt_status_release(status);
   tt_memory memory;
-  tt_stream_memory(stream, &memory);
+  memory_of(stream, &memory);
   assert_int_equal(memory.allocated, 0);
 }
 
 static void test_strict(void **state) {
   (void)state;
-  ok(tt_runtime_set_mode(TT_MODE_STRICT));
+  policy.mode = TT_MODE_STRICT;
   run_workers(work);
 }
 
 static void test_debug(void **state) {
   (void)state;
-  ok(tt_runtime_set_mode(TT_MODE_DEBUG));
+  policy.mode = TT_MODE_DEBUG;
   run_workers(work);
 }
 
 static void test_fused(void **state) {
   (void)state;
-  ok(tt_runtime_set_mode(TT_MODE_FUSED));
+  policy.mode = TT_MODE_FUSED;
   run_workers(work);
 }
 
 static void test_asynchronous(void **state) {
   (void)state;
-  ok(tt_runtime_set_mode(TT_MODE_STRICT));
+  policy.mode = TT_MODE_STRICT;
   fake.tt_fake_async(true);
   run_workers(work);
 }
 
 static void with_errors(tt_mode mode) {
-  ok(tt_runtime_set_mode(mode));
+  policy.mode = mode;
   atomic_store(&errors_seen, 0);
   for (int i = 0; i < 20 && !atomic_load(&errors_seen); i++) {
     fake.tt_fake_fail_at(1000 + 37 * i);
@@ -146,16 +146,16 @@ static void test_with_errors_fused(void **state) {
 static void test_from_nothing(void **state) {
   (void)state;
   for (int i = 0; i < 10; i++) {
-    tt_runtime_shutdown();
+    session_close();
     assert_int_equal(fake.tt_fake_live_objects(), 0);
-    ok(tt_runtime_init(getenv("TT_FAKE_PLUGIN")));
-    ok(tt_runtime_set_mode(i & 1 ? TT_MODE_STRICT : TT_MODE_FUSED));
+    ok(session_open(getenv("TT_FAKE_PLUGIN")));
+    policy.mode = i & 1 ? TT_MODE_STRICT : TT_MODE_FUSED;
     run_workers(work);
   }
 }
 
 static void *init(void *user) {
-  *(tt_status *)user = tt_runtime_init(getenv("TT_FAKE_PLUGIN"));
+  *(tt_status *)user = session_open(getenv("TT_FAKE_PLUGIN"));
   return NULL;
 }
 
@@ -163,7 +163,7 @@ static void test_all_initialise(void **state) {
   (void)state;
   pthread_t threads[THREADS];
   tt_status statuses[THREADS] = {NULL};
-  tt_runtime_shutdown();
+  session_close();
   for (int i = 0; i < THREADS; i++)
     assert_int_equal(pthread_create(&threads[i], NULL, init, &statuses[i]), 0);
   for (int i = 0; i < THREADS; i++) {

@@ -26,8 +26,8 @@ static tt_status create(script *s, int at, int64_t n) {
   const tt_type *type = NULL;
   tt_type wanted = tt_type_make(TT_F32, 1, &n);
   TT_TRY(tt_type_intern(&wanted, &type));
-  TT_TRY(tt_storage_create(s->stream, type, &s->storages[at]));
-  return at < 2 ? tt_storage_write(s->storages[at], type, data, 0) : TT_SUCCESS;
+  TT_TRY(tt_storage_create(s->stream->device, type, &s->storages[at]));
+  return at < 2 ? storage_write(s->storages[at], type, data, 0) : TT_SUCCESS;
 }
 
 static tt_status run(script *s, int64_t n) {
@@ -39,24 +39,24 @@ static tt_status run(script *s, int64_t n) {
   TT_TRY(record_add_into(s->stream, a[0], &view, a[1], &view));
   TT_TRY(record_add_into(s->stream, a[2], NULL, a[3], NULL));
   TT_TRY(record_scale(s->stream, a[2], 0.5f, &a[4]));
-  TT_TRY(tt_storage_resize(a[1], 4 * n + 3));
+  TT_TRY(storage_resize(a[1], 4 * n + 3));
   TT_TRY(record_add(s->stream, a[4], a[4], &a[5]));
-  TT_TRY(tt_storage_read(a[4], data, 4 * n));
-  TT_TRY(tt_storage_read(a[1], data, 4 * n + 3));
-  return tt_stream_sync(s->stream);
+  TT_TRY(storage_read(a[4], data, 4 * n));
+  TT_TRY(storage_read(a[1], data, 4 * n + 3));
+  return stream_sync(s->stream);
 }
 
 static tt_status run_script(int64_t n) {
-  script s = {.stream = tt_runtime_stream(1)};
+  script s = {.stream = stream_at(1)};
   tt_status status = run(&s, n);
-  status = tt_join(status, tt_stream_sync(s.stream));
-  for (int i = 0; i < STORAGES; i++) tt_storage_destroy(s.storages[i]);
+  status = tt_join(status, stream_sync(s.stream));
+  for (int i = 0; i < STORAGES; i++) tt_storage_release(s.storages[i]);
   return status;
 }
 
 static void nothing_allocated(void) {
   tt_memory memory;
-  tt_stream_memory(tt_runtime_stream(1), &memory);
+  memory_of(stream_at(1), &memory);
   assert_int_equal(memory.allocated, 0);
   assert_int_equal(memory.allocations, memory.frees);
 }
@@ -71,7 +71,7 @@ static void injected(tt_status status) {
 
 static void set_mode(int number) {
   static const tt_mode modes[] = {TT_MODE_STRICT, TT_MODE_DEBUG, TT_MODE_FUSED};
-  ok(tt_runtime_set_mode(modes[number]));
+  policy.mode = modes[number];
 }
 
 /* -- In a running runtime -- */
@@ -79,7 +79,7 @@ static void set_mode(int number) {
 static void test_every_call_fails_once(void **state) {
   (void)state;
   int failures = 0;
-  ok(tt_runtime_init(path));
+  ok(session_open(path));
   for (int variant = 0; variant < 6; variant++) {
     set_mode(variant % 3);
     fake.tt_fake_async(variant >= 3);
@@ -93,9 +93,9 @@ static void test_every_call_fails_once(void **state) {
       if (status) injected(status);
       nothing_allocated();
       if (!happened) break;
-      tt_runtime_shutdown(); /* what a plugin fails to compile is not tried again */
+      session_close(); /* what a plugin fails to compile is not tried again */
       assert_int_equal(fake.tt_fake_live_objects(), 0);
-      ok(tt_runtime_init(path));
+      ok(session_open(path));
       ok(run_script(n));
     }
   }
@@ -105,11 +105,11 @@ static void test_every_call_fails_once(void **state) {
 static void test_every_allocation_fails_once(void **state) {
   (void)state;
   int failures = 0;
-  ok(tt_runtime_init(path));
+  ok(session_open(path));
   for (int variant = 0; variant < 6; variant++) {
     set_mode(variant % 3);
-    tt_runtime_shutdown(); /* so that everything is new again */
-    ok(tt_runtime_init(path));
+    session_close(); /* so that everything is new again */
+    ok(session_open(path));
     for (int64_t nth = 1, n = 4;; nth++) {
       tt_alloc_fail_at(nth, variant >= 3);
       tt_status status = run_script(n);
@@ -131,7 +131,7 @@ static void test_every_allocation_fails_once(void **state) {
 /* -- From the first call to the last -- */
 
 static tt_status whole_life(void) {
-  TT_TRY(tt_runtime_init(path));
+  TT_TRY(session_open(path));
   TT_TRY(run_script(5));
   return run_script(5);
 }
@@ -145,7 +145,7 @@ static void test_every_call_of_a_life_fails_once(void **state) {
     for (int64_t nth = 1;; nth++) {
       fake.tt_fake_fail_at(nth);
       tt_status status = whole_life();
-      tt_runtime_shutdown();
+      session_close();
       bool happened = fake.tt_fake_failed();
       fake.tt_fake_fail_at(0);
       failures += status != NULL;
@@ -168,7 +168,7 @@ static void test_every_allocation_of_a_life_fails_once(void **state) {
       int64_t asked = tt_alloc_count();
       tt_alloc_fail_at(0, false);
       if (asked >= nth) ok(whole_life()); /* also when only half of the runtime was there */
-      tt_runtime_shutdown();
+      session_close();
       failures += status != NULL;
       if (status) fails(status, TT_RESOURCE_EXHAUSTED, "out of host memory");
       assert_int_equal(fake.tt_fake_live_objects(), 0);
