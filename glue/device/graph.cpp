@@ -27,7 +27,8 @@ void Graph::begin() {
   TORCH_CHECK(!captured_stream(device_), "another graph is being captured on tpu:",
               static_cast<int>(device_));
   tt_stream* stream = stream_of(device_);
-  check(tt_capture_begin(stream));
+  tt_policy now = policy();
+  check(tt_capture_begin(stream, &now));
   stream_ = stream;
   current[static_cast<size_t>(device_)] = this;
   set_captured_stream(device_, stream);
@@ -64,7 +65,8 @@ void Graph::replay() {
   TORCH_CHECK(ended_, "a graph is replayed after it was captured");
   if (!captured_) return;  // it computes nothing
   auto places = take_places();
-  check(tt_captured_replay(captured_, stream_of(device_), places.data(), call_site()));
+  tt_policy now = policy();
+  check(tt_captured_replay(captured_, stream_of(device_), places.data(), &now, call_site()));
 }
 
 void Graph::reset() {

@@ -67,11 +67,13 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return old;
   }
   bool queryStream(const c10::Stream& stream) const override {
-    return tt_stream_idle(stream_of(stream));
+    tt_policy now = policy();
+    return tt_stream_idle(stream_of(stream), &now);
   }
   void synchronizeStream(const c10::Stream& stream) const override {
     tt_count_wait(call_site());
-    check(tt_stream_sync(stream_of(stream)));
+    tt_policy now = policy();
+    check(tt_stream_sync(stream_of(stream), &now));
   }
   bool isStreamCapturing(const c10::Stream& stream) const override {
     return captured_stream(stream.device_index()) == stream_of(stream);
@@ -89,13 +91,15 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
               c10::EventFlag) const override {
     if (!*event) *event = new Event;
     tt_marker* marker = nullptr;
-    check(tt_stream_mark(stream_of(stream), &marker));
+    tt_policy now = policy();
+    check(tt_stream_mark(stream_of(stream), &now, &marker));
     std::swap(static_cast<Event*>(*event)->marker, marker);
     tt_marker_release(marker);
   }
   void block(void* event, const c10::Stream& stream) const override {
     auto* e = static_cast<Event*>(event);
-    if (e && e->marker) check(tt_stream_wait_marker(stream_of(stream), e->marker));
+    tt_policy now = policy();
+    if (e && e->marker) check(tt_stream_wait_marker(stream_of(stream), e->marker, &now));
   }
   bool queryEvent(void* event) const override {
     auto* e = static_cast<Event*>(event);
@@ -143,7 +147,8 @@ bool is_available() {
 
 void synchronize(c10::DeviceIndex index) {
   tt_count_wait(call_site());
-  check(tt_device_sync(device_of(index)));
+  tt_policy now = policy();
+  check(tt_device_sync(device_of(index), &now));
 }
 
 }  // namespace tt

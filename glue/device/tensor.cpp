@@ -140,7 +140,8 @@ Tensor to_host(const Tensor& source) {
     tt_count_wait(site);
     TORCH_CHECK(!captured_stream(source.device().index()), "a tensor's value is asked for at ",
                 tt_site_text(site), ", where a graph is being captured and nothing is computed");
-    check(tt_storage_read(storage, host.mutable_data_ptr(), bytes));
+    tt_policy now = policy();
+    check(tt_storage_read(storage, host.mutable_data_ptr(), bytes, &now));
   }
   auto result = at::empty({0}, source.options().device(at::kCPU));
   result.set_(host.storage(), source.storage_offset(), source.sizes(), source.strides());
@@ -181,8 +182,9 @@ bool copy_to_host_later(const Tensor& source, const Tensor& target) {
     return false;
   Tensor from = whole(source, target.scalar_type());
   auto index = source.device().index();
+  tt_policy now = policy();
   check(tt_storage_read_later(stream_of(index), storage_of(from), target.mutable_data_ptr(),
-                              tt_storage_bytes(storage_of(from)), &release_tensor,
+                              tt_storage_bytes(storage_of(from)), &now, &release_tensor,
                               new Tensor(target)));
   return true;
 }
@@ -193,9 +195,10 @@ bool copy_between(const Tensor& source, const Tensor& target) {
   Tensor from = whole(shape, target.scalar_type());
   tt_view view = view_of(target);
   bool covers = target.is_contiguous() && tt_view_covers(&view, storage_of(target)->type);
+  tt_policy now = policy();
   Tensor to = covers ? target : at::empty(target.sizes(), target.options());
   tt_status status = tt_storage_transfer(stream_of(target.device().index()), storage_of(to),
-                                         storage_of(from), call_site());
+                                         storage_of(from), &now, call_site());
   if (tt_status_code(status) == TT_UNIMPLEMENTED) return tt_status_release(status), false;
   check(status);
   if (!covers) run_copy(target, to);

@@ -102,7 +102,7 @@ void add_tensor(Walk& walk, const ArgPlan& arg, const at::Tensor& tensor) {
               static_cast<int>(walk.device), " and ", tensor.device(), "!");
   walk.conj_neg |= has_conj_neg(tensor);
   tt_storage* storage = storage_of(tensor);
-  if (is_capturing()) check(tt_capture_touch(stream_of(walk.device), storage));
+  if (is_capturing()) check(tt_capture_touch(stream_of(walk.device), storage, &walk.policy));
   int same_as = -1;
   bool canonical = is_canonical(tensor, storage);
   if (walk.storages.size() < 8 || (arg.write && !canonical))

@@ -1,4 +1,6 @@
 // torch_tpu._C: what the Python package sees of the core. Its types are in torch_tpu/_C.pyi.
+#include "device/graph.h"
+#include "device/policy.h"
 #include "agreement/agreement.h"
 #include "dispatch/dispatch.h"
 
@@ -110,7 +112,7 @@ std::unique_ptr<Block> new_block(const std::optional<int>& mode,
 }
 
 // How operators run, and what their decompositions in Python ask for.
-template <class Release> void bind_operators(py::module_& m, const Release& release) {
+void bind_operators(py::module_& m) {
   m.def("eager_mode", [] { return static_cast<int>(eager_mode()); });
   m.def("set_eager_mode", &set_eager_mode);
   m.def("precision", [] { return static_cast<int>(product_precision()); });
@@ -180,7 +182,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("default_generator", &default_generator);
   m.def("manual_seed_all", [](int64_t seed) { manual_seed_all(static_cast<uint64_t>(seed)); });
   m.def("env_vars", &env_vars);
-  bind_operators(m, release);
+  bind_operators(m);
   bind_graphs(m, release);
   bind_cache(m);
   bind_explain(m);
