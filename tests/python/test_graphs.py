@@ -118,9 +118,9 @@ def test_a_generator_of_its_own_advances_too():
 def test_a_read_in_a_capture_names_its_line(look):
     x = torch.ones(1, device="tpu")
     graph = torch.tpu.Graph()
-    with pytest.raises(RuntimeError, match=r"test_graphs.py:\d+ in .*captured"):
-        with torch.tpu.graph(graph):
-            look(x + 1)
+    message = r"test_graphs.py:\d+ in .*captured"
+    with pytest.raises(RuntimeError, match=message), torch.tpu.graph(graph):
+        look(x + 1)
     assert (x + 1).item() == 2
     graph, y = capture(lambda: x + 2)
     graph.replay()
@@ -129,9 +129,8 @@ def test_a_read_in_a_capture_names_its_line(look):
 
 def test_waiting_in_a_capture_is_an_error():
     graph = torch.tpu.Graph()
-    with pytest.raises(RuntimeError, match="captured"):
-        with torch.tpu.graph(graph):
-            torch.tpu.synchronize()
+    with pytest.raises(RuntimeError, match="captured"), torch.tpu.graph(graph):
+        torch.tpu.synchronize()
     assert not torch.tpu.is_current_stream_capturing()
 
 
@@ -171,7 +170,7 @@ def make_model():
 
 def steps_on_cpu(count, optimizer, batches):
     model = make_model()
-    optimize, losses = optimizer(model.parameters()), []
+    optimize, losses = optimizer(model.parameters(), False), []
     for i in range(count):
         optimize.zero_grad(set_to_none=True)
         loss = torch.nn.functional.cross_entropy(model(batches[i][0]), batches[i][1])
@@ -184,8 +183,8 @@ def steps_on_cpu(count, optimizer, batches):
 @pytest.mark.parametrize(
     "optimizer",
     [
-        lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
-        lambda p: torch.optim.AdamW(p, lr=1e-2, capturable=True),
+        lambda p, tpu: torch.optim.SGD(p, lr=0.1, momentum=0.9),
+        lambda p, tpu: torch.optim.AdamW(p, lr=1e-2, capturable=tpu),
     ],
     ids=["sgd", "adamw"],
 )
@@ -199,7 +198,7 @@ def test_a_training_step_is_one_launch(optimizer, mode):
     ]
     expected = steps_on_cpu(8, optimizer, batches)
     model = make_model().to("tpu")
-    optimize = optimizer(model.parameters())
+    optimize = optimizer(model.parameters(), True)
     x, target = torch.empty(6, 8, device="tpu"), torch.empty(6, dtype=torch.long, device="tpu")
 
     def step():

@@ -73,7 +73,8 @@ def losses(first, second):
     found = []
     for step in range(12):
         generator = torch.Generator().manual_seed(step)
-        x, target = torch.randn(16, 8, generator=generator), torch.randint(4, (16,), generator=generator)
+        x = torch.randn(16, 8, generator=generator)
+        target = torch.randint(4, (16,), generator=generator)
         out = b(a(x.to(first)).to(second))
         loss = nn.functional.cross_entropy(out, target.to(second))
         optimizer.zero_grad()
