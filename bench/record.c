@@ -2,7 +2,7 @@
  * and are waited for between bursts.
  *
  * usage: record PLUGIN_PATH [bursts] */
-#include "run/run.h"
+#include "session/session.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,14 +24,16 @@ static int fail(tt_status status) {
 }
 
 /* add.Tensor(a, a, alpha=1) as the glue would record it. */
-static tt_status record_add(tt_stream *stream, tt_storage *a, tt_storage **out) {
+static tt_status record_add(tt_session *session, tt_stream *stream, tt_storage *a,
+                            tt_storage **out) {
+  static const tt_policy policy = {.mode = TT_MODE_STRICT};
   tt_storage *tensors[2] = {a, a};
   tt_key key;
   tt_key_init(&key);
   tt_key_u64(&key, (uint64_t)(uintptr_t)tensors[0]->type);
-  tt_key_tensor(&key, a, -1, true, TT_F32, 1, 0, NULL, NULL);
-  tt_key_tensor(&key, a, 0, true, TT_F32, 1, 0, NULL, NULL);
-  tt_call *call = tt_call_find(&key);
+  tt_key_tensor(&key, a->type, a->value != NULL, -1, true, TT_F32, 1, 0, NULL, NULL);
+  tt_key_tensor(&key, a->type, a->value != NULL, 0, true, TT_F32, 1, 0, NULL, NULL);
+  tt_call *call = tt_call_find(session->calls, &key);
   tt_status status = TT_SUCCESS;
   if (!call) {
     tt_view view = tt_view_whole(a->type);
@@ -50,18 +52,20 @@ static tt_status record_add(tt_stream *stream, tt_storage *a, tt_storage **out) 
                          .results = &result,
                          .result_count = 1,
                          .promised = true};
-    status = tt_call_create(&key, &spec, &call);
+    status = tt_call_create(session->calls, &key, &spec, &session->target, &call);
   }
   tt_key_deinit(&key);
-  return status ? status : tt_stream_record(stream, call, tensors, NULL, 0, out);
+  if (status) return status;
+  return tt_stream_record(
+      stream, &(tt_operation){.call = call, .tensors = tensors, .policy = &policy}, out);
 }
 
-static tt_status burst(tt_stream *stream, tt_storage *a, double *us) {
+static tt_status burst(tt_session *session, tt_stream *stream, tt_storage *a, double *us) {
   tt_storage *out[BURST];
   double start = now_us();
-  for (int i = 0; i < BURST; i++) TT_TRY(record_add(stream, a, &out[i]));
+  for (int i = 0; i < BURST; i++) TT_TRY(record_add(session, stream, a, &out[i]));
   *us = now_us() - start;
-  TT_TRY(tt_stream_sync(stream));
+  TT_TRY(tt_stream_sync(stream, &tt_policy_any));
   for (int i = 0; i < BURST; i++) tt_storage_release(out[i]);
   return TT_SUCCESS;
 }
@@ -69,26 +73,29 @@ static tt_status burst(tt_stream *stream, tt_storage *a, double *us) {
 int main(int argc, char **argv) {
   if (argc < 2) return fprintf(stderr, "usage: record PLUGIN_PATH [bursts]\n"), 2;
   int bursts = argc > 2 ? atoi(argv[2]) : 200;
-  tt_status status = tt_runtime_init(argv[1]);
+  tt_session *session = NULL;
+  tt_stream *stream = NULL;
+  tt_status status = tt_session_create(argv[1], &session);
+  if (!status) status = tt_stream_get(session->devices[0], 0, &stream);
   if (status) return fail(status);
-  tt_stream *stream = tt_runtime_stream(0);
   int64_t n = 16;
   tt_type type = tt_type_make(TT_F32, 1, &n);
   float data[16] = {0};
   const tt_type *interned = NULL;
   tt_storage *a = NULL;
   status = tt_type_intern(&type, &interned);
-  if (!status) status = tt_storage_create(stream, interned, &a);
-  if (!status) status = tt_storage_write(a, &type, data, 0);
+  if (!status) status = tt_storage_create(stream->device, interned, &a);
+  if (!status) status = tt_storage_write(a, &type, data, NULL, NULL, 0);
   double best = 1e30, total = 0, us = 0;
   for (int i = -3; i < bursts && !status; i++) {
-    status = burst(stream, a, &us);
+    status = burst(session, stream, a, &us);
     if (i < 0) continue;
     total += us;
     if (us < best) best = us;
   }
   tt_storage_release(a);
   if (status) return fail(status);
+  tt_session_destroy(session);
   printf(
       "{\"bench\": \"record\", \"us_per_op_mean\": %.3f, \"us_per_op_min\": %.3f, \"ops\": %d}\n",
       total / bursts / BURST, best / BURST, bursts * BURST);

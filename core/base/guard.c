@@ -72,5 +72,3 @@ void tt_guard_set_reclaimer(void (*reclaim)(void *user), void *user) {
 }
 
 void tt_guard_set_due(bool value) { atomic_store_explicit(&due, value, memory_order_relaxed); }
-
-bool tt_guard_due(void) { return atomic_load_explicit(&due, memory_order_relaxed); }

@@ -19,6 +19,5 @@ bool tt_guard_others(void);
  * one is set, no thread may be in a guard. */
 void tt_guard_set_reclaimer(void (*reclaim)(void *user), void *user);
 void tt_guard_set_due(bool due);
-bool tt_guard_due(void);
 
 #endif

@@ -1,10 +1,8 @@
 /* A call: one operator specialised for the types and views of its operands and for its static
- * arguments. Calls are interned by a key; the first one with a new key is lowered to a program,
- * all later ones cost a lookup. */
+ * arguments. */
 #ifndef TT_CALL_H
 #define TT_CALL_H
 
-#include "call/key.h"
 #include "call/type.h"
 #include "call/view.h"
 #include "ops/ops.h"
@@ -67,26 +65,5 @@ typedef struct tt_call {
 static inline int tt_number_words(tt_dtype dtype) {
   return dtype == TT_F32 || dtype == TT_BOOL ? 1 : 2;
 }
-
-/* -- The table of calls; its functions are thread-safe -- */
-typedef struct tt_call_table tt_call_table;
-tt_status tt_call_table_create(tt_call_table **out);
-void tt_call_table_destroy(tt_call_table *table); /* frees all calls; NULL is allowed */
-int64_t tt_call_table_size(tt_call_table *table);
-
-/* NULL when the key is new. The call is borrowed from the table, within a guard (base/guard.h). */
-tt_call *tt_call_find(tt_call_table *table, const tt_key *key);
-/* Lowers a new call for the target, learns what its results are, and interns it. UNIMPLEMENTED:
- * the lowering cannot express these arguments. A call that another thread interned in the meantime
- * is returned instead. */
-tt_status tt_call_create(tt_call_table *table, const tt_key *key, const tt_call_spec *spec,
-                         const tt_target *target, tt_call **out);
-
-/* Reclaiming: between lock and unlock nobody finds or adds a call; tt_call_table_reclaim, in
- * between, frees all. The epoch says how often that was done. */
-void tt_call_table_lock(tt_call_table *table);
-void tt_call_table_unlock(tt_call_table *table);
-void tt_call_table_reclaim(tt_call_table *table);
-uint64_t tt_call_table_epoch(tt_call_table *table);
 
 #endif

@@ -5,7 +5,6 @@
 typedef struct lowering {
   tt_hlo *h;
   tt_call *call;
-  bool learn; /* what the results are */
   const tt_target *target;
   const tt_call_spec *spec;
   const tt_call_io *io;
@@ -126,7 +125,7 @@ static tt_node *new_storage(lowering *low, int k, tt_node *value) {
     return tt_hlo_fail(low->h, TT_INTERNAL,
                        "result %d has another type than PyTorch's Meta kernel says", k);
   tt_view_dense(&view, &storage);
-  if (low->learn) low->call->results[k].view = view;
+  if (low->io->learn) low->call->results[k].view = view;
   return tt_view_write(low->h, NULL, &storage, &view, value);
 }
 
@@ -142,7 +141,7 @@ static bool is_small(const tt_type *type) {
 
 static tt_status state_results(lowering *low) {
   tt_call *call = low->call;
-  bool learn = low->learn;
+  bool learn = low->io->learn;
   if (learn && !low->spec->promised) call->result_count = low->cx.result_count;
   int output = 0;
   for (int k = 0; k < call->result_count; k++) {
@@ -164,23 +163,13 @@ static tt_status state_results(lowering *low) {
   return TT_SUCCESS;
 }
 
-static tt_status lower(lowering *low) {
-  TT_TRY(prepare(low));
-  read_tensors(low);
-  read_numbers(low);
-  lower_row(low);
-  return tt_hlo_failed(low->h) ? TT_SUCCESS : state_results(low);
-}
-
 tt_status tt_call_lower(tt_call *call, const tt_target *target, tt_hlo *h, const tt_call_io *io) {
   lowering low = {.h = h, .call = call, .target = target, .spec = &call->spec, .io = io};
-  return lower(&low);
-}
-
-tt_status tt_call_learn(tt_call *call, const tt_target *target, tt_hlo *h, const tt_call_io *io) {
-  lowering low = {
-      .h = h, .call = call, .learn = true, .target = target, .spec = &call->spec, .io = io};
-  return lower(&low);
+  TT_TRY(prepare(&low));
+  read_tensors(&low);
+  read_numbers(&low);
+  lower_row(&low);
+  return tt_hlo_failed(h) ? TT_SUCCESS : state_results(&low);
 }
 
 tt_node *tt_call_words_param(tt_hlo *h, int64_t count) {

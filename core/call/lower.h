@@ -22,13 +22,12 @@ typedef struct tt_call_io {
   int word_at;            /* where this call's scalars begin */
   tt_node **outputs;      /* [call->output_count] written: the storages' new values */
   tt_checks *checks;
+  bool learn; /* the call is new: keeps in it what its results are */
 } tt_call_io;
 
 /* A program's parameter for `count` words of packed scalars; NULL for none. */
 tt_node *tt_call_words_param(tt_hlo *h, int64_t count);
 /* Lowers the call for the target. Errors of the lowering stick to the builder. */
 tt_status tt_call_lower(tt_call *call, const tt_target *target, tt_hlo *h, const tt_call_io *io);
-/* The same, for the first time: keeps in the call what its results are. */
-tt_status tt_call_learn(tt_call *call, const tt_target *target, tt_hlo *h, const tt_call_io *io);
 
 #endif

@@ -7,13 +7,12 @@ enum { PATIENCE = 512, NAPS = 50, LONG_NAPS = 1000, NAP_EVERY = 16 };
 
 static atomic_bool closing; /* a thread is trying to; others enter when it is done */
 static atomic_int tries;    /* since it became due */
-static tt_session *reclaimed;
+static tt_reclaimed reclaimed;
 
 /* Launches refer to calls, graphs and programs. The chunk ends where it would end anyway, unless
  * that has been waited for too long. The lock is held. */
 static bool settle_stream(tt_stream *stream, bool patient) {
   tt_chunk *chunk = &stream->chunk;
-  if (stream->capture) return false;
   if (!tt_chunk_empty(chunk)) {
     if (!chunk->due && patient) return false;
     tt_cut why = chunk->due ? chunk->due : TT_CUT_SYNC;
@@ -26,21 +25,29 @@ static bool settle_stream(tt_stream *stream, bool patient) {
   return settled;
 }
 
+static bool is_captured(const tt_device *device) {
+  bool captured = false;
+  for (int i = 0; i < TT_DEVICE_STREAMS; i++)
+    captured |= device->streams[i] && device->streams[i]->capture;
+  return captured;
+}
+
 static bool settle(tt_device *device, bool patient) {
+  if (is_captured(device)) return false;
   for (int i = 0; i < TT_DEVICE_STREAMS; i++)
     if (device->streams[i] && !settle_stream(device->streams[i], patient)) return false;
   return true;
 }
 
-static void unlock_devices(tt_session *session, int count) {
-  for (int i = 0; i < count; i++) tt_device_unlock(session->devices[i]);
+static void unlock_devices(const tt_reclaimed *all, int count) {
+  for (int i = 0; i < count; i++) tt_device_unlock(all->devices[i]);
 }
 
-static bool lock_devices(tt_session *session, bool patient) {
-  for (int i = 0; i < session->device_count; i++) {
-    tt_device *device = session->devices[i];
-    if (pthread_mutex_trylock(&device->lock)) return unlock_devices(session, i), false;
-    if (!settle(device, patient)) return unlock_devices(session, i + 1), false;
+static bool lock_devices(const tt_reclaimed *all, bool patient) {
+  for (int i = 0; i < all->device_count; i++) {
+    tt_device *device = all->devices[i];
+    if (pthread_mutex_trylock(&device->lock)) return unlock_devices(all, i), false;
+    if (!settle(device, patient)) return unlock_devices(all, i + 1), false;
   }
   return true;
 }
@@ -53,10 +60,10 @@ static void forget_traces(tt_device *device) {
     if (device->streams[i]) tt_chunk_reclaim(&device->streams[i]->chunk);
 }
 
-static void empty_tables(tt_session *session) {
-  for (int i = 0; i < session->device_count; i++) forget_traces(session->devices[i]);
-  tt_call_table_reclaim(session->calls);
-  tt_program_table_reclaim(session->programs);
+static void empty_tables(const tt_reclaimed *all) {
+  for (int i = 0; i < all->device_count; i++) forget_traces(all->devices[i]);
+  tt_call_table_reclaim(all->calls);
+  tt_program_table_reclaim(all->programs);
   tt_type_reclaim();
   tt_growth_reset();
   atomic_store(&tries, 0);
@@ -80,14 +87,14 @@ static bool others_leave(int naps) {
   return !inside;
 }
 
-static void try_to_reclaim(tt_session *session, int naps, bool patient) {
-  if (!others_leave(naps) || !lock_devices(session, patient)) return;
-  tt_call_table_lock(session->calls);
+static void try_to_reclaim(const tt_reclaimed *all, int naps, bool patient) {
+  if (!others_leave(naps) || !lock_devices(all, patient)) return;
+  tt_call_table_lock(all->calls);
   tt_type_lock();
-  if (!tt_guard_others()) empty_tables(session);
+  if (!tt_guard_others()) empty_tables(all);
   tt_type_unlock();
-  tt_call_table_unlock(session->calls);
-  unlock_devices(session, session->device_count);
+  tt_call_table_unlock(all->calls);
+  unlock_devices(all, all->device_count);
 }
 
 /* Gives up if it comes at a bad time: it will be tried again, in the end with long naps, so that a
@@ -103,13 +110,13 @@ static void reclaim(void *user) {
   }
 }
 
-void tt_reclaim_start(tt_session *session) {
-  reclaimed = session;
-  tt_guard_set_reclaimer(reclaim, session);
+void tt_reclaim_start(const tt_reclaimed *tables) {
+  reclaimed = *tables;
+  tt_guard_set_reclaimer(reclaim, &reclaimed);
 }
 
-void tt_reclaim_stop(tt_session *session) {
-  if (reclaimed != session) return;
-  reclaimed = NULL;
+void tt_reclaim_stop(tt_call_table *calls) {
+  if (reclaimed.calls != calls) return;
   tt_guard_set_reclaimer(NULL, NULL);
+  reclaimed = (tt_reclaimed){.calls = NULL};
 }

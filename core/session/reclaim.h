@@ -6,10 +6,19 @@
 #ifndef TT_RECLAIM_H
 #define TT_RECLAIM_H
 
-#include "session/session.h"
+#include "call/table.h"
+#include "stream/stream.h"
 
-/* The session's tables are what is reclaimed, until it stops. */
-void tt_reclaim_start(tt_session *session);
-void tt_reclaim_stop(tt_session *session);
+/* A session's tables. */
+typedef struct tt_reclaimed {
+  tt_call_table *calls;
+  tt_program_table *programs;
+  tt_device *const *devices; /* [device_count] */
+  int device_count;
+} tt_reclaimed;
+
+/* These, which are copied, are what is reclaimed, until that stops. */
+void tt_reclaim_start(const tt_reclaimed *tables);
+void tt_reclaim_stop(tt_call_table *calls);
 
 #endif

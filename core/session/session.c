@@ -54,7 +54,8 @@ tt_status tt_session_create(const char *path, tt_session **out) {
     tt_session_destroy(session);
     return status;
   }
-  tt_reclaim_start(session);
+  tt_reclaim_start(
+      &(tt_reclaimed){session->calls, session->programs, session->devices, session->device_count});
   *out = session;
   return TT_SUCCESS;
 }
@@ -66,7 +67,7 @@ void tt_session_end(tt_session *session) {
 
 void tt_session_destroy(tt_session *session) {
   if (!session) return;
-  tt_reclaim_stop(session);
+  tt_reclaim_stop(session->calls);
   for (int i = 0; i < session->device_count; i++) tt_device_end_streams(session->devices[i]);
   for (int i = 0; i < session->device_count; i++) tt_device_destroy(session->devices[i]);
   tt_program_table_destroy(session->programs);

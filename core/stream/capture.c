@@ -1,6 +1,9 @@
-#include "stream/captured.h"
+#include "stream/capture.h"
+
+#include "stream/capturing.h"
 
 #include "stream/ids.h"
+#include "stream/pending.h"
 
 #include <assert.h>
 #include <string.h>
@@ -46,7 +49,6 @@ tt_status tt_capture_begin(tt_stream *stream, const tt_policy *policy) {
   tt_capture *capture = tt_calloc(1, sizeof *capture);
   if (!capture) return tt_out_of_memory();
   capture->id = tt_next_section();
-  tt_guard_enter(); /* until it ends: the steps' calls stay where they are */
   tt_device_lock(stream->device);
   bool busy = stream->capture != NULL;
   tt_status status = busy ? tt_error(TT_FAILED_PRECONDITION,
@@ -55,7 +57,6 @@ tt_status tt_capture_begin(tt_stream *stream, const tt_policy *policy) {
   if (!status) __atomic_store_n(&stream->capture, capture, __ATOMIC_RELEASE);
   tt_device_unlock(stream->device);
   if (!status) return TT_SUCCESS;
-  tt_guard_leave();
   tt_free(capture);
   return status;
 }
@@ -306,7 +307,6 @@ static void destroy(tt_capture *capture, tt_value **symbols) {
   tt_free(capture->scalars);
   tt_free(capture->draws);
   tt_free(capture);
-  tt_guard_leave();
 }
 
 tt_status tt_capture_end(tt_stream *stream, const tt_policy *policy, tt_captured **out) {

@@ -8,17 +8,18 @@
  * nobody else needs that. Nothing is computed meanwhile, and afterwards all storages hold what they
  * held before.
  *
+ * Any thread may end it. Until then nothing is reclaimed (session/reclaim.h).
+ *
  * Scalars are constants, but for the places of random numbers: at each replay these are taken from
  * the generators anew. */
 #ifndef TT_CAPTURE_H
 #define TT_CAPTURE_H
 
-#include "stream/stream.h"
+#include "stream/captured.h"
 
 typedef struct tt_capture tt_capture;
-typedef struct tt_captured tt_captured;
 
-/* -- Capturing; thread-safe -- */
+/* -- Thread-safe -- */
 /* FAILED_PRECONDITION: the stream is captured already. */
 tt_status tt_capture_begin(tt_stream *stream, const tt_policy *policy);
 /* Ends it. *out, the caller's, is NULL where nothing was computed; its program is being compiled.
@@ -31,22 +32,5 @@ uint64_t tt_stream_captured(const tt_stream *stream);
 /* An operator is about to be recorded on these storages: gives those from before a symbol, so that
  * the call is specialised for storages that were written. */
 tt_status tt_capture_touch(tt_stream *stream, tt_storage *storage, const tt_policy *policy);
-/* The recorder's: adds a step. The lock is held. */
-tt_status tt_capture_record(tt_stream *stream, const tt_operation *operation,
-                            tt_value *const *inputs, tt_value *const *outputs);
-/* The recorder's: the storage is about to be written. The lock is held. */
-tt_status tt_capture_keep(tt_stream *stream, tt_storage *storage);
-
-/* -- Replaying; thread-safe -- */
-void tt_captured_destroy(tt_captured *captured); /* NULL is allowed */
-/* The generators that it draws from, as tt_draw names them, and how many blocks of each. */
-int tt_captured_generators(const tt_captured *captured);
-tt_draw tt_captured_draw(const tt_captured *captured, int i);
-/* Its operators, inputs and outputs. */
-void tt_captured_sizes(const tt_captured *captured, int *steps, int *inputs, int *outputs);
-/* Launches it on a stream of its device; places[i] is where generator i stands.
- * FAILED_PRECONDITION: a tensor has another size or type than when it was captured. */
-tt_status tt_captured_replay(tt_captured *captured, tt_stream *stream,
-                             const tt_philox_place *places, const tt_policy *policy, uint32_t site);
 
 #endif

@@ -1,6 +1,7 @@
 /* Replaying captured graphs. */
 #include "stream/captured.h"
 
+#include "stream/pending.h"
 #include "stream/submit.h"
 
 void tt_captured_destroy(tt_captured *captured) {

@@ -1,8 +1,9 @@
-/* What a capture leaves: a program, the storages it works on, and where its scalars come from. */
+/* What a capture (capture.h) leaves: a program, the storages it works on, and where its scalars
+ * come from. */
 #ifndef TT_CAPTURED_H
 #define TT_CAPTURED_H
 
-#include "stream/capture.h"
+#include "stream/stream.h"
 
 /* A storage with the type that the program expects or leaves. */
 typedef struct tt_bound {
@@ -11,7 +12,7 @@ typedef struct tt_bound {
   int output; /* an output: which of the program's */
 } tt_bound;
 
-struct tt_captured {
+typedef struct tt_captured {
   tt_device *device;
   tt_program *program; /* kept in memory as long as this lives */
   int step_count, input_count, output_count, bound_output_count;
@@ -23,6 +24,18 @@ struct tt_captured {
   int draw_count;
   char *name;
   tt_arena arena;
-};
+} tt_captured;
+
+/* -- Thread-safe -- */
+void tt_captured_destroy(tt_captured *captured); /* NULL is allowed */
+/* The generators that it draws from, as tt_draw names them, and how many blocks of each. */
+int tt_captured_generators(const tt_captured *captured);
+tt_draw tt_captured_draw(const tt_captured *captured, int i);
+/* Its operators, inputs and outputs. */
+void tt_captured_sizes(const tt_captured *captured, int *steps, int *inputs, int *outputs);
+/* Launches it on a stream of its device; places[i] is where generator i stands.
+ * FAILED_PRECONDITION: a tensor has another size or type than when it was captured. */
+tt_status tt_captured_replay(tt_captured *captured, tt_stream *stream,
+                             const tt_philox_place *places, const tt_policy *policy, uint32_t site);
 
 #endif

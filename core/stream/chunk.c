@@ -100,6 +100,10 @@ bool tt_chunk_goes_on(tt_chunk *chunk, const tt_policy *policy, bool behind) {
   return true;
 }
 
+void tt_chunk_note_wait(tt_chunk *chunk, const tt_policy *policy) {
+  if (policy->mode == TT_MODE_FUSED) tt_cutter_stop(&chunk->cutter);
+}
+
 tt_status tt_chunk_close(tt_chunk *chunk, tt_cut why, const tt_policy *policy, tt_launch **out) {
   tt_section *s = &chunk->section;
   *out = NULL;

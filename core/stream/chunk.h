@@ -30,6 +30,9 @@ tt_status tt_chunk_add(tt_chunk *chunk, tt_call *call, tt_value *const *inputs,
 /* The chunk is due to end: may the next operator be added all the same, since it goes on to be
  * fused with what follows? `behind`: the device is. */
 bool tt_chunk_goes_on(tt_chunk *chunk, const tt_policy *policy, bool behind);
+/* The host waits here, whether for what is recorded last or for something older: which of the two
+ * it is may change when chunks end elsewhere. */
+void tt_chunk_note_wait(tt_chunk *chunk, const tt_policy *policy);
 /* Ends the chunk. *out is its launch, a list of them, or NULL when nobody needs any result. The
  * chunk is empty afterwards, also on failure: then its results have failed. Only where new programs
  * are forbidden and it needs one, it stays as it is. */

@@ -1,5 +1,6 @@
 /* Copies that queues make in their turn: to the host, and from another device. */
 #include "stream/host.h"
+#include "stream/pending.h"
 #include "stream/submit.h"
 
 /* One copy. */

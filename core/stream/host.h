@@ -4,6 +4,7 @@
 #ifndef TT_HOST_H
 #define TT_HOST_H
 
+#include "call/table.h"
 #include "stream/stream.h"
 
 /* Replaces the storage's value by row-major host bytes of `type`. Copies at once, or, where

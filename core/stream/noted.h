@@ -1,8 +1,9 @@
-/* What notes leave: shared by who takes them (notes.c) and who uses them (template.c). */
+/* What notes (notes.h) leave: the graph of what was done to some storages. */
 #ifndef TT_NOTED_H
 #define TT_NOTED_H
 
-#include "stream/template.h"
+#include "call/table.h"
+#include "stream/stream.h"
 
 enum { TT_UNWRITTEN = -1 }; /* in a slot's place */
 
@@ -12,7 +13,7 @@ typedef struct tt_held {
   const tt_type *type;
 } tt_held;
 
-struct tt_template {
+typedef struct tt_template {
   tt_arena arena;
   tt_graph graph; /* its outputs are what is held */
   int *last_use;  /* [slot_count] the step that reads it last, or -1 */
@@ -22,10 +23,15 @@ struct tt_template {
   int *arg_slots; /* [arg_count] their values' slots at the beginning, or TT_UNWRITTEN */
   int64_t blocks;
   uint64_t epoch; /* of its calls */
-};
+} tt_template;
 
-/* A template was run on these storages by a thread that may take notes: its steps are theirs, too.
- */
-void tt_notes_adopt(const tt_template *t, tt_storage *const *storages);
+void tt_template_destroy(tt_template *t); /* NULL is allowed */
+/* Whether its calls still exist: what follows is only for those that are usable, within the same
+ * guard. */
+bool tt_template_usable(const tt_template *t, tt_call_table *calls);
+/* Storages that the template knows: its arguments first, then its results. */
+int tt_template_slots(const tt_template *t);
+/* The blocks of random numbers that it draws. */
+int64_t tt_template_blocks(const tt_template *t);
 
 #endif

@@ -1,5 +1,4 @@
-/* Taking notes for templates. */
-#include "stream/noted.h"
+#include "stream/notes.h"
 
 #include <string.h>
 

@@ -2,16 +2,17 @@
 #ifndef TT_OBSERVER_H
 #define TT_OBSERVER_H
 
-#include "stream/operation.h"
+struct tt_operation;
+struct tt_storage;
 
 typedef struct tt_observer {
   /* An operator was recorded; `results` as of tt_stream_record. */
-  void (*called)(struct tt_observer *observer, const tt_operation *operation,
-                 tt_storage *const *results);
-  void (*created)(struct tt_observer *observer, const tt_storage *storage);
-  void (*freed)(struct tt_observer *observer, const tt_storage *storage);
+  void (*called)(struct tt_observer *observer, const struct tt_operation *operation,
+                 struct tt_storage *const *results);
+  void (*created)(struct tt_observer *observer, const struct tt_storage *storage);
+  void (*freed)(struct tt_observer *observer, const struct tt_storage *storage);
   /* An unwritten storage has got another type. */
-  void (*retyped)(struct tt_observer *observer, const tt_storage *storage);
+  void (*retyped)(struct tt_observer *observer, const struct tt_storage *storage);
   /* The host read or wrote a value, or something else happened that could not be done again. */
   void (*disturbed)(struct tt_observer *observer);
 } tt_observer;

@@ -30,6 +30,12 @@ struct tt_queue {
   pthread_t thread;
 };
 
+static void relax(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
 /* -- Errors -- */
 
 static void remember(tt_queue *queue, tt_status error) {
@@ -193,7 +199,7 @@ static void await_some(tt_queue *queue) {
 static void await_work(tt_queue *queue, uint64_t submitted) {
   for (int i = 0; i < SPINS; i++) {
     if (atomic_load_explicit(&queue->pushed, memory_order_acquire) != submitted) return;
-    tt_cpu_relax();
+    relax();
   }
   pthread_mutex_lock(&queue->lock);
   atomic_store(&queue->sleeps, true);
@@ -272,7 +278,7 @@ static bool was_submitted(tt_queue *queue, uint64_t ticket) {
 tt_status tt_queue_await_submitted(tt_queue *queue, uint64_t ticket) {
   for (int i = 0; i < SPINS; i++) {
     if (was_submitted(queue, ticket)) return TT_SUCCESS;
-    tt_cpu_relax();
+    relax();
   }
   while (!was_submitted(queue, ticket)) {
     pthread_mutex_lock(&queue->lock);

@@ -70,10 +70,4 @@ tt_status tt_queue_take_error(tt_queue *queue);
  * event, which then counts as told. Takes `error`. */
 tt_status tt_queue_tell_error(tt_queue *queue, tt_status error);
 
-static inline void tt_cpu_relax(void) {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
 #endif

@@ -1,6 +1,8 @@
 /* Recording: a call's values are made pending, its targets are changed, its launch is queued. */
-#include "stream/capture.h"
-#include "stream/stream.h"
+#include "stream/recorder.h"
+
+#include "stream/capturing.h"
+#include "stream/pending.h"
 #include "stream/submit.h"
 
 #include <string.h>
@@ -10,24 +12,31 @@ typedef struct recording {
   tt_stream *stream;
   const tt_operation *op;
   const tt_call *call;
-  tt_value **inputs;  /* borrowed from their storages */
-  tt_value **outputs; /* one reference each */
+  tt_value **inputs;    /* borrowed from their storages, or: */
+  bool owns_inputs;     /* one reference each, which the launch takes */
+  tt_value **outputs;   /* one reference each */
+  tt_storage **targets; /* [output_count] who holds the outputs from now on; NULL: nobody yet */
 } recording;
 
 enum { LOCAL = 32 };
 
 /* -- Values -- */
 
-/* Everything that can fail: pending outputs and new storages. */
+static tt_status make_output(const recording *r, const tt_type *type, tt_value **out) {
+  return tt_value_create(&r->stream->device->account, r->stream, type, r->op->site, out);
+}
+
+/* Everything that can fail: pending outputs and new storages, of which `results` receives those
+ * that the call makes. */
 static tt_status make_outputs(recording *r, tt_storage **results) {
   int output = 0;
   for (int k = 0; k < r->call->result_count; k++) {
     const tt_call_result *result = &r->call->results[k];
     if (!result->defined) continue;
-    TT_TRY(tt_value_create(&r->stream->device->account, r->stream, result->storage, r->op->site,
-                           &r->outputs[output++]));
-    if (results && result->target < 0)
+    if (result->target < 0)
       TT_TRY(tt_storage_create(r->stream->device, result->storage, &results[k]));
+    r->targets[output] = result->target < 0 ? results[k] : r->op->tensors[result->target];
+    TT_TRY(make_output(r, result->storage, &r->outputs[output++]));
   }
   return TT_SUCCESS;
 }
@@ -49,24 +58,16 @@ static tt_status launch_inputs(const recording *r) {
   return TT_SUCCESS;
 }
 
-/* Takes a reference of its own. */
-static void set_value(tt_storage *storage, const tt_type *type, tt_value *value) {
-  tt_value *old = storage->value;
-  storage->value = tt_value_retain(value);
-  if (storage->type != type) tt_storage_set_type(storage, type);
-  tt_value_release(old);
-}
-
-static tt_status write_results(const recording *r, tt_storage *const *results) {
-  int output = 0;
-  for (int k = 0; k < r->call->result_count; k++) {
-    const tt_call_result *result = &r->call->results[k];
-    if (!result->defined) continue;
-    tt_storage *storage = result->target < 0 ? results[k] : r->op->tensors[result->target];
-    if (r->stream->capture) TT_TRY(tt_capture_keep(r->stream, storage));
-    set_value(storage, result->storage, r->outputs[output++]);
+/* Before anything is launched: what is overwritten may be donated once only the launch holds it. */
+static void write_targets(const recording *r) {
+  for (int i = 0; i < r->call->output_count; i++) {
+    tt_storage *storage = r->targets[i];
+    if (!storage) continue;
+    tt_value *old = storage->value;
+    storage->value = tt_value_retain(r->outputs[i]);
+    tt_storage_set_type(storage, r->outputs[i]->holding.type);
+    tt_value_release(old);
   }
-  return TT_SUCCESS;
 }
 
 /* -- Strict and Debug: a launch of its own -- */
@@ -88,11 +89,15 @@ static tt_status record_launch(const recording *r, tt_outcome *outcome) {
   launch->origin = (tt_origin){.program = program, .name = r->call->name, .site = r->op->site};
   launch->job.outcome = tt_outcome_retain(outcome);
   launch->wait = outcome != NULL;
-  for (int i = 0; i < launch->input_count; i++) launch->inputs[i] = tt_value_retain(r->inputs[i]);
+  for (int i = 0; i < launch->input_count; i++) {
+    launch->inputs[i] = r->owns_inputs ? r->inputs[i] : tt_value_retain(r->inputs[i]);
+    if (r->owns_inputs) r->inputs[i] = NULL;
+  }
   for (int i = 0; i < launch->output_count; i++)
     launch->outputs[i] = tt_value_retain(r->outputs[i]);
   if (launch->word_count)
     memcpy(launch->words, r->op->words, sizeof *launch->words * (size_t)launch->word_count);
+  write_targets(r);
   tt_submit(r->stream->queue, launch);
   return TT_SUCCESS;
 }
@@ -111,7 +116,9 @@ static tt_status record_fused(const recording *r) {
   const tt_policy *policy = r->op->policy;
   if (chunk->due && !tt_chunk_goes_on(chunk, policy, is_behind(r->stream->queue)))
     TT_TRY(tt_stream_flush(r->stream, chunk->due, policy));
-  return tt_chunk_add(chunk, r->op->call, r->inputs, r->outputs, r->op->words, r->op->site);
+  TT_TRY(tt_chunk_add(chunk, r->op->call, r->inputs, r->outputs, r->op->words, r->op->site));
+  write_targets(r);
+  return TT_SUCCESS;
 }
 
 /* -- Zeros need no program -- */
@@ -119,28 +126,37 @@ static tt_status record_fused(const recording *r) {
 static tt_status record_zeros(const recording *r) {
   tt_value_release(r->outputs[0]);
   r->outputs[0] = NULL;
-  return tt_device_zeros(r->stream->device, r->call->results[0].storage, r->op->site,
-                         &r->outputs[0]);
+  TT_TRY(
+      tt_device_zeros(r->stream->device, r->call->results[0].storage, r->op->site, &r->outputs[0]));
+  write_targets(r);
+  return TT_SUCCESS;
+}
+
+/* -- Captured -- */
+
+static tt_status record_captured(const recording *r) {
+  for (int i = 0; i < r->call->output_count; i++)
+    if (r->targets[i]) TT_TRY(tt_capture_keep(r->stream, r->targets[i]));
+  TT_TRY(tt_capture_record(r->stream, r->op, r->inputs, r->outputs));
+  write_targets(r);
+  return TT_SUCCESS;
 }
 
 /* -- All of it -- */
 
 /* The lock is held. */
 static tt_status record_locked(const recording *r, tt_outcome *outcome) {
-  if (r->stream->capture) return tt_capture_record(r->stream, r->op, r->inputs, r->outputs);
+  if (r->stream->capture) return record_captured(r);
   if (r->call->zeros) return record_zeros(r);
   TT_TRY(launch_inputs(r));
   return r->op->policy->mode == TT_MODE_FUSED ? record_fused(r) : record_launch(r, outcome);
 }
 
-/* `results` NULL: the inputs are given, and storages do not change. */
-static tt_status record(recording *r, tt_outcome *outcome, tt_storage **results) {
+static tt_status record(recording *r, tt_outcome *outcome) {
   tt_queue *queue = r->stream->queue;
-  tt_status status = make_outputs(r, results);
   tt_device_lock(r->stream->device);
-  if (!status && results) status = find_inputs(r);
+  tt_status status = r->owns_inputs ? TT_SUCCESS : find_inputs(r);
   if (!status) status = record_locked(r, outcome);
-  if (!status && results) status = write_results(r, results);
   uint64_t ticket = tt_queue_last(queue);
   tt_device_unlock(r->stream->device);
   if (!status && outcome) status = tt_queue_await_submitted(queue, ticket);
@@ -148,28 +164,32 @@ static tt_status record(recording *r, tt_outcome *outcome, tt_storage **results)
 }
 
 /* In Debug mode the launch is waited for and its error returned. */
-static tt_status record_by_mode(recording *r, tt_storage **results) {
+static tt_status record_by_mode(recording *r) {
   TT_TRY(tt_queue_await_room(r->stream->queue));
-  if (r->op->policy->mode != TT_MODE_DEBUG) return record(r, NULL, results);
+  if (r->op->policy->mode != TT_MODE_DEBUG) return record(r, NULL);
   tt_outcome *outcome = tt_outcome_create();
-  tt_status status = outcome ? record(r, outcome, results) : tt_out_of_memory();
+  tt_status status = outcome ? record(r, outcome) : tt_out_of_memory();
   tt_outcome_release(outcome);
   return status;
 }
 
 tt_status tt_stream_record(tt_stream *stream, const tt_operation *operation, tt_storage **results) {
   tt_call *call = operation->call;
-  tt_value *local[LOCAL];
-  int values = call->input_count + call->output_count;
-  recording r = {.stream = stream, .op = operation, .call = call, .inputs = local};
+  tt_value *values[LOCAL];
+  tt_storage *targets[LOCAL];
+  recording r = {.stream = stream, .op = operation, .call = call, .inputs = values};
+  size_t inputs = (size_t)call->input_count, outputs = (size_t)call->output_count;
+  bool large = inputs + outputs > LOCAL;
   for (int k = 0; k < call->result_count; k++) results[k] = NULL;
-  if (values > LOCAL) r.inputs = tt_malloc(sizeof *r.inputs * (size_t)values);
+  if (large) r.inputs = tt_malloc(sizeof(void *) * (inputs + 2 * outputs));
   if (!r.inputs) return tt_out_of_memory();
-  r.outputs = r.inputs + call->input_count;
-  memset(r.outputs, 0, sizeof *r.outputs * (size_t)call->output_count);
-  tt_status status = record_by_mode(&r, results);
-  for (int i = 0; i < call->output_count; i++) tt_value_release(r.outputs[i]);
-  if (r.inputs != local) tt_free(r.inputs);
+  r.outputs = r.inputs + inputs;
+  r.targets = large ? (tt_storage **)(r.outputs + outputs) : targets;
+  memset(r.outputs, 0, sizeof *r.outputs * outputs);
+  tt_status status = make_outputs(&r, results);
+  if (!status) status = record_by_mode(&r);
+  for (size_t i = 0; i < outputs; i++) tt_value_release(r.outputs[i]);
+  if (large) tt_free(r.inputs);
   for (int k = 0; status && k < call->result_count; k++) {
     tt_storage_release(results[k]);
     results[k] = NULL;
@@ -179,15 +199,26 @@ tt_status tt_stream_record(tt_stream *stream, const tt_operation *operation, tt_
   return status;
 }
 
+static tt_status record_values(recording *r) {
+  int output = 0;
+  for (int k = 0; k < r->call->result_count; k++)
+    if (r->call->results[k].defined)
+      TT_TRY(make_output(r, r->call->results[k].storage, &r->outputs[output++]));
+  return record_by_mode(r);
+}
+
 tt_status tt_stream_record_values(tt_stream *stream, const tt_operation *operation,
-                                  tt_value *const *inputs, tt_value **outputs) {
+                                  tt_value **inputs, tt_storage **targets, tt_value **outputs) {
   recording r = {.stream = stream,
                  .op = operation,
                  .call = operation->call,
-                 .inputs = (tt_value **)(uintptr_t)inputs,
-                 .outputs = outputs};
+                 .inputs = inputs,
+                 .owns_inputs = true,
+                 .outputs = outputs,
+                 .targets = targets};
   for (int i = 0; i < r.call->output_count; i++) outputs[i] = NULL;
-  tt_status status = record_by_mode(&r, NULL);
+  tt_status status = record_values(&r);
+  for (int i = 0; i < r.call->input_count; i++) tt_value_release(inputs[i]);
   for (int i = 0; status && i < r.call->output_count; i++) {
     tt_value_release(outputs[i]);
     outputs[i] = NULL;

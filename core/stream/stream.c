@@ -2,7 +2,6 @@
 
 #include "stream/submit.h"
 
-#include <assert.h>
 #include <stdio.h>
 
 const tt_policy tt_policy_any = {.mode = TT_MODE_FUSED};
@@ -74,27 +73,13 @@ tt_status tt_stream_flush(tt_stream *stream, tt_cut why, const tt_policy *policy
   return TT_SUCCESS;
 }
 
-tt_status tt_value_launch(tt_value *value, tt_cut why, const tt_policy *policy) {
-  if (tt_value_get_state(value) != TT_VALUE_PENDING || value->queue) return TT_SUCCESS;
-  tt_stream *stream = value->stream;
-  assert(stream);
-  if (value->section != stream->chunk.id)
-    return tt_error(TT_FAILED_PRECONDITION,
-                    "this tensor belongs to a graph that is being captured: it has no value yet");
-  return tt_stream_flush(stream, why, policy);
-}
-
-void tt_stream_note_wait(tt_stream *stream, const tt_policy *policy) {
-  if (policy->mode == TT_MODE_FUSED) tt_cutter_stop(&stream->chunk.cutter);
-}
-
 /* -- Waiting -- */
 
 tt_status tt_stream_ticket(tt_stream *stream, const tt_policy *policy, uint64_t *out) {
   tt_device_lock(stream->device);
   bool captured = stream->capture != NULL;
   if (!captured) {
-    tt_stream_note_wait(stream, policy);
+    tt_chunk_note_wait(&stream->chunk, policy);
     tt_queue_remember(stream->queue, tt_stream_flush(stream, TT_CUT_SYNC, policy));
   }
   *out = tt_queue_last(stream->queue);

@@ -6,6 +6,7 @@
 
 #include "stream/chunk.h"
 #include "stream/observer.h"
+#include "stream/operation.h"
 
 struct tt_capture;
 
@@ -32,11 +33,6 @@ tt_status tt_stream_new_storage(tt_stream *stream, const tt_type *type, tt_stora
  * Debug mode waits for the launch and returns its error; in Strict mode errors surface at
  * tt_stream_sync or tt_storage_read. CANCELLED when interrupted. Thread-safe. */
 tt_status tt_stream_record(tt_stream *stream, const tt_operation *operation, tt_storage **results);
-/* The same for values: `inputs` are those of the call, `outputs` receives as many new ones as it
- * has outputs, the caller's. Storages do not change, and observers are not told. */
-tt_status tt_stream_record_values(tt_stream *stream, const tt_operation *operation,
-                                  tt_value *const *inputs, tt_value **outputs);
-
 /* For what is launched whoever waits: anything may be compiled. */
 extern const tt_policy tt_policy_any;
 
@@ -55,11 +51,4 @@ tt_status tt_stream_sync(tt_stream *stream, const tt_policy *policy);
 bool tt_stream_idle(tt_stream *stream, const tt_policy *policy);
 /* The same for all streams of a device; errors are joined. */
 tt_status tt_device_sync(tt_device *device, const tt_policy *policy);
-/* Where a value is recorded and not launched yet, launches it; then it has a job. The lock of its
- * device is held. A value that is being captured has no job: FAILED_PRECONDITION. */
-tt_status tt_value_launch(tt_value *value, tt_cut why, const tt_policy *policy);
-/* The host waits here, whether for what is recorded last or for something older: which of the two
- * it is may change when chunks end elsewhere. The lock is held. */
-void tt_stream_note_wait(tt_stream *stream, const tt_policy *policy);
-
 #endif

@@ -1,21 +1,8 @@
 #include "stream/template.h"
 
 #include "stream/capture.h"
-#include "stream/noted.h"
-
-void tt_template_destroy(tt_template *t) {
-  if (!t) return;
-  tt_arena_deinit(&t->arena);
-  tt_free(t->scalars);
-  tt_free(t);
-}
-
-bool tt_template_usable(const tt_template *t, tt_call_table *calls) {
-  return t->epoch == tt_call_table_epoch(calls);
-}
-
-int tt_template_slots(const tt_template *t) { return t->held_count; }
-int64_t tt_template_blocks(const tt_template *t) { return t->blocks; }
+#include "stream/capturing.h"
+#include "stream/recorder.h"
 
 typedef struct running {
   const tt_template *t;
@@ -25,7 +12,8 @@ typedef struct running {
   tt_arena arena;
   uint32_t *words;
   tt_value **slots;    /* [slot_count] one reference each, while somebody needs them */
-  tt_value **operands; /* of one step */
+  tt_value **operands; /* of one step, as the next */
+  tt_storage **targets;
 } running;
 
 static tt_status prepare(running *r, tt_philox_place place) {
@@ -39,7 +27,8 @@ static tt_status prepare(running *r, tt_philox_place place) {
   r->words = tt_arena_alloc(&r->arena, sizeof *r->words * ((size_t)graph->word_count + 1));
   r->slots = tt_arena_alloc(&r->arena, sizeof *r->slots * ((size_t)graph->slot_count + 1));
   r->operands = tt_arena_alloc(&r->arena, sizeof *r->operands * most);
-  if (!r->words || !r->slots || !r->operands) return tt_out_of_memory();
+  r->targets = tt_arena_alloc(&r->arena, sizeof *r->targets * most);
+  if (!r->words || !r->slots || !r->operands || !r->targets) return tt_out_of_memory();
   if (graph->word_count) tt_graph_fill_words(graph, NULL, &place, r->words);
   return TT_SUCCESS;
 }
@@ -71,8 +60,29 @@ static tt_draw draw_of(const tt_graph *graph, const tt_step *step) {
   return (tt_draw){.blocks = 0};
 }
 
-/* Values that nobody reads any more are let go, so that they may be donated. */
-static tt_status run_step(running *r, int at) {
+/* A value that nobody reads any more is given away, so that it may be donated. */
+static void take_operands(running *r, int at) {
+  const tt_step *step = &r->t->graph.steps[at];
+  for (int i = 0; i < step->call->input_count; i++)
+    r->operands[i] = tt_value_retain(r->slots[step->inputs[i]]);
+  for (int i = 0; i < step->call->input_count; i++) {
+    int slot = step->inputs[i];
+    if (r->t->last_use[slot] != at || is_held(r->t, slot)) continue;
+    tt_value_release(r->slots[slot]);
+    r->slots[slot] = NULL;
+  }
+}
+
+/* An argument that is written holds its last value as soon as that is recorded. */
+static void find_targets(running *r, const tt_step *step, tt_storage *const *storages) {
+  for (int k = 0; k < step->call->output_count; k++) {
+    r->targets[k] = NULL;
+    for (int i = 0; i < r->t->arg_count; i++)
+      if (r->t->held[i].slot == step->first_output + k) r->targets[k] = storages[i];
+  }
+}
+
+static tt_status run_step(running *r, int at, tt_storage *const *storages) {
   const tt_step *step = &r->t->graph.steps[at];
   tt_call *call = step->call;
   tt_value **outputs = r->operands + call->input_count;
@@ -83,15 +93,10 @@ static tt_status run_step(running *r, int at) {
                      .draw = random ? &draw : NULL,
                      .policy = r->policy,
                      .site = r->site};
-  for (int i = 0; i < call->input_count; i++) r->operands[i] = r->slots[step->inputs[i]];
-  TT_TRY(tt_stream_record_values(r->stream, &op, r->operands, outputs));
+  take_operands(r, at);
+  find_targets(r, step, storages);
+  TT_TRY(tt_stream_record_values(r->stream, &op, r->operands, r->targets, outputs));
   for (int k = 0; k < call->output_count; k++) r->slots[step->first_output + k] = outputs[k];
-  for (int i = 0; i < call->input_count; i++) {
-    int slot = step->inputs[i];
-    if (r->t->last_use[slot] != at || is_held(r->t, slot)) continue;
-    tt_value_release(r->slots[slot]);
-    r->slots[slot] = NULL;
-  }
   return TT_SUCCESS;
 }
 
@@ -102,8 +107,7 @@ static tt_status hold(running *r, int i, tt_storage **storage, tt_value **old) {
     TT_TRY(tt_storage_create(r->stream->device, end->type, storage));
     (*storage)->born = tt_stream_captured(r->stream);
   }
-  if (end->slot == TT_UNWRITTEN || (i < r->t->arg_count && end->slot == r->t->arg_slots[i]))
-    return TT_SUCCESS;
+  if (end->slot == TT_UNWRITTEN || (*storage)->value == r->slots[end->slot]) return TT_SUCCESS;
   if (r->stream->capture) TT_TRY(tt_capture_keep(r->stream, *storage));
   *old = (*storage)->value;
   (*storage)->value = tt_value_retain(r->slots[end->slot]);
@@ -128,7 +132,7 @@ tt_status tt_template_run(const tt_template *t, tt_stream *stream, tt_storage **
   running r = {.t = t, .stream = stream, .policy = policy, .site = site};
   tt_status status = prepare(&r, place);
   if (!status) status = take_args(&r, storages);
-  for (int i = 0; i < t->graph.step_count && !status; i++) status = run_step(&r, i);
+  for (int i = 0; i < t->graph.step_count && !status; i++) status = run_step(&r, i, storages);
   if (!status) status = hold_all(&r, storages);
   if (!status) tt_notes_adopt(t, storages);
   for (int slot = 0; r.slots && slot < t->graph.slot_count; slot++) tt_value_release(r.slots[slot]);

@@ -298,7 +298,7 @@ static void test_an_asynchronous_failure(void **state) {
   tt_storage *x = add(a, a, 1), *y = neg(x, 2);
   fails(stream_sync(stream), TT_INTERNAL,
         "a chunk of 2 operators, add.Tensor at train.py:1 in step to neg at train.py:2 in step: "
-        "PJRT_Event_Await: injected asynchronous failure; its inputs were given away before it "
+        "PJRT_Event: injected asynchronous failure; its inputs were given away before it "
         "failed, so it cannot be run again operator by operator");
   destroy(3, (tt_storage *[]){a, x, y});
 }

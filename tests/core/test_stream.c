@@ -468,9 +468,9 @@ static void test_asynchronous_errors(void **state) {
       ok(record_add(stream, a, a, &good));
     }
     if (read) {
-      fails(storage_read(bad, data, sizeof data), TT_INTERNAL, "add.Tensor: PJRT_Event_Await");
+      fails(storage_read(bad, data, sizeof data), TT_INTERNAL, "add.Tensor: PJRT_Event");
     } else {
-      fails(stream_sync(stream), TT_INTERNAL, "add.Tensor: PJRT_Event_Await: injected");
+      fails(stream_sync(stream), TT_INTERNAL, "add.Tensor: PJRT_Event: injected");
       ok(stream_sync(stream));
     }
     fails(storage_read(bad, data, sizeof data), TT_INTERNAL, "injected asynchronous");

@@ -1,6 +1,6 @@
-#include "call/call.h"
+#include "call/table.h"
 
-#include "call/explain.h"
+#include "call/known.h"
 #include "call/lower.h"
 #include "call/spec.h"
 
@@ -43,8 +43,9 @@ static tt_status lower_alone(tt_call *call, const tt_target *target, tt_hlo *h, 
   for (int i = 0; i < call->input_count; i++)
     inputs[i] = tt_hlo_param(h, call->spec.tensors[call->inputs[i]].storage);
   io->inputs = inputs;
+  io->learn = true;
   io->words = tt_call_words_param(h, call->word_count);
-  return tt_call_learn(call, target, h, io);
+  return tt_call_lower(call, target, h, io);
 }
 
 /* The text is only hashed: it tells what the call computes, in every process alike. */
@@ -124,7 +125,7 @@ tt_status tt_call_create(tt_call_table *table, const tt_key *key, const tt_call_
   tt_call *call = tt_calloc(1, sizeof *call);
   if (!call) return tt_out_of_memory();
   tt_text why = TT_TEXT_INIT;
-  tt_explain_call(&table->known, spec, &why);
+  tt_known_calls_explain(&table->known, spec, &why);
   tt_status status = fill(call, spec, target);
   if (!status) status = keep_reason(call, &why);
   if (status) destroy(call);

@@ -1,0 +1,13 @@
+#include "stream/pending.h"
+
+#include <assert.h>
+
+tt_status tt_value_launch(tt_value *value, tt_cut why, const tt_policy *policy) {
+  if (tt_value_get_state(value) != TT_VALUE_PENDING || value->queue) return TT_SUCCESS;
+  tt_stream *stream = value->stream;
+  assert(stream);
+  if (value->section != stream->chunk.id)
+    return tt_error(TT_FAILED_PRECONDITION,
+                    "this tensor belongs to a graph that is being captured: it has no value yet");
+  return tt_stream_flush(stream, why, policy);
+}
