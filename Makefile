@@ -90,7 +90,8 @@ coverage-all: build/coverage-glue
 	rm -rf $</package && find $< -name '*.gcda' -delete
 	mkdir $</package && cp -r torch_tpu $</package && rm -f $</package/torch_tpu/_C*.so
 	$(CMAKE) --install $< --prefix $</package
-	PYTHONPATH=$(CURDIR)/$</package $(PY) -P -m pytest $(or $(TESTS),-m "not slow and not sweep")
+	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/$</package \
+		$(PY) -m pytest $(or $(TESTS),-m "not slow and not sweep")
 	$(MAKE) coverage REPORT='$(REPORT) $<'
 
 test-python: build
