@@ -46,9 +46,9 @@ struct Plan {
   bool mutates = false;
   bool multiplies;  // the chosen precision of products is about it
   bool writes_lists =
-      false;         // an operator on lists, element by element, that writes to one of them
-  int indices = -1;  // the argument that lists index tensors, which may be masks or live on the
-                     // host; or -1
+      false;          // an operator on lists, element by element, that writes to one of them
+  int indices = -1;   // the argument that lists index tensors, which may be masks or live on the
+                      // host; or -1
   Agreements agreed;  // what is known of the operator
   int argument;       // the argument that this is about, or -1
 };

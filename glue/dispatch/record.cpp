@@ -91,10 +91,13 @@ bool masks_among_indices(const Plan& plan, torch::jit::Stack* stack) {
   IValue& list = (*stack)[first + static_cast<size_t>(plan.indices)];
   bool masks = false, away = false;
   each_tensor(list, [&](const at::Tensor& index) {
+    if (!index.defined()) return;
     masks |= index.scalar_type() == at::kBool || index.scalar_type() == at::kByte;
     away |= !index.device().is_privateuseone();
   });
-  auto move = [&](const at::Tensor& index) { return index.to(self.device()); };
+  auto move = [&](const at::Tensor& index) {
+    return index.defined() ? index.to(self.device()) : index;
+  };
   if (away) list = map_tensors(list, move);
   return masks;
 }
