@@ -50,19 +50,10 @@ Tensor efficient_zero_tensor(at::IntArrayRef size, std::optional<at::ScalarType>
 Tensor empty_kernel(at::IntArrayRef size, std::optional<at::ScalarType> dtype,
                     std::optional<at::Layout> layout, std::optional<at::Device> device,
                     std::optional<bool> pin, std::optional<at::MemoryFormat> format) {
-  auto make = [&](at::IntArrayRef strides) {
-    return empty_strided_kernel(size, strides, dtype, layout, device, pin);
-  };
-  switch (format.value_or(at::MemoryFormat::Contiguous)) {
-  case at::MemoryFormat::ChannelsLast:
-    TORCH_CHECK(size.size() == 4, "required rank 4 tensor to use channels_last format");
-    return make(at::get_channels_last_strides_2d(size));
-  case at::MemoryFormat::ChannelsLast3d:
-    TORCH_CHECK(size.size() == 5, "required rank 5 tensor to use channels_last_3d format");
-    return make(at::get_channels_last_strides_3d(size));
-  default:
-    return make(c10::contiguous_strides(size));
-  }
+  c10::DimVector strides = c10::contiguous_strides(size);
+  if (format.value_or(at::MemoryFormat::Contiguous) != at::MemoryFormat::Contiguous)
+    strides = at::empty(size, at::TensorOptions(at::kMeta).memory_format(format)).strides();
+  return empty_strided_kernel(size, strides, dtype, layout, device, pin);
 }
 
 // -- Resizing and setting --
@@ -107,18 +98,9 @@ Tensor& set_storage_offset(Tensor& self, at::Storage source, int64_t offset, at:
   return self;
 }
 
-Tensor& set_storage(Tensor& self, at::Storage source) {
-  int64_t count = static_cast<int64_t>(source.nbytes() / self.itemsize());
-  return set_storage_offset(self, std::move(source), 0, {count}, {});
+Tensor& set_empty(Tensor& self) {
+  return at::native::set_tensor_(self, at::empty({0}, self.options()));
 }
-
-Tensor& set_tensor(Tensor& self, const Tensor& source) {
-  return self.is_same(source) ? self
-                              : set_storage_offset(self, source.storage(), source.storage_offset(),
-                                                   source.sizes(), source.strides());
-}
-
-Tensor& set_empty(Tensor& self) { return set_tensor(self, at::empty({0}, self.options())); }
 
 // -- Copies --
 
@@ -212,11 +194,8 @@ Tensor copy_from(const Tensor& self, const Tensor& dst, bool non_blocking) {
   if (self.numel() == 0 && dst.numel() == 0) return dst;
   auto source = without_conj_neg(self);
   if (dst.is_conj() || dst.is_neg()) {
-    auto plain = dst.alias();
-    plain._set_conj(false);
-    plain._set_neg(false);
     if (dst.is_conj()) source = at::_conj_physical(source);
-    copy_from(dst.is_neg() ? source.neg() : source, plain, non_blocking);
+    copy_from(dst.is_neg() ? source.neg() : source, conj_neg_base(dst), non_blocking);
     return dst;
   }
   bool from_device = source.device().is_privateuseone(),
@@ -253,8 +232,6 @@ bool equal(const Tensor& self, const Tensor& other) {
   return self.sizes() == other.sizes() && at::eq(self, other).all().item<bool>();
 }
 
-Tensor view_as_complex(const Tensor& self) { return at::native::view_as_complex(self); }
-
 // How many parts there are depends on the sections, which PyTorch wants on the host.
 std::vector<Tensor> tensor_split(const Tensor& self, const Tensor& sections, int64_t dim) {
   return at::native::tensor_split(self, sections.cpu(), dim);
@@ -274,11 +251,11 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
   m.impl("unfold", TORCH_FN(at::native::unfold));
   m.impl("view_as_real", TORCH_FN(at::native::view_as_real));
-  m.impl("view_as_complex", TORCH_FN(view_as_complex));
+  m.impl("view_as_complex", TORCH_FN(at::native::view_as_complex));
   m.impl("resize_", TORCH_FN(resize_kernel));
   m.impl("set_", TORCH_FN(set_empty));
-  m.impl("set_.source_Tensor", TORCH_FN(set_tensor));
-  m.impl("set_.source_Storage", TORCH_FN(set_storage));
+  m.impl("set_.source_Tensor", TORCH_FN(at::native::set_tensor_));
+  m.impl("set_.source_Storage", static_cast<Tensor& (*)(Tensor&, at::Storage)>(&at::native::set_));
   m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage_offset));
   m.impl("_copy_from", TORCH_FN(copy_from));
   m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));

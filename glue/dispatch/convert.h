@@ -28,6 +28,15 @@ template <class Visit> void each_tensor(const c10::IValue& value, Visit visit) {
   for (const c10::IValue& element : value.toListRef())
     if (element.isTensor()) visit(element.toTensor());
 }
+// The value with map(tensor) in the place of each tensor, also those of a list.
+template <class Map> c10::IValue map_tensors(const c10::IValue& value, Map map) {
+  if (value.isTensor()) return map(value.toTensor());
+  if (!value.isTensorList() && !value.isOptionalTensorList()) return value;
+  c10::impl::GenericList list(value.toList().elementType());
+  for (const c10::IValue& one : value.toListRef())
+    list.push_back(one.isTensor() ? c10::IValue(map(one.toTensor())) : one);
+  return list;
+}
 inline void append_tensors(const c10::IValue& value, std::vector<at::Tensor>* tensors) {
   each_tensor(value, [&](const at::Tensor& one) { tensors->push_back(one); });
 }

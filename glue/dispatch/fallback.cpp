@@ -219,8 +219,7 @@ bool run_functional(const Plan& plan, const c10::OperatorHandle& op, Stack* stac
     if (k < outs) fit_output(targets[k], results[k]);
     targets[k].copy_(results[k]);
   }
-  torch::jit::drop(*stack, args.size());
-  for (const ReturnPlan& ret : plan.returns) stack->push_back(args[static_cast<size_t>(ret.alias)]);
+  return_aliases(plan, stack);
   return true;
 }
 

@@ -101,20 +101,15 @@ bool masks_among_indices(const Plan& plan, torch::jit::Stack* stack) {
   const at::Tensor& self = (*stack)[first].toTensor();
   IValue& list = (*stack)[first + static_cast<size_t>(plan.indices)];
   bool masks = false, away = false;
-  for (const IValue& element : list.toListRef()) {
-    const at::Tensor& index = as_tensor(element);
-    if (!index.defined()) continue;
+  each_tensor(list, [&](const at::Tensor& index) {
+    if (!index.defined()) return;
     masks |= index.scalar_type() == at::kBool || index.scalar_type() == at::kByte;
     away |= !index.device().is_privateuseone();
-  }
-  if (!away) return masks;
-  c10::List<std::optional<at::Tensor>> moved;
-  for (const IValue& element : list.toListRef()) {
-    const at::Tensor& index = as_tensor(element);
-    moved.push_back(index.defined() ? std::optional<at::Tensor>(index.to(self.device()))
-                                    : std::nullopt);
-  }
-  list = IValue(moved);
+  });
+  auto move = [&](const at::Tensor& index) {
+    return index.defined() ? index.to(self.device()) : index;
+  };
+  if (away) list = map_tensors(list, move);
   return masks;
 }
 

@@ -149,13 +149,12 @@ void add_arg(Walk& walk, const ArgPlan& arg, const IValue& value) {
     break;
   case ArgKind::Int:
     tag(walk, kInt);
-    tt_key_u64(&walk.key, value.isBool() ? value.toBool() : static_cast<uint64_t>(value.toInt()));
+    tt_key_u64(&walk.key, static_cast<uint64_t>(int_of(value)));
     break;
   case ArgKind::IntList:
     tag(walk, kList, value.toListRef().size());
     for (const IValue& element : value.toListRef())
-      tt_key_u64(&walk.key,
-                 element.isBool() ? element.toBool() : static_cast<uint64_t>(element.toInt()));
+      tt_key_u64(&walk.key, static_cast<uint64_t>(int_of(element)));
     break;
   case ArgKind::Dtype:
     walk.wide |= value.toScalarType() == at::kDouble;

@@ -57,6 +57,11 @@ tt_dtype scalar_dtype(const c10::Scalar& value);
 // The tensor, or an undefined one for None.
 const at::Tensor& as_tensor(const c10::IValue& value);
 
+// Of an int or a bool.
+inline int64_t int_of(const c10::IValue& value) {
+  return value.isBool() ? value.toBool() : value.toInt();
+}
+
 inline uint64_t bits(double value) {
   uint64_t raw;
   memcpy(&raw, &value, sizeof raw);

@@ -27,23 +27,6 @@ int64_t checked_index(int64_t index) {
   return index;
 }
 
-tt_account* account_of(int64_t index) {
-  return &device_of(static_cast<c10::DeviceIndex>(index))->account;
-}
-
-py::dict memory_stats(int64_t index) {
-  tt_memory memory;
-  tt_account_read(account_of(index), &memory);
-  py::dict stats;
-  stats["allocated_bytes"] = memory.allocated;
-  stats["peak_bytes"] = memory.peak;
-  stats["total_bytes"] = memory.total_allocated;
-  stats["allocations"] = memory.allocations;
-  stats["frees"] = memory.frees;
-  stats["limit_bytes"] = memory.limit;
-  return stats;
-}
-
 py::list op_rows() {
   int count = 0;
   const tt_op_row* rows = tt_op_rows(&count);
@@ -171,13 +154,6 @@ PYBIND11_MODULE(_C, m) {
   m.def("device_id", [](int64_t index) { return tt_pjrt_device_id(device(index)); });
   m.def(
       "synchronize", [](int64_t index) { synchronize(static_cast<c10::DeviceIndex>(index)); },
-      release);
-  m.def("memory_stats", &memory_stats);
-  m.def("reset_peak_memory_stats", [](int64_t i) { tt_account_reset_peak(account_of(i)); });
-  m.def("reset_accumulated_memory_stats",
-        [](int64_t i) { tt_account_reset_totals(account_of(i)); });
-  m.def(
-      "empty_cache", [] { static_cast<c10::DeviceAllocator*>(allocator())->emptyCache({0, 0}); },
       release);
   m.def("default_generator", &default_generator);
   m.def("manual_seed_all", [](int64_t seed) { manual_seed_all(static_cast<uint64_t>(seed)); });
