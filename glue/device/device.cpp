@@ -2,8 +2,8 @@
 #include "device/policy.h"
 #include "dispatch/dispatch.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/CachingHostAllocator.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/GeneratorImpl.h>
 

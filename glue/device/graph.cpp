@@ -24,8 +24,8 @@ Graph::~Graph() {
 void Graph::begin() {
   TORCH_CHECK(!stream_ && !ended_, "this graph was captured already; call reset() first");
   device_ = current_device();
-  TORCH_CHECK(!captured_stream(device_), "another graph is being captured on tpu:",
-              static_cast<int>(device_));
+  TORCH_CHECK(!captured_stream(device_),
+              "another graph is being captured on tpu:", static_cast<int>(device_));
   tt_stream* stream = stream_of(device_);
   tt_policy now = policy();
   check(tt_capture_begin(stream, &now));

@@ -1,5 +1,5 @@
-// What is chosen for how operators run: by the process, and by `with` blocks for their own thread and
-// for the autograd threads that work for it.
+// What is chosen for how operators run: by the process, and by `with` blocks for their own thread
+// and for the autograd threads that work for it.
 #pragma once
 
 #include "device/session.h"

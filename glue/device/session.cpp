@@ -63,9 +63,9 @@ tt_session* open_session() {
 
 tt_device* device_of(c10::DeviceIndex index) {
   tt_session* open = open_session();
-  TORCH_CHECK(index >= 0 && index < open->device_count, "invalid device ordinal tpu:",
-              static_cast<int>(index), ": this process has ", open->device_count,
-              " tpu device(s), numbered from 0");
+  TORCH_CHECK(index >= 0 && index < open->device_count,
+              "invalid device ordinal tpu:", static_cast<int>(index), ": this process has ",
+              open->device_count, " tpu device(s), numbered from 0");
   return open->devices[index];
 }
 

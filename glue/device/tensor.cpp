@@ -1,6 +1,6 @@
 // The kernels that are about tensors themselves: creating, viewing, resizing, copying to the host.
-#include "dispatch/conj_neg.h"
 #include "device/policy.h"
+#include "dispatch/conj_neg.h"
 #include "dispatch/convert.h"
 #include "dispatch/dispatch.h"
 

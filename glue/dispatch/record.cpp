@@ -51,7 +51,7 @@ void record(const Walk& walk, tt_call* call, tt_storage** results) {
   bool random = call->row->cls == TT_RANDOM;
   for (const Number& number : walk.numbers) push_words(words, number.dtype, number.f, number.i);
   if (random) draw = take_draw(walk, call, words);
-  tt_operation operation{call,          walk.storages.data(), words.data(), random ? &draw : nullptr,
+  tt_operation operation{call,         walk.storages.data(), words.data(), random ? &draw : nullptr,
                          &walk.policy, call_site()};
   check(tt_stream_record(stream_of(walk.device), &operation, results));
 }

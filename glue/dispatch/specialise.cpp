@@ -246,8 +246,8 @@ Found new_call(Walk& walk, const c10::OperatorHandle& op, tt_call** call) {
   Specialiser specialiser(walk, op);
   tt_call_spec spec;
   if (Found found = specialiser.specialise(&spec); found != Found::Call) return found;
-  tt_status status = tt_call_create(open_session()->calls, &walk.key, &spec,
-                                    &open_session()->target, call);
+  tt_status status =
+      tt_call_create(open_session()->calls, &walk.key, &spec, &open_session()->target, call);
   if (!status) return Found::Call;
   if (tt_status_code(status) == TT_INVALID_ARGUMENT) raise_as_cpu(walk, op);
   if (tt_status_code(status) != TT_UNIMPLEMENTED) check(status);

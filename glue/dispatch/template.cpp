@@ -180,8 +180,7 @@ bool describe(const torch::jit::Stack& stack, const Walk& walk, Template& made,
 struct Notes {
   bool taking;
   explicit Notes(const Walk& walk) {
-    tt_status status =
-        tt_template_begin(open_session()->calls, walk.storages.data(),
+    tt_status status = tt_template_begin(open_session()->calls, walk.storages.data(),
                                          static_cast<int>(walk.storages.size()));
     taking = status == TT_SUCCESS;
     tt_status_release(status);

@@ -114,9 +114,9 @@ void add_tensor(Walk& walk, const ArgPlan& arg, const at::Tensor& tensor) {
               ": device 'tpu' supports tensors of at most ", TT_MAX_RANK, " dims, not ",
               tensor.dim());
   tag(walk, kTensor);
-  tt_key_tensor(&walk.key, storage->type, storage->value != nullptr, same_as, canonical, require_dtype(dtype),
-                static_cast<int>(tensor.dim()), tensor.storage_offset(), tensor.sizes().data(),
-                tensor.strides().data());
+  tt_key_tensor(&walk.key, storage->type, storage->value != nullptr, same_as, canonical,
+                require_dtype(dtype), static_cast<int>(tensor.dim()), tensor.storage_offset(),
+                tensor.sizes().data(), tensor.strides().data());
   walk.storages.push_back(storage);
   walk.tensors.push_back(&tensor);
   walk.same_as.push_back(same_as);

@@ -1,7 +1,7 @@
 // torch_tpu._C: what the Python package sees of the core. Its types are in torch_tpu/_C.pyi.
+#include "agreement/agreement.h"
 #include "device/graph.h"
 #include "device/policy.h"
-#include "agreement/agreement.h"
 #include "dispatch/dispatch.h"
 
 #include <c10/core/DeviceGuard.h>

@@ -47,6 +47,7 @@ x = torch.arange(24.0, device="tpu:0").view(4, 6)
 torch.tpu.reset_metrics()
 for i in range(3000):
     x = x.to(f"tpu:{(i + 1) % 3}")
+torch.tpu.synchronize()
 metrics = torch.tpu.metrics()
 assert metrics["reads"] == 0 and metrics["writes"] == 0, metrics
 assert metrics["transfers"] == 3000

@@ -185,7 +185,10 @@ class _Graphed:
                     if held is not None and given is not None:
                         held.copy_(given)
                 graphed._backward.replay()
-                return tuple(None if one is None else one.detach() for one in graphed._grads)
+                # Copies, since what autograd keeps as a parameter's gradient must not change.
+                return tuple(
+                    None if one is None else one.detach().clone() for one in graphed._grads
+                )
 
         def call(*args: Any) -> Any:
             flat = pytree.tree_leaves(args)
