@@ -8,7 +8,12 @@ CMAKE := $(BIN)/cmake
 CONFIGURE := $(CMAKE) -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja \
 	-DPython_EXECUTABLE=$(abspath $(PY))
 CTEST := $(BIN)/ctest --output-on-failure -j $(JOBS)
-PYTEST := TT_ABI_DUMP=build/release/tt_abi_dump $(PY) -m pytest
+# A process per core, to 8; a file's tests stay in one, in their order, as they share what it
+# compiled. PYTEST_JOBS=0 runs all in one process.
+PYTEST_JOBS ?= $(JOBS)
+PYTEST := TT_ABI_DUMP=build/release/tt_abi_dump $(PY) -m pytest -n $(PYTEST_JOBS) \
+	--maxprocesses 8 --dist loadfile
+QUICK := -m "not slow and not sweep"
 ENV_STAMP := $(VENV)/.env-ready
 MODELS_STAMP := $(VENV)/.models-ready
 INSTALL_STAMP := $(VENV)/.torchtpu-installed
@@ -63,7 +68,11 @@ build/coverage-glue: | $(ENV_STAMP)
 run: build
 	$(PY) examples/train_gpt.py --device tpu
 
-test: test-c test-sanitized test-tsan test-python
+test: test-c test-sanitized test-tsan test-python test-accel
+
+# What .ci/run runs: two parts at a time, each part's output in one piece when it ends. Python's
+# tests come last, as they take longest and their closing line is what one looks for.
+ci: lint test
 
 test-c: build
 	cd build/release && $(CTEST)
@@ -91,15 +100,15 @@ coverage-all: build/coverage-glue
 	mkdir $</package && cp -r torch_tpu $</package && rm -f $</package/torch_tpu/_C*.so
 	$(CMAKE) --install $< --prefix $</package
 	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/$</package \
-		$(PY) -m pytest $(or $(TESTS),-m "not slow and not sweep")
+		$(PY) -m pytest $(or $(TESTS),$(QUICK))
 	$(MAKE) coverage REPORT='$(REPORT) $<'
 
 test-python: build
-	$(PYTEST) -m "not slow and not sweep"
+	$(PYTEST) $(QUICK)
 
 # On a plugin that behaves like an accelerator (tests/accel_plugin).
 test-accel: build
-	TT_ACCEL_SEED=1 $(ACCEL) $(ACCEL_TESTS) -m "not slow and not sweep"
+	TT_ACCEL_SEED=1 $(ACCEL) $(ACCEL_TESTS) $(QUICK)
 
 test-accel-all: build
 	for seed in 1 2 3; do TT_ACCEL_SEED=$$seed $(ACCEL) tests/python -m "not sweep" || exit 1; done
@@ -112,8 +121,10 @@ test-all: test-c test-sanitized test-tsan build $(MODELS_STAMP)
 test-sweep: build
 	$(PYTEST) tests/upstream -m sweep
 
-lint: build
-	scripts/lint.sh $(BIN) build/release $(JOBS)
+# Sets up anew what clang-tidy compiles, apart from a build that may be running.
+lint: | $(ENV_STAMP)
+	@$(CONFIGURE) -B build/lint -DTT_BUILD_TESTS=OFF >/dev/null
+	scripts/lint.sh $(BIN) build/lint $(JOBS)
 
 format: | $(ENV_STAMP)
 	git ls-files -co --exclude-standard '*.c' '*.h' '*.cpp' | xargs $(BIN)/clang-format -i

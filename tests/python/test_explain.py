@@ -231,6 +231,7 @@ print(json.dumps(torch.tpu.metrics()))
 """
 
 
+@pytest.mark.slow
 def test_metrics_count_hits_by_tier(tmp_path):
     shared = tmp_path / "shared"
     shared.mkdir()

@@ -6,7 +6,7 @@ The limit is low, in processes of their own, so that it is reached many times.
 import json
 
 import pytest
-from support import only_tpu, python
+from support import only_tpu, python, slow_but
 
 pytestmark = only_tpu
 
@@ -65,7 +65,7 @@ print(json.dumps(torch.tpu.metrics()))
 """
 
 
-@pytest.mark.parametrize("mode", ["DEBUG", "STRICT", "FUSED"])
+@pytest.mark.parametrize("mode", slow_but(["DEBUG", "STRICT", "FUSED"], "STRICT"))
 @pytest.mark.parametrize("body", [TRAINING, THREADS], ids=["training", "threads"])
 def test_what_is_alive_goes_on(body, mode):
     status, out, err = python(body.format(mode=mode), TORCH_TPU_CALL_LIMIT="40")

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 import torch
 import torch.nn.functional as F
-from support import only_tpu
+from support import only_tpu, slow_but
 from torch import nn
 
 import torch_tpu._C as glue
@@ -96,7 +96,7 @@ def losses(make, optimize, device, steps=8):
     return torch.stack(kept).cpu()
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", slow_but(MODELS, "perceptron", "convolutions"))
 def test_losses_are_the_cpu_s(name):
     torch.testing.assert_close(
         losses(*MODELS[name], "tpu"), losses(*MODELS[name], "cpu"), rtol=1e-4, atol=1e-5
@@ -167,7 +167,7 @@ def test_every_pattern_of_reads_settles(period):
     settles(iterations("AdamW", period))
 
 
-@pytest.mark.parametrize("period", [0, 1, 10])
+@pytest.mark.parametrize("period", slow_but([0, 1, 10], 1))
 def test_accumulation_and_clipping_settle(period):
     settles(iterations("SGD momentum", period, parts=3, clip=True))
 
@@ -342,6 +342,7 @@ def test_shared_storage_and_resizing():
     on_both(run)
 
 
+@pytest.mark.slow
 def test_random_numbers_are_strict_s():
     def run():
         torch.manual_seed(11)
@@ -617,6 +618,7 @@ def random_step(rng):
     return apply
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_random_loops_compute_the_same_joined_or_not(seed):
     rng = random.Random(seed)

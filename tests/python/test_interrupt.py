@@ -30,6 +30,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("mode", ["debug", "strict", "fused"])
 @pytest.mark.parametrize("wait", ["torch.tpu.synchronize()", "y.cpu()", "y.sum().item()"])
 def test_a_wait_ends(mode, wait):

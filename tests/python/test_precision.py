@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from support import modes, only_tpu, python
+from support import modes, only_tpu, python, slow_but
 
 pytestmark = only_tpu
 OPERATORS = {
@@ -24,6 +24,12 @@ SETTINGS = {
     "torch.tpu.precision('default').__enter__()": "",
     "torch.set_float32_matmul_precision('high'); torch.tpu.precision(2).__enter__()": "HIGHEST",
 }
+QUICK = [
+    "",
+    "torch.set_float32_matmul_precision('medium')",
+    "torch.backends.fp32_precision = 'tf32'",
+    "torch.set_float32_matmul_precision('high'); torch.tpu.precision(2).__enter__()",
+]
 WORK = """
 import torch
 {setting}
@@ -49,7 +55,7 @@ def precisions(folder, setting, dtype="float32"):
     }
 
 
-@pytest.mark.parametrize("setting", SETTINGS, ids=str)
+@pytest.mark.parametrize("setting", slow_but(SETTINGS, *QUICK), ids=str)
 def test_precision_of_programs(setting, tmp_path):
     assert precisions(tmp_path, setting) == {SETTINGS[setting]}
 
