@@ -9,6 +9,7 @@ typedef struct making {
   tt_arena *arena;
   const uint8_t *live;
   bool *made;     /* [slot_count] a step's result */
+  bool *read;     /* [slot_count] by a step */
   int *source_of; /* [slot_count] the input whose storage the value stands in, or -1 */
   int *inputs;
   const tt_type **types;
@@ -16,21 +17,26 @@ typedef struct making {
   tt_graph *graph;
 } making;
 
+static bool is_input(const making *m, int slot) { return m->read[slot] && !m->made[slot]; }
+
 static tt_status prepare(making *m) {
   size_t slots = (size_t)m->graph->slot_count + 1;
   m->made = tt_arena_alloc(m->arena, slots * sizeof *m->made);
+  m->read = tt_arena_alloc(m->arena, slots * sizeof *m->read);
   m->source_of = tt_arena_alloc(m->arena, slots * sizeof *m->source_of);
-  if (!m->made || !m->source_of) return tt_out_of_memory();
+  if (!m->made || !m->read || !m->source_of) return tt_out_of_memory();
   int outputs = 0;
   for (int i = 0; i < m->graph->step_count; i++) {
     const tt_step *step = &m->graph->steps[i];
+    for (int k = 0; k < step->call->input_count; k++) m->read[step->inputs[k]] = true;
     for (int k = 0; k < step->call->output_count; k++) {
       assert(step->first_output + k < m->graph->slot_count);
       m->made[step->first_output + k] = true;
       outputs += m->live[step->first_output + k];
     }
   }
-  for (int slot = 0; slot < m->graph->slot_count; slot++) m->graph->input_count += !m->made[slot];
+  for (int slot = 0; slot < m->graph->slot_count; slot++)
+    m->graph->input_count += is_input(m, slot);
   size_t inputs = (size_t)m->graph->input_count + 1;
   m->inputs = tt_arena_alloc(m->arena, inputs * sizeof *m->inputs);
   m->types = tt_arena_alloc(m->arena, inputs * sizeof *m->types);
@@ -41,8 +47,8 @@ static tt_status prepare(making *m) {
 static void number_inputs(making *m) {
   int count = 0;
   for (int slot = 0; slot < m->graph->slot_count; slot++) {
-    m->source_of[slot] = m->made[slot] ? -1 : count;
-    if (!m->made[slot]) m->inputs[count++] = slot;
+    m->source_of[slot] = is_input(m, slot) ? count : -1;
+    if (is_input(m, slot)) m->inputs[count++] = slot;
   }
 }
 

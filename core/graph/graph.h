@@ -1,9 +1,10 @@
 /* A graph: some calls over slots. It is what a program is built of, wherever one is: an operator
  * alone, a chunk, a piece of one, what a decomposition did, a captured step.
  *
- * Slots are numbered as values appear: inputs and results alike. Each slot is an input or the
- * result of one step. Outputs are named; every other result lives in the program alone. The scalars
- * of all steps are packed into one vector of 32-bit words; of each it is known where it comes from.
+ * Slots are numbered as values appear: inputs and results alike. Each slot is the result of one
+ * step, or an input if a step reads it. Outputs are named; every other result lives in the program
+ * alone. The scalars of all steps are packed into one vector of 32-bit words; of each it is known
+ * where it comes from.
  *
  * A graph lives in the arena that it was made in, and is immutable once made. It borrows its calls
  * (base/guard.h). Thread-compatible. */

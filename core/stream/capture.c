@@ -100,8 +100,9 @@ tt_status tt_capture_touch(tt_stream *stream, tt_storage *storage, const tt_poli
   tt_status status = TT_SUCCESS;
   tt_device_lock(stream->device);
   tt_capture *capture = stream->capture;
-  bool fresh = capture && !storage->value && storage->born == capture->id;
-  if (capture && !fresh && !has_symbol(capture, storage)) {
+  bool known =
+      capture && (storage->value ? has_symbol(capture, storage) : storage->born == capture->id);
+  if (capture && !known) {
     if (storage->value) status = tt_value_launch(storage->value, TT_CUT_SYNC, policy);
     if (!status) status = make_input(stream, capture, storage);
   }
@@ -196,20 +197,32 @@ static bool is_output(const tt_capture *capture, const touched *one) {
   return !tt_storage_unique(one->storage);
 }
 
-static tt_status bind(tt_captured *made, const tt_capture *capture) {
+static tt_status bind_outputs(tt_captured *made, const tt_capture *capture) {
   size_t count = (size_t)capture->touched_count + 1;
-  made->inputs = tt_arena_alloc(&made->arena, count * sizeof *made->inputs);
   made->outputs = tt_arena_alloc(&made->arena, count * sizeof *made->outputs);
-  if (!made->inputs || !made->outputs) return tt_out_of_memory();
+  if (!made->outputs) return tt_out_of_memory();
   for (int i = 0; i < capture->touched_count; i++) {
     const touched *one = &capture->touched[i];
-    if (one->from_before)
-      made->inputs[made->input_count++] =
-          (tt_bound){.storage = tt_storage_retain(one->storage), .type = *one->type};
     if (is_output(capture, one))
       made->outputs[made->bound_output_count++] =
           (tt_bound){.storage = tt_storage_retain(one->storage), .type = *one->storage->type};
   }
+  return TT_SUCCESS;
+}
+
+/* Those that a step reads; they were given slots in the order in which they were touched. */
+static tt_status bind_inputs(tt_captured *made, const tt_capture *capture, const tt_graph *graph) {
+  size_t count = (size_t)graph->input_count + 1;
+  made->inputs = tt_arena_alloc(&made->arena, count * sizeof *made->inputs);
+  if (!made->inputs) return tt_out_of_memory();
+  for (int i = 0; i < capture->touched_count; i++) {
+    const touched *one = &capture->touched[i];
+    int at = made->input_count;
+    if (!one->from_before || at == graph->input_count || graph->inputs[at] != one->slot) continue;
+    made->inputs[made->input_count++] =
+        (tt_bound){.storage = tt_storage_retain(one->storage), .type = *one->type};
+  }
+  assert(made->input_count == graph->input_count);
   return TT_SUCCESS;
 }
 
@@ -219,7 +232,6 @@ static int output_at(const tt_graph *graph, int slot) {
   return -1;
 }
 
-/* Inputs were given slots in the order in which they were touched, as the graph's are. */
 static tt_status build(tt_captured *made, tt_capture *capture, tt_want want) {
   uint8_t *live = tt_arena_alloc(&capture->arena, (size_t)capture->slot_count + 1);
   tt_graph *graph = NULL;
@@ -229,7 +241,7 @@ static tt_status build(tt_captured *made, tt_capture *capture, tt_want want) {
     live[made->outputs[i].storage->value->slot] = 1;
   TT_TRY(tt_graph_create(&capture->arena, capture->steps, capture->step_count, capture->slot_count,
                          live, &graph));
-  assert(graph->input_count == made->input_count);
+  TT_TRY(bind_inputs(made, capture, graph));
   for (int i = 0; i < made->bound_output_count; i++)
     made->outputs[i].output = output_at(graph, made->outputs[i].storage->value->slot);
   made->step_count = graph->step_count;
@@ -264,7 +276,7 @@ static tt_status make(tt_stream *stream, tt_capture *capture, tt_want want, tt_c
   tt_captured *made = tt_calloc(1, sizeof *made);
   if (!made) return tt_out_of_memory();
   made->device = stream->device;
-  tt_status status = bind(made, capture);
+  tt_status status = bind_outputs(made, capture);
   if (!status && made->bound_output_count) status = build(made, capture, want);
   if (!status) status = keep_words(made, capture);
   if (!status) status = name(made);

@@ -37,14 +37,9 @@ static tt_status explain(tt_job *job, tt_status status) {
 
 /* -- To the host -- */
 
-/* An error that the value carries was told by who computed it. */
-static tt_status run_to_host(tt_job *job, tt_event **end) {
-  copy *c = (copy *)job;
+static tt_status copy_out(copy *c, tt_event **end) {
   tt_event *own = NULL;
   tt_client *client = c->device->client;
-  tt_status error = await_source(c);
-  if (error) return tt_status_prefix(error, "a copy to the host of a tensor that has no value");
-  if (!c->source->buffer) return TT_SUCCESS;
   TT_TRY(tt_buffer_to_host_start(client, c->source->buffer, c->source->holding.type, c->data,
                                  c->size, &own));
   if (end) {
@@ -54,6 +49,13 @@ static tt_status run_to_host(tt_job *job, tt_event **end) {
   tt_status status = own ? tt_event_await(client, own) : TT_SUCCESS;
   tt_event_destroy(client, own);
   return status;
+}
+
+static tt_status run_to_host(tt_job *job, tt_event **end) {
+  copy *c = (copy *)job;
+  tt_status error = await_source(c);
+  if (error) return tt_status_prefix(error, "a copy to the host of a tensor that has no value");
+  return explain(job, copy_out(c, end));
 }
 
 static tt_status new_copy(tt_device *device, copy **out) {
@@ -135,6 +137,11 @@ static tt_status transfer(tt_stream *stream, tt_storage *target, tt_storage *sou
   const tt_type *type = c->source->holding.type;
   TT_TRY(tt_value_create(&device->account, stream, type, site, &c->target));
   tt_device_lock(device);
+  if (target->value && tt_value_captured(target->value)) {
+    tt_device_unlock(device);
+    return tt_error(TT_FAILED_PRECONDITION, "a tensor that a graph which is being captured has "
+                                            "used cannot be copied to from another device");
+  }
   tt_value *old = target->value;
   target->value = tt_value_retain(c->target);
   tt_storage_set_type(target, type);

@@ -34,10 +34,14 @@ static tt_status write(tt_storage *storage, const tt_type *type, const void *dat
   tt_value_fulfil(value, buffer);
   tt_count_add(TT_COUNT_WRITES, 1);
   tt_device_lock(device);
-  tt_value *old = exchange(storage, interned, value);
+  bool captured = storage->value && tt_value_captured(storage->value);
+  tt_value *old = captured ? value : exchange(storage, interned, value);
   tt_device_unlock(device);
   tt_value_release(old);
-  return TT_SUCCESS;
+  return captured ? tt_error(TT_FAILED_PRECONDITION,
+                             "the host cannot write to a tensor that a graph which is being "
+                             "captured has used: what it writes would not be part of the graph")
+                  : TT_SUCCESS;
 }
 
 tt_status tt_storage_write(tt_storage *storage, const tt_type *type, const void *data,

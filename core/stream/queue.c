@@ -106,18 +106,16 @@ static bool has_ended(const tt_queue *queue, uint64_t ticket) {
   return true;
 }
 
-/* Takes out the ended jobs at the front. The lock is held. */
+/* Takes out the ended jobs at the front, in their order. The lock is held. */
 static tt_job *take_ended(tt_queue *queue) {
-  tt_job *jobs = NULL;
-  while (queue->under_way && queue->under_way->ended) {
-    tt_job *job = queue->under_way;
-    queue->under_way = job->next;
-    if (!queue->under_way) queue->under_way_end = &queue->under_way;
+  tt_job *first = queue->under_way, *last = NULL;
+  for (; queue->under_way && queue->under_way->ended; queue->under_way = last->next) {
+    last = queue->under_way;
     queue->under_way_count--;
-    job->next = jobs;
-    jobs = job;
   }
-  return jobs;
+  if (!queue->under_way) queue->under_way_end = &queue->under_way;
+  if (last) last->next = NULL;
+  return last ? first : NULL;
 }
 
 /* Takes out who waited for nothing but what has ended. The lock is held. */
@@ -144,8 +142,7 @@ static void tell_drained(drain *drains) {
   }
 }
 
-/* Any thread that is not in the plugin: lets go of what has ended. */
-static void retire(tt_queue *queue) {
+void tt_queue_retire(tt_queue *queue) {
   pthread_mutex_lock(&queue->lock);
   tt_job *jobs = take_ended(queue);
   pthread_mutex_unlock(&queue->lock);
@@ -165,6 +162,7 @@ static void on_end(void *user, tt_status status) {
   job->ended = true;
   drain *drained = take_drained(queue);
   pthread_cond_broadcast(&queue->progress);
+  if (atomic_load(&queue->sleeps)) pthread_cond_signal(&queue->work);
   pthread_mutex_unlock(&queue->lock);
   tell_drained(drained);
 }
@@ -187,7 +185,7 @@ static void set_under_way(tt_queue *queue, tt_job *job, tt_event *end) {
 
 /* The queue's thread: the plugin is not given more than so much at a time. */
 static void await_some(tt_queue *queue) {
-  retire(queue);
+  tt_queue_retire(queue);
   pthread_mutex_lock(&queue->lock);
   while (queue->under_way_count >= UNDER_WAY && !queue->under_way->ended)
     pthread_cond_wait(&queue->progress, &queue->lock);
@@ -203,7 +201,13 @@ static void await_work(tt_queue *queue, uint64_t submitted) {
   }
   pthread_mutex_lock(&queue->lock);
   atomic_store(&queue->sleeps, true);
-  while (atomic_load(&queue->pushed) == submitted) pthread_cond_wait(&queue->work, &queue->lock);
+  while (atomic_load(&queue->pushed) == submitted) {
+    bool ended = queue->under_way && queue->under_way->ended;
+    if (!ended) pthread_cond_wait(&queue->work, &queue->lock);
+    pthread_mutex_unlock(&queue->lock);
+    tt_queue_retire(queue);
+    pthread_mutex_lock(&queue->lock);
+  }
   atomic_store(&queue->sleeps, false);
   pthread_mutex_unlock(&queue->lock);
 }
@@ -293,7 +297,6 @@ tt_status tt_queue_await_submitted(tt_queue *queue, uint64_t ticket) {
 bool tt_queue_passed(tt_queue *queue, uint64_t ticket) {
   if (!was_submitted(queue, ticket)) return false;
   if (queue->runs_inline) return true;
-  retire(queue);
   pthread_mutex_lock(&queue->lock);
   bool passed = has_ended(queue, ticket);
   pthread_mutex_unlock(&queue->lock);
@@ -373,7 +376,7 @@ void tt_queue_destroy(tt_queue *queue) {
     if (!has_ended(queue, last)) tt_interrupt_cond_wait(&queue->progress, &queue->lock);
     pthread_mutex_unlock(&queue->lock);
   }
-  retire(queue);
+  tt_queue_retire(queue);
   assert(!queue->under_way);
   destroy(queue);
 }

@@ -52,6 +52,9 @@ uint64_t tt_queue_last(const tt_queue *queue); /* the ticket pushed last; 0: non
 tt_status tt_queue_await_submitted(tt_queue *queue, uint64_t ticket);
 tt_status tt_queue_await(tt_queue *queue, uint64_t ticket);
 bool tt_queue_passed(tt_queue *queue, uint64_t ticket); /* it is retired, as those before it are */
+/* Lets go of the jobs that have ended, as the queue's own thread does when it finds the time. The
+ * caller has no lock. */
+void tt_queue_retire(tt_queue *queue);
 /* The jobs that were submitted so far and are not retired: `fn` is called when they are, perhaps at
  * once, from any thread, and must not call the queue. */
 tt_status tt_queue_on_drained(tt_queue *queue, void (*fn)(void *user), void *user);

@@ -1,6 +1,7 @@
 /* Recording: a call's values are made pending, its targets are changed, its launch is queued. */
 #include "stream/recorder.h"
 
+#include "stream/capture.h"
 #include "stream/capturing.h"
 #include "stream/pending.h"
 #include "stream/submit.h"
@@ -26,6 +27,12 @@ static tt_status make_output(const recording *r, const tt_type *type, tt_value *
   return tt_value_create(&r->stream->device->account, r->stream, type, r->op->site, out);
 }
 
+static tt_status new_storage(tt_stream *stream, const tt_type *type, tt_storage **out) {
+  TT_TRY(tt_storage_create(stream->device, type, out));
+  (*out)->born = tt_stream_captured(stream);
+  return TT_SUCCESS;
+}
+
 /* Everything that can fail: pending outputs and new storages, of which `results` receives those
  * that the call makes. */
 static tt_status make_outputs(recording *r, tt_storage **results) {
@@ -33,8 +40,7 @@ static tt_status make_outputs(recording *r, tt_storage **results) {
   for (int k = 0; k < r->call->result_count; k++) {
     const tt_call_result *result = &r->call->results[k];
     if (!result->defined) continue;
-    if (result->target < 0)
-      TT_TRY(tt_storage_create(r->stream->device, result->storage, &results[k]));
+    if (result->target < 0) TT_TRY(new_storage(r->stream, result->storage, &results[k]));
     r->targets[output] = result->target < 0 ? results[k] : r->op->tensors[result->target];
     TT_TRY(make_output(r, result->storage, &r->outputs[output++]));
   }

@@ -102,6 +102,7 @@ tt_status tt_stream_sync(tt_stream *stream, const tt_policy *policy) {
   tt_count_add(TT_COUNT_SYNCS, 1);
   TT_TRY(tt_stream_ticket(stream, policy, &ticket));
   TT_TRY(tt_queue_await(stream->queue, ticket));
+  tt_queue_retire(stream->queue);
   return tt_queue_take_error(stream->queue);
 }
 

@@ -19,11 +19,10 @@ struct Choice {
   std::optional<bool> known_only;  // nothing new is compiled
 };
 
-// A block of this thread: what it chose counts until leave() or its end.
+// A block of this thread: what it chose counts until leave().
 class Block {
  public:
   explicit Block(const Choice& choice);
-  ~Block() { leave(); }
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
   void leave();

@@ -22,6 +22,9 @@ void fake_reset(void) {
   fake.tt_fake_fail_launch(0);
   fake.tt_fake_fail_programs("", 0, TT_FAKE_NEVER);
   fake.tt_fake_async(false);
+  fake.tt_fake_hold(false);
+  fake.tt_fake_backwards(false);
+  fake.tt_fake_hold_programs(NULL);
   tt_alloc_fail_at(0, false);
 }
 

@@ -27,6 +27,8 @@
   X(void, tt_fake_hold_programs, (const char *))                                                   \
   X(int, tt_fake_held, (void))                                                                     \
   X(void, tt_fake_async, (bool))                                                                   \
+  X(void, tt_fake_hold, (bool))                                                                    \
+  X(void, tt_fake_backwards, (bool))                                                               \
   X(int64_t, tt_fake_live_objects, (void))                                                         \
   X(int64_t, tt_fake_calls, (void))                                                                \
   X(int64_t, tt_fake_launches, (void))                                                             \

@@ -147,6 +147,7 @@ static void test_words(void **state) {
                .number_count = 4,
                .numbers = {TT_F64, TT_F32, TT_I64, TT_BOOL}};
   assert_int_equal(call_of(&r)->word_count, 6);
+  assert_int_equal(tt_number_words(TT_F64) + tt_number_words(TT_BOOL), 3);
   tt_storage_release(a);
 }
 

@@ -79,7 +79,7 @@ def test_another_precision_is_another_program(name):
             before = torch.tpu.metrics()["programs"]
             torch.testing.assert_close(OPERATORS[name](x).cpu(), wanted)
             assert torch.tpu.metrics()["programs"] == before
-            assert new > 0 or mode == "strict"  # Debug may have made it
+            assert new > 0 or mode != "debug"  # an earlier mode may have made it
 
 
 def test_why_it_is_another():

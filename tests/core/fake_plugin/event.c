@@ -12,7 +12,7 @@ typedef struct fake_callback {
 } fake_callback;
 
 /* All under the lock of fake.c, which the waiting functions below leave while they sleep. */
-static bool fake_is_async, fake_thread_runs;
+static bool fake_is_async, fake_thread_runs, fake_holds, fake_is_backwards;
 static fake_moment *fake_queue_first, *fake_queue_last;
 
 static void fake_nap(void) {
@@ -28,16 +28,25 @@ void fake_moment_release(fake_moment *moment) {
   if (moment && --moment->refs == 0) free(moment);
 }
 
+/* The first that waits, or the last. */
+static fake_moment *take_next(void) {
+  fake_moment **link = &fake_queue_first, *before = NULL;
+  for (; fake_is_backwards && *link && (*link)->next; link = &(*link)->next) before = *link;
+  fake_moment *moment = *link;
+  if (!moment) return NULL;
+  *link = moment->next;
+  if (fake_queue_last == moment) fake_queue_last = before;
+  return moment;
+}
+
 static void *fake_thread(void *unused) {
   (void)unused;
   for (;;) {
     fake_nap();
     fake_lock();
-    fake_moment *moment = fake_queue_first;
+    fake_moment *moment = fake_holds ? NULL : take_next();
     fake_callback *callbacks = NULL;
     if (moment) {
-      fake_queue_first = moment->next;
-      if (!fake_queue_first) fake_queue_last = NULL;
       moment->ready = true;
       callbacks = moment->callbacks;
       moment->callbacks = NULL;
@@ -84,6 +93,18 @@ PJRT_Event *fake_event_create(fake_moment *moment) {
 void tt_fake_async(bool on) {
   fake_lock();
   fake_is_async = on;
+  fake_unlock();
+}
+
+void tt_fake_hold(bool on) {
+  fake_lock();
+  fake_holds = on;
+  fake_unlock();
+}
+
+void tt_fake_backwards(bool on) {
+  fake_lock();
+  fake_is_backwards = on;
   fake_unlock();
 }
 

@@ -32,6 +32,9 @@ void tt_fake_hold_programs(const char *word);
 int tt_fake_held(void);
 /* Asynchronous mode: results, copies and executions become ready about 0.2 ms late, in order. */
 void tt_fake_async(bool on);
+/* While on, nothing that is asynchronous becomes ready. And: what began last becomes ready first. */
+void tt_fake_hold(bool on);
+void tt_fake_backwards(bool on);
 /* Buffers, executables, events, topologies, and errors that were not destroyed yet. */
 int64_t tt_fake_live_objects(void);
 /* Calls of the table, and of Execute alone, since the plugin was loaded. */
