@@ -6,7 +6,7 @@ BIN := $(CURDIR)/$(VENV)/bin
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 CMAKE := $(BIN)/cmake
 CONFIGURE := $(CMAKE) -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja \
-	-DPython_EXECUTABLE=$(abspath $(PY))
+	-DPython_EXECUTABLE=$(abspath $(PY)) -DTT_CMOCKA_DIR=$(CURDIR)/build/cmocka
 CTEST := $(BIN)/ctest --output-on-failure -j $(JOBS)
 # A process per core, to 8; a file's tests stay in one, in their order, as they share what it
 # compiled. PYTEST_JOBS=0 runs all in one process.
@@ -24,7 +24,7 @@ ACCEL := TORCH_TPU_PLUGIN=$(CURDIR)/build/release/libtt_accel_plugin.so $(PYTEST
 ACCEL_TESTS := $(addprefix tests/python/test_, \
 	autograd.py device.py errors.py exchange.py lists.py modes.py ops.py random.py views.py)
 
-.PHONY: build run test test-c test-sanitized test-tsan test-python test-accel test-accel-all \
+.PHONY: build run test ci test-c test-sanitized test-tsan test-python test-accel test-accel-all \
 	test-all test-sweep lint format bench bench-env bench-step report coverage coverage-all docs \
 	clean
 
@@ -49,10 +49,11 @@ $(MODELS_STAMP): scripts/requirements-models.txt | $(ENV_STAMP)
 build/release: | $(ENV_STAMP)
 	$(CONFIGURE) -B $@ -DTT_BUILD_GLUE=ON -DTT_INPLACE=ON || { rm -rf $@; exit 1; }
 
-build/asan: | $(ENV_STAMP)
+# After build/release, which fetches cmocka where it is not installed.
+build/asan: | build/release
 	$(CONFIGURE) -B $@ -DTT_SANITIZE=address,undefined -DTT_BUILD_BENCH=OFF || { rm -rf $@; exit 1; }
 
-build/tsan: | $(ENV_STAMP)
+build/tsan: | build/release
 	$(CONFIGURE) -B $@ -DTT_SANITIZE=thread -DTT_BUILD_BENCH=OFF || { rm -rf $@; exit 1; }
 
 # Counters of lines and branches in core/: of the C tests, and of the Python tests.
@@ -70,9 +71,9 @@ run: build
 
 test: test-c test-sanitized test-tsan test-python test-accel
 
-# What .ci/run runs: two parts at a time, each part's output in one piece when it ends. Python's
-# tests come last, as they take longest and their closing line is what one looks for.
-ci: lint test
+# What .ci/run runs, two parts at a time: Python's tests, which take longest, as soon as the build
+# is there, and beside them the others in turn.
+ci: test-python lint test-accel test-sanitized test-c test-tsan
 
 test-c: build
 	cd build/release && $(CTEST)
