@@ -6,9 +6,14 @@ BIN := $(CURDIR)/$(VENV)/bin
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 CMAKE := $(BIN)/cmake
 CONFIGURE := $(CMAKE) -S . -G Ninja -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja \
-	-DPython_EXECUTABLE=$(abspath $(PY))
+	-DPython_EXECUTABLE=$(abspath $(PY)) -DTT_CMOCKA_DIR=$(CURDIR)/build/cmocka
 CTEST := $(BIN)/ctest --output-on-failure -j $(JOBS)
-PYTEST := TT_ABI_DUMP=build/release/tt_abi_dump $(PY) -m pytest
+# A process per core, to 8; a file's tests stay in one, in their order, as they share what it
+# compiled. PYTEST_JOBS=0 runs all in one process.
+PYTEST_JOBS ?= $(JOBS)
+PYTEST := TT_ABI_DUMP=build/release/tt_abi_dump $(PY) -m pytest -n $(PYTEST_JOBS) \
+	--maxprocesses 8 --dist loadfile
+QUICK := -m "not slow and not sweep"
 ENV_STAMP := $(VENV)/.env-ready
 MODELS_STAMP := $(VENV)/.models-ready
 INSTALL_STAMP := $(VENV)/.torchtpu-installed
@@ -44,10 +49,11 @@ $(MODELS_STAMP): scripts/requirements-models.txt | $(ENV_STAMP)
 build/release: | $(ENV_STAMP)
 	$(CONFIGURE) -B $@ -DTT_BUILD_GLUE=ON -DTT_INPLACE=ON || { rm -rf $@; exit 1; }
 
-build/asan: | $(ENV_STAMP)
+# After build/release, which fetches cmocka where it is not installed.
+build/asan: | build/release
 	$(CONFIGURE) -B $@ -DTT_SANITIZE=address,undefined -DTT_BUILD_BENCH=OFF || { rm -rf $@; exit 1; }
 
-build/tsan: | $(ENV_STAMP)
+build/tsan: | build/release
 	$(CONFIGURE) -B $@ -DTT_SANITIZE=thread -DTT_BUILD_BENCH=OFF || { rm -rf $@; exit 1; }
 
 # Counters of lines and branches in core/: of the C tests, and of the Python tests.
@@ -63,7 +69,8 @@ build/coverage-glue: | $(ENV_STAMP)
 run: build
 	$(PY) examples/train_gpt.py --device tpu
 
-test: test-c test-sanitized test-tsan test-python
+# Python's tests, which take longest, come first: with -j 2 the others run beside them in turn.
+test: test-python test-accel test-sanitized test-c test-tsan
 
 test-c: build
 	cd build/release && $(CTEST)
@@ -90,15 +97,16 @@ coverage-all: build/coverage-glue
 	rm -rf $</package && find $< -name '*.gcda' -delete
 	mkdir $</package && cp -r torch_tpu $</package && rm -f $</package/torch_tpu/_C*.so
 	$(CMAKE) --install $< --prefix $</package
-	PYTHONPATH=$(CURDIR)/$</package $(PY) -P -m pytest $(or $(TESTS),-m "not slow and not sweep")
+	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/$</package \
+		$(PY) -m pytest $(or $(TESTS),$(QUICK))
 	$(MAKE) coverage REPORT='$(REPORT) $<'
 
 test-python: build
-	$(PYTEST) -m "not slow and not sweep"
+	$(PYTEST) $(QUICK)
 
 # On a plugin that behaves like an accelerator (tests/accel_plugin).
 test-accel: build
-	TT_ACCEL_SEED=1 $(ACCEL) $(ACCEL_TESTS) -m "not slow and not sweep"
+	TT_ACCEL_SEED=1 $(ACCEL) $(ACCEL_TESTS) $(QUICK)
 
 test-accel-all: build
 	for seed in 1 2 3; do TT_ACCEL_SEED=$$seed $(ACCEL) tests/python -m "not sweep" || exit 1; done
@@ -111,8 +119,10 @@ test-all: test-c test-sanitized test-tsan build $(MODELS_STAMP)
 test-sweep: build
 	$(PYTEST) tests/upstream -m sweep
 
-lint: build
-	scripts/lint.sh $(BIN) build/release $(JOBS)
+# Sets up anew what clang-tidy compiles, apart from a build that may be running.
+lint: | $(ENV_STAMP)
+	@$(CONFIGURE) -B build/lint -DTT_BUILD_TESTS=OFF >/dev/null
+	scripts/lint.sh $(BIN) build/lint $(JOBS)
 
 format: | $(ENV_STAMP)
 	git ls-files -co --exclude-standard '*.c' '*.h' '*.cpp' | xargs $(BIN)/clang-format -i

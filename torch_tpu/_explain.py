@@ -1,6 +1,4 @@
-"""Why programs were compiled, and how to make sure that none are."""
-
-from contextlib import ContextDecorator
+"""Why programs were compiled."""
 
 from torch_tpu import _C
 
@@ -20,19 +18,3 @@ def explain(last: int = KEPT) -> str:
     if last < 0:
         raise ValueError(f"expected a number of sentences, but got {last}")
     return "\n".join(_C.explain(last))
-
-
-class no_recompile(ContextDecorator):  # noqa: N801 (used as `with torch.tpu.no_recompile():`)
-    """Context manager and decorator in which nothing is compiled.
-
-    An operator that needs a program that neither this process nor a cache folder has raises
-    RuntimeError, which says why; nothing is lost, and after the block it can be tried again. In
-    Fused mode operators are compiled together, so the error comes where a chunk of them ends: at a
-    later operator, or where a value is read. It counts for all threads.
-    """
-
-    def __enter__(self) -> None:
-        _C.forbid_programs(1)
-
-    def __exit__(self, *exception: object) -> None:
-        _C.forbid_programs(-1)

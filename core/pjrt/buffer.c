@@ -2,9 +2,6 @@
 
 #include <string.h>
 
-/* What XLA's CPU plugin asks of memory that it is to alias. */
-#define TT_HOST_ALIGNMENT 64
-
 /* -- Host to device -- */
 
 /* Travels through the plugin until it no longer reads the host's data. */
@@ -23,7 +20,7 @@ static void lending_end(PJRT_Error *error, void *user) {
 
 static tt_status from_host(tt_pjrt_device *device, const tt_type *type, const void *data,
                            int semantics, PJRT_Event **done, tt_buffer **out) {
-  static const _Alignas(TT_HOST_ALIGNMENT) char nothing[TT_HOST_ALIGNMENT];
+  static const char nothing[1];
   tt_client *client = device->client;
   TT_ARGS(Client_BufferFromHostBuffer, args, .client = client->raw, .data = data ? data : nothing,
           .type = (int)type->dtype, .dims = type->dims, .num_dims = (size_t)type->rank,
@@ -34,8 +31,7 @@ static tt_status from_host(tt_pjrt_device *device, const tt_type *type, const vo
   return TT_SUCCESS;
 }
 
-/* Has `lending` end when `done` is ready. When that cannot be arranged, ends it here, after the
- * buffer, which may alias the data, is gone. */
+/* Has `lending` end when `done` is ready. When that cannot be arranged, ends it here. */
 static tt_status lending_arrange(tt_client *client, tt_lending *lending, PJRT_Event *done,
                                  tt_buffer **buffer) {
   TT_ARGS(Event_OnReady, args, .event = done, .callback = lending_end, .user_arg = lending);
@@ -57,11 +53,10 @@ static tt_status from_host_lent(tt_pjrt_device *device, const tt_type *type, con
     return tt_out_of_memory();
   }
   *lending = (tt_lending){client->api, release, user};
-  bool alias = client->host_memory && data && (uintptr_t)data % TT_HOST_ALIGNMENT == 0;
-  int semantics = alias ? PJRT_HostBufferSemantics_kImmutableZeroCopy
-                        : PJRT_HostBufferSemantics_kImmutableUntilTransferCompletes;
   PJRT_Event *done = NULL;
-  tt_status status = from_host(device, type, data, semantics, &done, out);
+  tt_status status =
+      from_host(device, type, data, PJRT_HostBufferSemantics_kImmutableUntilTransferCompletes,
+                &done, out);
   if (status || !done) lending_end(NULL, lending);
   else status = lending_arrange(client, lending, done, out);
   tt_pjrt_event_destroy(client->api, done);

@@ -47,10 +47,9 @@ int tt_pjrt_device_id(const tt_pjrt_device *device);
 tt_status tt_pjrt_device_memory(const tt_pjrt_device *device, int64_t *in_use, int64_t *limit);
 
 /* -- buffer.c -- */
-/* Copies row-major host data in, or, when `release` is given and the platform shares host memory
- * and `data` is 64-byte aligned, aliases it. `release(user)` is called exactly once, from any
- * thread, when `data` is no longer read, also on failure. Without `release`, `data` may change
- * as soon as this returns. */
+/* Copies row-major host data in. With `release` the plugin may do so later: `release(user)` is
+ * called exactly once, from any thread, when `data` is no longer read, also on failure. Without, or
+ * afterwards, `data` may change. */
 tt_status tt_buffer_from_host(tt_pjrt_device *device, const tt_type *type, const void *data,
                               void (*release)(void *user), void *user, tt_buffer **out);
 void tt_buffer_destroy(tt_client *client, tt_buffer *buffer); /* NULL is allowed */

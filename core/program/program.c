@@ -312,6 +312,10 @@ void tt_program_pin(tt_program *program) { atomic_fetch_add(&program->users, 1);
 
 void tt_program_release(tt_program *program) { atomic_fetch_sub(&program->users, 1); }
 
+bool tt_program_is_ready(const tt_program *program) {
+  return atomic_load(&program->state) == TT_PROGRAM_READY;
+}
+
 bool tt_program_poll(tt_program *program, tt_want want) {
   if (want != TT_WANT_KNOWN && atomic_load(&program->state) == TT_PROGRAM_UNLOADED) {
     pthread_mutex_lock(&program->table->lock);

@@ -2,10 +2,9 @@
 #ifndef TT_PROGRAM_H
 #define TT_PROGRAM_H
 
+#include "base/atomic.h"
 #include "graph/build.h"
 #include "program/compile.h"
-
-#include <stdatomic.h>
 
 typedef struct tt_program_table tt_program_table;
 
@@ -20,13 +19,13 @@ typedef enum tt_program_state {
 typedef struct tt_program {
   tt_program_table *table;
   tt_module module;
-  atomic_int state;     /* tt_program_state */
-  bool background;      /* it is compiled when the compilers have nothing else to do */
-  atomic_int users;     /* launches under way: it stays loaded */
-  atomic_bool launched; /* at least once */
-  _Atomic int64_t used; /* when it was last launched, on a clock of launches */
+  TT_ATOMIC(int) state;     /* tt_program_state */
+  bool background;          /* it is compiled when the compilers have nothing else to do */
+  TT_ATOMIC(int) users;     /* launches under way: it stays loaded */
+  TT_ATOMIC(bool) launched; /* at least once */
+  TT_ATOMIC(int64_t) used;  /* when it was last launched, on a clock of launches */
   tt_executable *executable;
-  _Atomic int64_t compile_ns; /* what it took; 0 until it is ready */
+  TT_ATOMIC(int64_t) compile_ns; /* what it took; 0 until it is ready */
   tt_status error;
 } tt_program;
 
@@ -72,9 +71,7 @@ void tt_program_pin(tt_program *program);
 /* Is it ready? One that is not loaded is loaded or compiled meanwhile, if `want` allows that.
  * Thread-safe. */
 bool tt_program_poll(tt_program *program, tt_want want);
-static inline bool tt_program_is_ready(const tt_program *program) {
-  return atomic_load(&program->state) == TT_PROGRAM_READY;
-}
+bool tt_program_is_ready(const tt_program *program);
 /* What the plugin knows of its needs; false where it says nothing, or the program is not loaded.
  * Thread-safe. */
 bool tt_program_needs(tt_program *program, tt_program_memory *out);

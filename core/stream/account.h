@@ -2,10 +2,10 @@
 #ifndef TT_ACCOUNT_H
 #define TT_ACCOUNT_H
 
+#include "base/atomic.h"
 #include "pjrt/pjrt.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 
 /* Smaller values are counted, and not listed. */
 enum { TT_LISTED_BYTES = 4096 };
@@ -21,7 +21,7 @@ typedef struct tt_holding {
 typedef struct tt_account {
   tt_client *client;
   tt_pjrt_device *device;
-  _Atomic int64_t allocated, peak, total, allocations, frees;
+  TT_ATOMIC(int64_t) allocated, peak, total, allocations, frees;
   pthread_mutex_t lock;
   tt_holding *listed; /* guarded by the lock, as their links */
 } tt_account;

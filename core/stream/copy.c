@@ -93,7 +93,7 @@ tt_status tt_storage_read_later(tt_stream *stream, tt_storage *storage, void *da
               .size = size,
               .release = release,
               .user = user};
-  if (tt_observer_current) tt_observer_current->disturbed(tt_observer_current);
+  tt_observer_disturb();
   tt_guard_enter();
   status = take_source(storage, policy, &c->source);
   tt_guard_leave();
@@ -161,7 +161,7 @@ tt_status tt_storage_transfer(tt_stream *stream, tt_storage *target, tt_storage 
     return tt_error(TT_UNIMPLEMENTED, "the plugin does not copy between devices");
   TT_TRY(new_copy(stream->device, &c));
   c->job.is = &between;
-  if (tt_observer_current) tt_observer_current->disturbed(tt_observer_current);
+  tt_observer_disturb();
   tt_guard_enter();
   tt_status status = transfer(stream, target, source, c, policy, site);
   tt_guard_leave();

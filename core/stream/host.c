@@ -4,10 +4,6 @@
 
 #include <string.h>
 
-static void disturb(void) {
-  if (tt_observer_current) tt_observer_current->disturbed(tt_observer_current);
-}
-
 /* -- Writing -- */
 
 /* The lock is held. The old value is the caller's. */
@@ -50,7 +46,7 @@ static tt_status write(tt_storage *storage, const tt_type *type, const void *dat
 
 tt_status tt_storage_write(tt_storage *storage, const tt_type *type, const void *data,
                            void (*release)(void *user), void *user, uint32_t site) {
-  disturb();
+  tt_observer_disturb();
   tt_guard_enter();
   tt_status status = write(storage, type, data, release, user, site);
   tt_guard_leave();
@@ -108,7 +104,7 @@ static tt_status read_value(tt_value *value, void *data, int64_t size) {
 
 tt_status tt_storage_read(tt_storage *storage, void *data, int64_t size, const tt_policy *policy) {
   tt_value *value = NULL;
-  disturb();
+  tt_observer_disturb();
   tt_guard_enter();
   tt_status status = take_value(storage, policy, &value);
   tt_count_add(TT_COUNT_READS, 1);

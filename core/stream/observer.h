@@ -17,7 +17,12 @@ typedef struct tt_observer {
   void (*disturbed)(struct tt_observer *observer);
 } tt_observer;
 
-/* NULL: nobody looks, which costs next to nothing. */
+/* Tells this thread's observer, if it has one, that it was disturbed. */
+void tt_observer_disturb(void);
+
+#ifndef __cplusplus
+/* This thread's; NULL: nobody looks, which costs next to nothing. */
 extern _Thread_local tt_observer *tt_observer_current;
+#endif
 
 #endif

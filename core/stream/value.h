@@ -8,8 +8,8 @@
 typedef enum tt_value_state { TT_VALUE_PENDING, TT_VALUE_READY, TT_VALUE_FAILED } tt_value_state;
 
 typedef struct tt_value {
-  atomic_int refs;
-  atomic_int state;        /* tt_value_state; stored with release by the thread that launches */
+  TT_ATOMIC(int) refs;
+  TT_ATOMIC(int) state;    /* tt_value_state; stored with release by the thread that launches */
   tt_account *account;     /* of its device; outlives it */
   tt_holding holding;      /* its type, bytes and line */
   tt_buffer *buffer;       /* when ready */
@@ -24,6 +24,7 @@ typedef struct tt_value {
   uint64_t ticket;
 } tt_value;
 
+#ifndef __cplusplus
 /* A pending value with one reference, of an interned type. `stream` is who records it, or NULL. */
 tt_status tt_value_create(tt_account *account, struct tt_stream *stream, const tt_type *type,
                           uint32_t site, tt_value **out);
@@ -48,5 +49,6 @@ static inline bool tt_value_donatable(const tt_value *value) {
 /* Pending -> ready (takes the buffer) or failed (takes the status). */
 void tt_value_fulfil(tt_value *value, tt_buffer *buffer);
 void tt_value_fail(tt_value *value, tt_status error);
+#endif
 
 #endif

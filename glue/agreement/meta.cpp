@@ -57,25 +57,6 @@ class Twins {
   std::unordered_map<c10::StorageImpl*, std::optional<c10::Storage>> storages_;
 };
 
-c10::IValue twin_value(const c10::IValue& value, ArgKind kind, c10::DeviceType device,
-                       Twins& twins) {
-  if (value.isTensor()) return twins.of(value.toTensor());
-  if (value.isDevice()) return c10::Device(device);
-  if (kind == ArgKind::Generator) return {};
-  if (kind != ArgKind::TensorList || value.isNone()) return value;
-  if (value.isTensorList()) {
-    c10::List<at::Tensor> list;
-    for (const c10::IValue& element : value.toListRef())
-      list.push_back(twins.of(element.toTensor()));
-    return list;
-  }
-  c10::List<std::optional<at::Tensor>> list;
-  for (const c10::IValue& element : value.toListRef())
-    list.push_back(element.isNone() ? std::nullopt
-                                    : std::optional<at::Tensor>(twins.of(element.toTensor())));
-  return list;
-}
-
 // What the host's twins are full of at first: zeros are fit for indices, and ones for operands that
 // integers may be divided by.
 int64_t fill_of(const tt_op_row* row) { return row && computes_with_all(row->cls); }
@@ -88,13 +69,16 @@ template <class Visit> void each_of_device(c10::ArrayRef<c10::IValue> args, Visi
     });
 }
 
-torch::jit::Stack twin_stack(const Plan& plan, c10::ArrayRef<c10::IValue> args,
-                             c10::DeviceType device, int64_t fill = 0) {
+torch::jit::Stack twin_stack(c10::ArrayRef<c10::IValue> args, c10::DeviceType device,
+                             int64_t fill = 0) {
   torch::jit::Stack stack;
   Twins twins(device, fill);
   each_of_device(args, [&twins](const at::Tensor& tensor) { twins.make_room(tensor); });
-  for (size_t i = 0; i < args.size(); i++)
-    stack.push_back(twin_value(args[i], plan.args[i].kind, device, twins));
+  for (const c10::IValue& value : args) {
+    if (value.isDevice()) stack.emplace_back(c10::Device(device));
+    else if (value.isGenerator()) stack.emplace_back();
+    else stack.push_back(map_tensors(value, [&](const at::Tensor& one) { return twins.of(one); }));
+  }
   return stack;
 }
 
@@ -127,9 +111,9 @@ bool stumbled(const pybind11::error_already_set& error) {
 }
 
 // What the CPU raises for tensors full of one number.
-std::exception_ptr refusal(const Plan& plan, const c10::OperatorHandle& op,
-                           c10::ArrayRef<c10::IValue> args, int64_t fill) {
-  auto stack = twin_stack(plan, args, c10::DeviceType::CPU, fill);
+std::exception_ptr refusal(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args,
+                           int64_t fill) {
+  auto stack = twin_stack(args, c10::DeviceType::CPU, fill);
   try {
     op.callBoxed(&stack);
   } catch (const c10::LinAlgError&) {
@@ -153,15 +137,15 @@ bool raise_as_cpu(const Plan& plan, const c10::OperatorHandle& op,
   if (bytes > kMostBytes || !op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU))
     return false;
   int64_t fill = fill_of(plan.row);
-  std::exception_ptr error = refusal(plan, op, args, fill);
-  if (error && refusal(plan, op, args, 1 - fill)) std::rethrow_exception(error);
+  std::exception_ptr error = refusal(op, args, fill);
+  if (error && refusal(op, args, 1 - fill)) std::rethrow_exception(error);
   return true;
 }
 
 std::vector<std::pair<at::ScalarType, at::ScalarType>>
 written_dtypes(const Plan& plan, c10::ArrayRef<c10::IValue> args) {
   if (!plan.functional || !has_meta(*plan.functional, plan.row->cls)) return {};
-  auto twins = twin_stack(plan, args, c10::DeviceType::Meta);
+  auto twins = twin_stack(args, c10::DeviceType::Meta);
   torch::jit::Stack stack;
   std::vector<at::Tensor> written, results;
   for (size_t i = 0; i < args.size(); i++) {
@@ -184,7 +168,7 @@ written_dtypes(const Plan& plan, c10::ArrayRef<c10::IValue> args) {
 
 Meta run_meta(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args,
               std::vector<at::Tensor>* results, std::vector<at::Tensor>* outs) {
-  const auto twins = twin_stack(plan, args, c10::DeviceType::Meta);
+  const auto twins = twin_stack(args, c10::DeviceType::Meta);
   if (state_shapes(plan, twins, results)) return Meta::Done;
   if (!has_meta(op, plan.row->cls)) return Meta::Missing;
   auto stack = twins;

@@ -21,6 +21,18 @@ void each_operand(const Plan& plan, c10::ArrayRef<IValue> args, Visit visit) {
     });
 }
 
+// Calls visit(a tensor that is written, nullptr), and then visit(it, each that is read).
+template <class Visit>
+void each_meeting(const Plan& plan, c10::ArrayRef<IValue> args, Visit visit) {
+  each_operand(plan, args, [&](const at::Tensor& out, const ArgPlan& written) {
+    if (!written.write) return;
+    visit(out, nullptr);
+    each_operand(plan, args, [&](const at::Tensor& read, const ArgPlan& arg) {
+      if (!arg.write) visit(out, &read);
+    });
+  });
+}
+
 // Whether an out= tensor is one that the CPU may refuse, though its shape and device are right.
 // Throws if what an in-place operator computes is of a kind that its target cannot hold; not all
 // Meta kernels see to that.
@@ -90,19 +102,9 @@ bool loses_imaginary(const Walk& walk, c10::ArrayRef<at::Tensor> results) {
 // Dtypes for which operators have kernels on the CPU or not, as it happens; real numbers in one
 // floating point are taken nearly everywhere, and what is rare on the CPU is not worth refusing.
 bool choosy(at::ScalarType type) {
-  switch (type) {
-  case at::kBool:
-  case at::kByte:
-  case at::kChar:
-  case at::kShort:
-  case at::kInt:
-  case at::kLong:
-  case at::kComplexFloat:
-  case at::kComplexDouble:
-    return true;
-  default:
-    return false;
-  }
+  constexpr at::ScalarType all[] = {at::kBool, at::kByte, at::kChar,         at::kShort,
+                                    at::kInt,  at::kLong, at::kComplexFloat, at::kComplexDouble};
+  return std::find(std::begin(all), std::end(all), type) != std::end(all);
 }
 
 // The operator and the dtypes of its operands, of lists without repetitions; empty where the CPU
@@ -162,15 +164,10 @@ bool raise_as_cpu(Walk& walk, const c10::OperatorHandle& op) {
 }
 
 bool written_twice(const Plan& plan, c10::ArrayRef<IValue> args) {
-  std::vector<const at::Tensor*> written;
   bool found = false;
-  each_operand(plan, args, [&](const at::Tensor& tensor, const ArgPlan& arg) {
-    if (arg.write) written.push_back(&tensor);
-    found |= arg.write && at::has_internal_overlap(tensor) == at::MemOverlap::Yes;
-  });
-  each_operand(plan, args, [&](const at::Tensor& tensor, const ArgPlan& arg) {
-    for (const at::Tensor* out : written)
-      found |= !arg.write && at::get_overlap_status(*out, tensor) == at::MemOverlapStatus::Partial;
+  each_meeting(plan, args, [&](const at::Tensor& out, const at::Tensor* read) {
+    found |= read ? at::get_overlap_status(out, *read) == at::MemOverlapStatus::Partial
+                  : at::has_internal_overlap(out) == at::MemOverlap::Yes;
   });
   return found;
 }
@@ -181,15 +178,9 @@ bool written_twice(const Plan& plan, c10::ArrayRef<IValue> args) {
 void check_overlap(Walk& walk, const c10::OperatorHandle& op) {
   if (!written_twice(walk.plan, walk.args) || raise_as_cpu(walk, op)) return;
   if (walk.plan.row->cls != TT_POINTWISE && !walk.plan.agreed.has(Agree::ApartFromSource)) return;
-  std::vector<const at::Tensor*> written;
-  each_operand(walk.plan, walk.args, [&](const at::Tensor& tensor, const ArgPlan& arg) {
-    if (!arg.write) return;
-    at::assert_no_internal_overlap(tensor);
-    written.push_back(&tensor);
-  });
-  each_operand(walk.plan, walk.args, [&](const at::Tensor& tensor, const ArgPlan& arg) {
-    for (const at::Tensor* out : written)
-      if (!arg.write) at::assert_no_partial_overlap(*out, tensor);
+  each_meeting(walk.plan, walk.args, [](const at::Tensor& out, const at::Tensor* read) {
+    if (read) at::assert_no_partial_overlap(out, *read);
+    else at::assert_no_internal_overlap(out);
   });
 }
 

@@ -5,23 +5,21 @@
 
 namespace tt {
 
-static void destroy_storage(void* context) {
-  tt_storage_destroy(static_cast<tt_storage*>(context));
+static void release_storage(void* context) {
+  tt_storage_release(static_cast<tt_storage*>(context));
 }
 
 static c10::DataPtr wrap(tt_storage* storage, c10::DeviceIndex device) {
-  return {storage, storage, &destroy_storage, c10::Device(c10::DeviceType::PrivateUse1, device)};
+  return {storage, storage, &release_storage, c10::Device(c10::DeviceType::PrivateUse1, device)};
 }
 
 static tt_storage* new_storage(const tt_type& type, c10::DeviceIndex device) {
-  const tt_type* interned = nullptr;
   tt_storage* storage = nullptr;
-  Hold hold;
-  check(tt_type_intern(&type, &interned));
-  check(tt_storage_create(stream_of(device), interned, &storage));
-  tt_template_note_new(storage);
+  check(tt_stream_new_storage(stream_of(device), &type, &storage));
   return storage;
 }
+
+static tt_account* account_of(c10::DeviceIndex device) { return &device_of(device)->account; }
 
 namespace {
 
@@ -31,19 +29,24 @@ struct Allocator final : c10::DeviceAllocator {
     c10::DeviceIndex device = current_device();
     return wrap(new_storage(tt_type_make(TT_U8, 1, &count), device), device);
   }
-  c10::DeleterFnPtr raw_deleter() const override { return &destroy_storage; }
+  c10::DeleterFnPtr raw_deleter() const override { return &release_storage; }
   void copy_data(void*, const void*, size_t) const override {
     TORCH_CHECK(false, "memory of device 'tpu' cannot be copied by address; use Tensor.copy_");
   }
 
-  bool initialized() override { return tt_runtime_ready(); }
+  bool initialized() override { return session() != nullptr; }
   void emptyCache(c10::MempoolId_t) override {
-    for (int i = 0; i < tt_runtime_device_count(); i++) tt_stream_empty_cache(tt_runtime_stream(i));
+    for (int i = 0; i < device_count(); i++) {
+      tt_device* device = session()->devices[i];
+      tt_device_lock(device);
+      tt_device_release_zeros(device);
+      tt_device_unlock(device);
+    }
   }
   void recordStream(const c10::DataPtr&, c10::Stream) override {}
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override {
     tt_memory memory;
-    tt_stream_memory(stream_of(device), &memory);
+    tt_account_read(account_of(device), &memory);
     c10::CachingDeviceAllocator::DeviceStats stats;
     auto fill = [](auto& stat, int64_t current, int64_t peak, int64_t allocated) {
       stat.current = current;
@@ -59,14 +62,14 @@ struct Allocator final : c10::DeviceAllocator {
     return stats;
   }
   void resetAccumulatedStats(c10::DeviceIndex device) override {
-    tt_stream_memory_reset_totals(stream_of(device));
+    tt_account_reset_totals(account_of(device));
   }
   void resetPeakStats(c10::DeviceIndex device) override {
-    tt_stream_memory_reset_peak(stream_of(device));
+    tt_account_reset_peak(account_of(device));
   }
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override {
     tt_memory memory;
-    tt_stream_memory(stream_of(device), &memory);
+    tt_account_read(account_of(device), &memory);
     int64_t available = memory.limit > memory.allocated ? memory.limit - memory.allocated : 0;
     return {static_cast<size_t>(available), static_cast<size_t>(memory.limit)};
   }

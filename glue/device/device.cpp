@@ -1,4 +1,5 @@
-// What PyTorch asks of a device: guard, hooks, streams and events, pinned memory, generator.
+// What PyTorch asks of a device besides the guard: pinned memory, generators, hooks.
+#include "device/policy.h"
 #include "dispatch/dispatch.h"
 
 #include <ATen/core/CachingHostAllocator.h>
@@ -6,125 +7,13 @@
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/GeneratorImpl.h>
 
-#include <chrono>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <random>
 
 namespace tt {
 namespace {
-
-thread_local c10::DeviceIndex tls_device = 0;
-thread_local c10::StreamId tls_stream = 0;
-
-c10::DeviceIndex checked(c10::DeviceIndex index) {
-  ensure_runtime();
-  TORCH_CHECK(index >= 0 && index < tt_runtime_device_count(),
-              "invalid device ordinal tpu:", static_cast<int>(index), ": this process has ",
-              tt_runtime_device_count(), " tpu device(s), numbered from 0");
-  return index;
-}
-
-bool try_runtime() {
-  if (tt_runtime_ready()) return true;
-  try {
-    ensure_runtime();
-  } catch (const c10::Error&) {
-    return false;
-  }
-  return true;
-}
-
-// -- Events: a ticket on the stream, and when it was seen to have passed --
-
-struct Event {
-  tt_stream* stream = nullptr;
-  uint64_t ticket = 0;
-  std::chrono::steady_clock::time_point recorded;
-};
-
-struct Guard final : c10::impl::DeviceGuardImplInterface {
-  c10::DeviceType type() const override { return c10::DeviceType::PrivateUse1; }
-  c10::Device exchangeDevice(c10::Device device) const override {
-    c10::Device old = getDevice();
-    setDevice(device);
-    return old;
-  }
-  c10::Device getDevice() const override { return {c10::DeviceType::PrivateUse1, tls_device}; }
-  void setDevice(c10::Device device) const override {
-    if (device.has_index())
-      tls_device = device.index() == tls_device ? tls_device : checked(device.index());
-  }
-  void uncheckedSetDevice(c10::Device device) const noexcept override {
-    if (device.has_index()) tls_device = device.index();
-  }
-  c10::Stream make_stream(c10::Device device, c10::StreamId id) const {
-    c10::DeviceIndex index = device.has_index() ? device.index() : tls_device;
-    return c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::PrivateUse1, index), id);
-  }
-  c10::Stream getStream(c10::Device device) const override {
-    return make_stream(device, tls_stream);
-  }
-  c10::Stream getDefaultStream(c10::Device device) const override { return make_stream(device, 0); }
-  c10::Stream getNewStream(c10::Device device, int) const override {
-    static std::atomic<c10::StreamId> next{1};
-    return make_stream(device, next++);
-  }
-  c10::Stream getStreamFromGlobalPool(c10::Device device, bool high) const override {
-    return getNewStream(device, high);
-  }
-  c10::Stream exchangeStream(c10::Stream stream) const override {
-    c10::Stream old = getStream(stream.device());
-    tls_stream = stream.id();
-    return old;
-  }
-  // No throw, no side effect: the autograd engine asks at start-up.
-  c10::DeviceIndex deviceCount() const noexcept override {
-    return static_cast<c10::DeviceIndex>(try_runtime() ? tt_runtime_device_count() : 0);
-  }
-
-  void record(void** event, const c10::Stream& stream, c10::DeviceIndex,
-              c10::EventFlag) const override {
-    if (!*event) *event = new Event;
-    auto* e = static_cast<Event*>(*event);
-    e->stream = stream_of(stream.device_index());
-    e->ticket = tt_stream_ticket(e->stream);
-    // The time of an event is when the work before it has ended.
-    tt_count_wait(call_site());
-    tt_stream_wait(e->stream, e->ticket);
-    e->recorded = std::chrono::steady_clock::now();
-  }
-  void block(void*, const c10::Stream&) const override {}  // one device runs its streams in order
-  bool queryEvent(void* event) const override {
-    auto* e = static_cast<Event*>(event);
-    return !e || tt_stream_passed(e->stream, e->ticket);
-  }
-  void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
-    delete static_cast<Event*>(event);
-  }
-  void synchronizeEvent(void* event) const override {
-    auto* e = static_cast<Event*>(event);
-    if (!e || tt_stream_passed(e->stream, e->ticket)) return;
-    tt_count_wait(call_site());
-    tt_stream_wait(e->stream, e->ticket);
-  }
-  double elapsedTime(void* start, void* end, c10::DeviceIndex) const override {
-    TORCH_CHECK(start && end, "Both events must be recorded before calculating elapsed time.");
-    auto span = static_cast<Event*>(end)->recorded - static_cast<Event*>(start)->recorded;
-    return std::chrono::duration<double, std::milli>(span).count();
-  }
-  bool queryStream(const c10::Stream& stream) const override {
-    return tt_stream_idle(stream_of(stream.device_index()));
-  }
-  void synchronizeStream(const c10::Stream& stream) const override {
-    synchronizeDevice(stream.device_index());
-  }
-  void synchronizeDevice(c10::DeviceIndex index) const override {
-    if (tt_runtime_ready()) synchronize(index < 0 ? tls_device : index);
-  }
-};
-
-C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 
 // -- Pinned memory: 64-byte aligned host memory that we recognise again --
 
@@ -201,11 +90,11 @@ struct Generator final : c10::GeneratorImpl {
     memcpy(words + 8, &offset_, 8);
     return state.getIntrusivePtr();
   }
-  PhiloxSlice reserve(uint64_t blocks) {
+  tt_philox_place reserve(uint64_t blocks) {
     std::lock_guard<std::mutex> guard(mutex_);
-    PhiloxSlice slice{seed_, offset_};
+    tt_philox_place place{seed_, offset_};
     offset_ += blocks;
-    return slice;
+    return place;
   }
 
  private:
@@ -231,8 +120,8 @@ struct Generators {
 };
 
 const at::Generator& default_generator(c10::DeviceIndex index) {
-  if (index < 0) index = tls_device;
-  if (tt_runtime_ready() || index != 0) checked(index);
+  if (index < 0) index = current_device();
+  if (session() || index != 0) device_of(index);
   Generators& g = Generators::get();
   std::lock_guard<std::mutex> guard(g.lock);
   while (g.all.size() <= static_cast<size_t>(index)) {
@@ -244,14 +133,14 @@ const at::Generator& default_generator(c10::DeviceIndex index) {
 
 struct Hooks final : at::PrivateUse1HooksInterface {
   bool isBuilt() const override { return true; }
-  bool isAvailable() const override { return try_runtime(); }
-  bool hasPrimaryContext(c10::DeviceIndex) const override { return tt_runtime_ready(); }
-  void init() const override { ensure_runtime(); }
+  bool isAvailable() const override { return is_available(); }
+  bool hasPrimaryContext(c10::DeviceIndex) const override { return session() != nullptr; }
+  void init() const override { open_session(); }
   const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override {
     return default_generator(index);
   }
   at::Generator getNewGenerator(c10::DeviceIndex index) const override {
-    return at::make_generator<Generator>(index < 0 ? tls_device : index);
+    return at::make_generator<Generator>(index < 0 ? current_device() : index);
   }
   at::Device getDeviceFromPtr(void*) const override {
     TORCH_CHECK(false, "memory of device 'tpu' has no addresses that other libraries could use");
@@ -261,12 +150,14 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
     resize_storage(storage, bytes);
   }
-  c10::DeviceIndex deviceCount() const override { return Guard().deviceCount(); }
-  void setCurrentDevice(c10::DeviceIndex index) const override { tls_device = checked(index); }
-  c10::DeviceIndex getCurrentDevice() const override { return tls_device; }
+  c10::DeviceIndex deviceCount() const override {
+    return static_cast<c10::DeviceIndex>(is_available() ? device_count() : 0);
+  }
+  void setCurrentDevice(c10::DeviceIndex index) const override { set_current_device(index); }
+  c10::DeviceIndex getCurrentDevice() const override { return current_device(); }
   c10::DeviceIndex exchangeDevice(c10::DeviceIndex index) const override {
-    c10::DeviceIndex old = tls_device;
-    if (index >= 0) tls_device = checked(index);
+    c10::DeviceIndex old = current_device();
+    if (index >= 0) set_current_device(index);
     return old;
   }
   c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex index) const override {
@@ -281,8 +172,6 @@ struct Hooks final : at::PrivateUse1HooksInterface {
 
 }  // namespace
 
-c10::DeviceIndex current_device() { return tls_device; }
-
 void manual_seed_all(uint64_t seed) {
   Generators& g = Generators::get();
   std::lock_guard<std::mutex> guard(g.lock);
@@ -293,19 +182,28 @@ void manual_seed_all(uint64_t seed) {
   }
 }
 
-PhiloxSlice reserve_philox(const std::optional<at::Generator>& generator, c10::DeviceIndex device,
-                           int64_t blocks) {
-  const at::Generator& chosen =
+namespace {
+
+const at::Generator& chosen(const std::optional<at::Generator>& generator,
+                            c10::DeviceIndex device) {
+  const at::Generator& one =
       generator && generator->defined() ? *generator : default_generator(device);
-  TORCH_CHECK(chosen.device().is_privateuseone(),
-              "Expected a 'tpu' device type for generator but found '", chosen.device().type(),
-              "'");
-  return chosen.get<Generator>()->reserve(static_cast<uint64_t>(blocks));
+  TORCH_CHECK(one.device().is_privateuseone(),
+              "Expected a 'tpu' device type for generator but found '", one.device().type(), "'");
+  return one;
 }
 
-void synchronize(c10::DeviceIndex index) {
-  tt_count_wait(call_site());
-  check(tt_stream_sync(stream_of(index)));
+}  // namespace
+
+tt_philox_place reserve_philox(const std::optional<at::Generator>& generator,
+                               c10::DeviceIndex device, int64_t blocks) {
+  return chosen(generator, device).get<Generator>()->reserve(static_cast<uint64_t>(blocks));
+}
+
+const void* identity_of(const std::optional<at::Generator>& generator, c10::DeviceIndex device) {
+  if (!generator || !generator->defined()) return nullptr;
+  const at::Generator& one = chosen(generator, device);
+  return one == default_generator(device) ? nullptr : one.unsafeGetGeneratorImpl();
 }
 
 }  // namespace tt

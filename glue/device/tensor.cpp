@@ -1,4 +1,5 @@
 // The kernels that are about tensors themselves: creating, viewing, resizing, copying to the host.
+#include "device/policy.h"
 #include "dispatch/conj_neg.h"
 #include "dispatch/convert.h"
 #include "dispatch/dispatch.h"
@@ -49,19 +50,10 @@ Tensor efficient_zero_tensor(at::IntArrayRef size, std::optional<at::ScalarType>
 Tensor empty_kernel(at::IntArrayRef size, std::optional<at::ScalarType> dtype,
                     std::optional<at::Layout> layout, std::optional<at::Device> device,
                     std::optional<bool> pin, std::optional<at::MemoryFormat> format) {
-  auto make = [&](at::IntArrayRef strides) {
-    return empty_strided_kernel(size, strides, dtype, layout, device, pin);
-  };
-  switch (format.value_or(at::MemoryFormat::Contiguous)) {
-  case at::MemoryFormat::ChannelsLast:
-    TORCH_CHECK(size.size() == 4, "required rank 4 tensor to use channels_last format");
-    return make(at::get_channels_last_strides_2d(size));
-  case at::MemoryFormat::ChannelsLast3d:
-    TORCH_CHECK(size.size() == 5, "required rank 5 tensor to use channels_last_3d format");
-    return make(at::get_channels_last_strides_3d(size));
-  default:
-    return make(c10::contiguous_strides(size));
-  }
+  c10::DimVector strides = c10::contiguous_strides(size);
+  if (format.value_or(at::MemoryFormat::Contiguous) != at::MemoryFormat::Contiguous)
+    strides = at::empty(size, at::TensorOptions(at::kMeta).memory_format(format)).strides();
+  return empty_strided_kernel(size, strides, dtype, layout, device, pin);
 }
 
 // -- Resizing and setting --
@@ -106,20 +98,14 @@ Tensor& set_storage_offset(Tensor& self, at::Storage source, int64_t offset, at:
   return self;
 }
 
-Tensor& set_storage(Tensor& self, at::Storage source) {
-  int64_t count = static_cast<int64_t>(source.nbytes() / self.itemsize());
-  return set_storage_offset(self, std::move(source), 0, {count}, {});
+Tensor& set_empty(Tensor& self) {
+  return at::native::set_tensor_(self, at::empty({0}, self.options()));
 }
-
-Tensor& set_tensor(Tensor& self, const Tensor& source) {
-  return self.is_same(source) ? self
-                              : set_storage_offset(self, source.storage(), source.storage_offset(),
-                                                   source.sizes(), source.strides());
-}
-
-Tensor& set_empty(Tensor& self) { return set_tensor(self, at::empty({0}, self.options())); }
 
 // -- Copies --
+
+// Lets go of host memory that the device was copying.
+void release_tensor(void* tensor) { delete static_cast<Tensor*>(tensor); }
 
 // The tensor as the host sees it. A view of a storage not much larger than itself is read with
 // its storage and strided here, so that looking at elements compiles nothing.
@@ -132,15 +118,20 @@ Tensor to_host(const Tensor& source) {
   auto host = at::empty({tt_type_numel(type)}, at::TensorOptions().dtype(from_dtype(type->dtype)));
   {
     c10::impl::ExcludeDispatchKeyGuard no_autograd(c10::autograd_dispatch_keyset);
-    tt_count_wait(call_site());
-    check(tt_storage_read(storage, host.mutable_data_ptr(), bytes));
+    uint32_t site = call_site();
+    tt_count_wait(site);
+    TORCH_CHECK(!captured_stream(source.device().index()), "a tensor's value is asked for at ",
+                tt_site_text(site), ", where a graph is being captured and nothing is computed");
+    tt_policy now = policy();
+    check(tt_storage_read(storage, host.mutable_data_ptr(), bytes, &now));
   }
   auto result = at::empty({0}, source.options().device(at::kCPU));
   result.set_(host.storage(), source.storage_offset(), source.sizes(), source.strides());
   return result;
 }
 
-void copy_from_host(const Tensor& source, const Tensor& target) {
+// Where the host's memory is pinned, the copy may still be under way at the return.
+void copy_from_host(const Tensor& source, const Tensor& target, bool later) {
   tt_storage* storage = storage_of(target);
   auto host = source.to(target.scalar_type())
                   .expand(target.sizes())
@@ -151,12 +142,49 @@ void copy_from_host(const Tensor& source, const Tensor& target) {
   if (target.is_contiguous() && tt_view_covers(&view, storage->type)) {
     tt_type type = tt_view_held(&view);
     if (storage->type->dtype == type.dtype) type = *storage->type;
-    check(tt_storage_write(storage, &type, host.const_data_ptr(), call_site()));
+    auto* lent = later && host.is_pinned() ? new Tensor(host) : nullptr;
+    check(tt_storage_write(storage, &type, host.const_data_ptr(), lent ? &release_tensor : nullptr,
+                           lent, call_site()));
     return;
   }
   auto staged = at::empty(target.sizes(), target.options());
-  copy_from_host(host, staged);
+  copy_from_host(host, staged, later);
   run_copy(target, staged);
+}
+
+// A tensor that is the whole of its storage, row by row: another place may take its bytes.
+Tensor whole(const Tensor& source, at::ScalarType dtype) {
+  Tensor same = source.to(dtype);
+  return is_canonical(same, storage_of(same)) ? same : same.clone(at::MemoryFormat::Contiguous);
+}
+
+// Into pinned memory, which is complete when the stream has come so far.
+bool copy_to_host_later(const Tensor& source, const Tensor& target) {
+  if (!target.is_contiguous() || !target.is_pinned() || source.sizes() != target.sizes())
+    return false;
+  Tensor from = whole(source, target.scalar_type());
+  auto index = source.device().index();
+  tt_policy now = policy();
+  check(tt_storage_read_later(stream_of(index), storage_of(from), target.mutable_data_ptr(),
+                              tt_storage_bytes(storage_of(from)), &now, &release_tensor,
+                              new Tensor(target)));
+  return true;
+}
+
+// Between two devices, by the plugin; false where it cannot.
+bool copy_between(const Tensor& source, const Tensor& target) {
+  auto shape = source.sizes() == target.sizes() ? source : source.expand(target.sizes());
+  Tensor from = whole(shape, target.scalar_type());
+  tt_view view = view_of(target);
+  bool covers = target.is_contiguous() && tt_view_covers(&view, storage_of(target)->type);
+  tt_policy now = policy();
+  Tensor to = covers ? target : at::empty(target.sizes(), target.options());
+  tt_status status = tt_storage_transfer(stream_of(target.device().index()), storage_of(to),
+                                         storage_of(from), &now, call_site());
+  if (tt_status_code(status) == TT_UNIMPLEMENTED) return tt_status_release(status), false;
+  check(status);
+  if (!covers) run_copy(target, to);
+  return true;
 }
 
 Tensor copy_from(const Tensor& self, const Tensor& dst, bool non_blocking) {
@@ -166,19 +194,22 @@ Tensor copy_from(const Tensor& self, const Tensor& dst, bool non_blocking) {
   if (self.numel() == 0 && dst.numel() == 0) return dst;
   auto source = without_conj_neg(self);
   if (dst.is_conj() || dst.is_neg()) {
-    auto plain = dst.alias();
-    plain._set_conj(false);
-    plain._set_neg(false);
     if (dst.is_conj()) source = at::_conj_physical(source);
-    copy_from(dst.is_neg() ? source.neg() : source, plain, non_blocking);
+    copy_from(dst.is_neg() ? source.neg() : source, conj_neg_base(dst), non_blocking);
     return dst;
   }
   bool from_device = source.device().is_privateuseone(),
        to_device = dst.device().is_privateuseone();
-  if (!from_device) copy_from_host(source, dst);
-  else if (!to_device) const_cast<Tensor&>(dst).copy_(to_host(source));
-  else if (source.device() != dst.device()) copy_from_host(to_host(source), dst);
-  else run_copy(dst, source);
+  if (!from_device) {
+    copy_from_host(source, dst, non_blocking);
+  } else if (!to_device) {
+    if (!non_blocking || !copy_to_host_later(source, dst))
+      const_cast<Tensor&>(dst).copy_(to_host(source));
+  } else if (source.device() == dst.device()) {
+    run_copy(dst, source);
+  } else if (!copy_between(source, dst)) {
+    copy_from_host(to_host(source), dst, false);
+  }
   return dst;
 }
 
@@ -201,8 +232,6 @@ bool equal(const Tensor& self, const Tensor& other) {
   return self.sizes() == other.sizes() && at::eq(self, other).all().item<bool>();
 }
 
-Tensor view_as_complex(const Tensor& self) { return at::native::view_as_complex(self); }
-
 // How many parts there are depends on the sections, which PyTorch wants on the host.
 std::vector<Tensor> tensor_split(const Tensor& self, const Tensor& sections, int64_t dim) {
   return at::native::tensor_split(self, sections.cpu(), dim);
@@ -222,11 +251,11 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
   m.impl("unfold", TORCH_FN(at::native::unfold));
   m.impl("view_as_real", TORCH_FN(at::native::view_as_real));
-  m.impl("view_as_complex", TORCH_FN(view_as_complex));
+  m.impl("view_as_complex", TORCH_FN(at::native::view_as_complex));
   m.impl("resize_", TORCH_FN(resize_kernel));
   m.impl("set_", TORCH_FN(set_empty));
-  m.impl("set_.source_Tensor", TORCH_FN(set_tensor));
-  m.impl("set_.source_Storage", TORCH_FN(set_storage));
+  m.impl("set_.source_Tensor", TORCH_FN(at::native::set_tensor_));
+  m.impl("set_.source_Storage", static_cast<Tensor& (*)(Tensor&, at::Storage)>(&at::native::set_));
   m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage_offset));
   m.impl("_copy_from", TORCH_FN(copy_from));
   m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
@@ -259,7 +288,10 @@ TORCH_LIBRARY_IMPL(aten, ZeroTensor, m) { fall_through(m, c10::DispatchKey::Zero
 }  // namespace
 
 void resize_storage(const c10::Storage& storage, size_t bytes) {
-  check(tt_storage_resize(storage_of(storage.unsafeGetStorageImpl()), static_cast<int64_t>(bytes)));
+  tt_policy now = policy();
+  check(tt_storage_resize(stream_of(storage.device().index()), open_session()->calls,
+                          storage_of(storage.unsafeGetStorageImpl()), static_cast<int64_t>(bytes),
+                          &now));
   storage.unsafeGetStorageImpl()->set_nbytes(bytes);
 }
 

@@ -11,6 +11,9 @@ inline bool has_conj_neg(const at::Tensor& tensor) {
       c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}));
 }
 
+// The numbers that are still to be conjugated or negated, in the same memory.
+at::Tensor conj_neg_base(const at::Tensor& tensor);
+
 // The same numbers with nothing due; the tensor itself if nothing is.
 at::Tensor without_conj_neg(const at::Tensor& tensor);
 

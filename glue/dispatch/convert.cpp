@@ -1,12 +1,24 @@
 #include "dispatch/convert.h"
 
 #include <c10/util/Exception.h>
+#include <pybind11/pybind11.h>
 
 namespace tt {
+
+namespace {
+
+// A wait that Ctrl-C ended: what Python's signal handler raised is on its way (callsite.cpp).
+void throw_interrupt() {
+  pybind11::gil_scoped_acquire gil;
+  if (PyErr_Occurred()) throw pybind11::error_already_set();
+}
+
+}  // namespace
 
 void check(tt_status status) {
   if (!status) return;
   tt_code code = tt_status_code(status);
+  if (code == TT_CANCELLED) throw_interrupt();
   std::string text = tt_status_message(status);
   tt_status_release(status);
   c10::SourceLocation here{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
@@ -28,38 +40,36 @@ void check(tt_status status) {
   }
 }
 
-#define TT_FOR_EACH_DTYPE(X)                                                                       \
-  X(Bool, BOOL)                                                                                    \
-  X(Byte, U8)                                                                                      \
-  X(Char, I8)                                                                                      \
-  X(Short, I16)                                                                                    \
-  X(Int, I32)                                                                                      \
-  X(Long, I64)                                                                                     \
-  X(UInt16, U16)                                                                                   \
-  X(UInt32, U32)                                                                                   \
-  X(UInt64, U64)                                                                                   \
-  X(Half, F16)                                                                                     \
-  X(BFloat16, BF16)                                                                                \
-  X(Float, F32)                                                                                    \
-  X(Double, F64)                                                                                   \
-  X(ComplexHalf, C32)                                                                              \
-  X(ComplexFloat, C64)                                                                             \
-  X(ComplexDouble, C128)                                                                           \
-  X(Float8_e5m2, F8E5M2)                                                                           \
-  X(Float8_e4m3fn, F8E4M3FN)                                                                       \
-  X(Float8_e5m2fnuz, F8E5M2FNUZ)                                                                   \
-  X(Float8_e4m3fnuz, F8E4M3FNUZ)
+constexpr std::pair<at::ScalarType, tt_dtype> kDtypes[] = {
+    {at::kBool, TT_BOOL},
+    {at::kByte, TT_U8},
+    {at::kChar, TT_I8},
+    {at::kShort, TT_I16},
+    {at::kInt, TT_I32},
+    {at::kLong, TT_I64},
+    {at::kUInt16, TT_U16},
+    {at::kUInt32, TT_U32},
+    {at::kUInt64, TT_U64},
+    {at::kHalf, TT_F16},
+    {at::kBFloat16, TT_BF16},
+    {at::kFloat, TT_F32},
+    {at::kDouble, TT_F64},
+    {at::kComplexHalf, TT_C32},
+    {at::kComplexFloat, TT_C64},
+    {at::kComplexDouble, TT_C128},
+    {at::kFloat8_e5m2, TT_F8E5M2},
+    {at::kFloat8_e4m3fn, TT_F8E4M3FN},
+    {at::kFloat8_e5m2fnuz, TT_F8E5M2FNUZ},
+    {at::kFloat8_e4m3fnuz, TT_F8E4M3FNUZ},
+};
 
 tt_dtype to_dtype(at::ScalarType type) {
-  switch (type) {
-#define X(torch, core)                                                                             \
-  case at::ScalarType::torch:                                                                      \
-    return TT_##core;
-    TT_FOR_EACH_DTYPE(X)
-#undef X
-  default:
-    return TT_INVALID;
-  }
+  static constexpr auto all = [] {
+    std::array<tt_dtype, static_cast<size_t>(at::ScalarType::NumOptions) + 1> made{};
+    for (auto [torch, core] : kDtypes) made[static_cast<size_t>(torch)] = core;
+    return made;
+  }();
+  return all[static_cast<size_t>(type)];
 }
 
 tt_dtype require_dtype(at::ScalarType type) {
@@ -70,15 +80,9 @@ tt_dtype require_dtype(at::ScalarType type) {
 }
 
 at::ScalarType from_dtype(tt_dtype dtype) {
-  switch (dtype) {
-#define X(torch, core)                                                                             \
-  case TT_##core:                                                                                  \
-    return at::ScalarType::torch;
-    TT_FOR_EACH_DTYPE(X)
-#undef X
-  default:
-    return at::ScalarType::Undefined;
-  }
+  for (auto [torch, core] : kDtypes)
+    if (core == dtype) return torch;
+  return at::ScalarType::Undefined;
 }
 
 tt_view view_of(const at::Tensor& tensor) {

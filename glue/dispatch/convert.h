@@ -1,27 +1,12 @@
 // Between PyTorch's types and the core's.
 #pragma once
 
-#include "pch.h"
-
-extern "C" {
-#include "run/run.h"
-}
+#include "device/session.h"
 
 #include <optional>
 #include <vector>
 
 namespace tt {
-
-// While it lives, the core's calls and types stay where they are (core/run/forget.h).
-struct Hold {
-  Hold() { tt_hold_enter(); }
-  ~Hold() { tt_hold_leave(); }
-  Hold(const Hold&) = delete;
-  Hold& operator=(const Hold&) = delete;
-};
-
-// Throws the Python exception that fits the status's code and releases it; no-op on success.
-void check(tt_status status);
 
 // TT_INVALID for dtypes that the core does not have (quantized, complex32, ..).
 tt_dtype to_dtype(at::ScalarType type);
@@ -43,6 +28,15 @@ template <class Visit> void each_tensor(const c10::IValue& value, Visit visit) {
   for (const c10::IValue& element : value.toListRef())
     if (element.isTensor()) visit(element.toTensor());
 }
+// The value with map(tensor) in the place of each tensor, also those of a list.
+template <class Map> c10::IValue map_tensors(const c10::IValue& value, Map map) {
+  if (value.isTensor()) return map(value.toTensor());
+  if (!value.isTensorList() && !value.isOptionalTensorList()) return value;
+  c10::impl::GenericList list(value.toList().elementType());
+  for (const c10::IValue& one : value.toListRef())
+    list.push_back(one.isTensor() ? c10::IValue(map(one.toTensor())) : one);
+  return list;
+}
 inline void append_tensors(const c10::IValue& value, std::vector<at::Tensor>* tensors) {
   each_tensor(value, [&](const at::Tensor& one) { tensors->push_back(one); });
 }
@@ -50,10 +44,6 @@ tt_view view_of(const at::Tensor& tensor);
 // Is the tensor the row-major view of its whole storage, in the storage's own dtype and dims?
 bool is_canonical(const at::Tensor& tensor, const tt_storage* storage);
 
-// Opens the plugin on first use; throws where that fails.
-void ensure_runtime();
-tt_stream* stream_of(c10::DeviceIndex index);
-c10::DeviceIndex current_device();
 // An uninitialised tensor whose new storage has the dense type of these sizes and strides.
 at::Tensor make_tensor(tt_storage* storage, int64_t bytes, c10::DeviceIndex device,
                        at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides);

@@ -18,9 +18,6 @@ bool fit_output(const at::Tensor& target, const at::Tensor& like);
 // What an operator without a row, or whose row cannot express these arguments, does: PyTorch's
 // decomposition, else the host, counted and named.
 void run_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
-// "warn", "silent", or "error".
-std::string host_fallback();
-void set_host_fallback(const std::string& policy);
 std::vector<std::pair<std::string, int64_t>> host_operators();
 
 // Lets programs call PyTorch's LAPACK; before the runtime is opened.
@@ -31,13 +28,16 @@ uint32_t call_site();
 // Waits for a device, counted at the Python line that asks for it; throws its errors.
 void synchronize(c10::DeviceIndex index);
 
-// The next `blocks` Philox blocks of the generator (the device's default if none is given).
-struct PhiloxSlice {
-  uint64_t seed, offset;
-};
+// Has Ctrl-C end the waits of Python's main thread (callsite.cpp).
+void watch_interrupts();
+
 // Seeds the generators of all devices, also those not made yet, without opening the plugin.
 void manual_seed_all(uint64_t seed);
-PhiloxSlice reserve_philox(const std::optional<at::Generator>& generator, c10::DeviceIndex device,
-                           int64_t blocks);
+// The place of the next `blocks` Philox blocks of the generator (the device's default if none is
+// given), which are taken.
+tt_philox_place reserve_philox(const std::optional<at::Generator>& generator,
+                               c10::DeviceIndex device, int64_t blocks);
+// By which the core tells generators apart: nullptr for the device's default one.
+const void* identity_of(const std::optional<at::Generator>& generator, c10::DeviceIndex device);
 
 }  // namespace tt

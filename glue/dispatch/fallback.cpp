@@ -26,7 +26,6 @@ struct Fallbacks {
   std::mutex lock;
   std::unordered_map<c10::OperatorName, std::unique_ptr<const Way>> ways;
   std::map<std::string, int64_t> host;
-  std::string policy = "warn";
 };
 
 Fallbacks& state() {
@@ -155,25 +154,25 @@ bool decompose(const c10::OperatorHandle& op, Stack* stack) {
 }
 
 void run_on_host(const c10::OperatorHandle& op, Stack* stack) {
-  std::string name = c10::toString(op.operator_name()), policy;
+  std::string name = c10::toString(op.operator_name());
+  HostFallback policy = host_fallback();
   bool first;
   {
     std::lock_guard<std::mutex> guard(state().lock);
     first = state().host[name]++ == 0;
-    policy = state().policy;
   }
   TORCH_CHECK_NOT_IMPLEMENTED(
-      policy != "error", name,
+      policy != HostFallback::Error, name,
       " has no path on device 'tpu', and running it on the host is refused "
       "(TORCH_TPU_HOST_FALLBACK=error); move the tensors with .cpu(), or allow it with "
       "torch.tpu.host_fallback = 'warn'");
-  if (first && policy == "warn")
+  if (first && policy == HostFallback::Warn)
     TORCH_WARN(name,
                " has no path on device 'tpu' and runs on the host, with a synchronisation and two "
                "copies; ",
                "TORCH_TPU_HOST_FALLBACK=silent hides this");
   tt_count_add(TT_COUNT_OPS_HOST, 1);
-  tt_template_spoil();
+  tt_observer_disturb();
   at::native::cpu_fallback(op, stack);
 }
 
@@ -220,21 +219,8 @@ bool run_functional(const Plan& plan, const c10::OperatorHandle& op, Stack* stac
     if (k < outs) fit_output(targets[k], results[k]);
     targets[k].copy_(results[k]);
   }
-  torch::jit::drop(*stack, args.size());
-  for (const ReturnPlan& ret : plan.returns) stack->push_back(args[static_cast<size_t>(ret.alias)]);
+  return_aliases(plan, stack);
   return true;
-}
-
-std::string host_fallback() {
-  std::lock_guard<std::mutex> guard(state().lock);
-  return state().policy;
-}
-
-void set_host_fallback(const std::string& policy) {
-  TORCH_CHECK_VALUE(policy == "warn" || policy == "silent" || policy == "error",
-                    "host fallback is 'warn', 'silent', or 'error', not '", policy, "'");
-  std::lock_guard<std::mutex> guard(state().lock);
-  state().policy = policy;
 }
 
 std::vector<std::pair<std::string, int64_t>> host_operators() {

@@ -42,23 +42,22 @@ void add_extent(std::vector<Extent>& extents, const at::Tensor& tensor, int elem
   extents.push_back({storage_of(tensor), first * width, (last + 1) * width, element, write});
 }
 
-bool conflict(const Extent& a, const Extent& b) {
-  if (!a.write && !b.write) return false;
-  return a.element != b.element || a.element == kAll;
-}
-
+// Whether one of several elements writes to bytes that they share.
 bool any_meet(std::vector<Extent>& extents) {
   std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) {
     return std::tie(a.storage, a.first) < std::tie(b.storage, b.first);
   });
-  std::vector<Extent> open;  // those that reach as far as where the walk is
+  Extent all{nullptr, 0, 0, kAll, false};  // those that hang together with the last one
   for (const Extent& one : extents) {
-    std::erase_if(open, [&](const Extent& other) {
-      return other.storage != one.storage || other.last <= one.first;
-    });
-    for (const Extent& other : open)
-      if (conflict(other, one)) return true;
-    open.push_back(one);
+    if (one.storage != all.storage || all.last <= one.first) {
+      all = one;
+      continue;
+    }
+    all.write |= one.write;
+    bool several = one.element != all.element || one.element == kAll;
+    if (several && all.write) return true;
+    if (several) all.element = kAll;
+    all.last = std::max(all.last, one.last);
   }
   return false;
 }
@@ -119,8 +118,7 @@ void run_elements(const Walk& walk, const c10::OperatorHandle& op, torch::jit::S
       one.push_back(element_of(plan.args[i], args[i], k, length));
     run_plan(plan, op, &one);
   }
-  torch::jit::drop(*stack, args.size());
-  for (const ReturnPlan& ret : plan.returns) stack->push_back(args[static_cast<size_t>(ret.alias)]);
+  return_aliases(plan, stack);
 }
 
 }  // namespace tt

@@ -6,28 +6,21 @@
 namespace tt {
 namespace {
 
+c10::TypePtr without_optional(const c10::TypePtr& type) {
+  auto optional = type->cast<c10::OptionalType>();
+  return optional ? optional->getElementType() : type;
+}
+
 ArgKind kind_of(const c10::Argument& arg) {
-  c10::TypePtr type = arg.real_type();
-  if (auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
-  if (auto list = type->cast<c10::ListType>()) {
-    c10::TypePtr element = list->getElementType();
-    if (auto optional = element->cast<c10::OptionalType>()) element = optional->getElementType();
-    switch (element->kind()) {
-    case c10::TypeKind::TensorType:
-      return ArgKind::TensorList;
-    case c10::TypeKind::NumberType:
-    case c10::TypeKind::FloatType:
-      return ArgKind::NumberList;
-    default:
-      return ArgKind::IntList;
-    }
-  }
+  c10::TypePtr type = without_optional(arg.real_type());
+  auto list = type->cast<c10::ListType>();
+  if (list) type = without_optional(list->getElementType());
   switch (type->kind()) {
   case c10::TypeKind::TensorType:
-    return ArgKind::Tensor;
+    return list ? ArgKind::TensorList : ArgKind::Tensor;
   case c10::TypeKind::NumberType:
   case c10::TypeKind::FloatType:
-    return ArgKind::Number;
+    return list ? ArgKind::NumberList : ArgKind::Number;
   case c10::TypeKind::ScalarTypeType:
     return ArgKind::Dtype;
   case c10::TypeKind::StringType:
@@ -38,6 +31,7 @@ ArgKind kind_of(const c10::Argument& arg) {
   case c10::TypeKind::DeviceObjType:
     return ArgKind::Ignored;
   default:
+    if (list) return ArgKind::IntList;
     return arg.name() == "pin_memory" ? ArgKind::Ignored : ArgKind::Int;
   }
 }
@@ -54,10 +48,7 @@ std::unique_ptr<Plan> make_plan(const c10::FunctionSchema& schema, const tt_op_r
   auto plan = std::make_unique<Plan>();
   plan->name = c10::toString(schema.operator_name());
   plan->row = row;
-  plan->row_args = 0;
-  plan->mutates = plan->writes_lists = false;
   plan->multiplies = row && tt_op_multiplies(row);
-  plan->indices = -1;
   plan->agreed = agreements_of(plan->name.substr(plan->name.find("::") + 2));
   if (row) plan->agreed.add(agreements_of(row->name));
   plan->argument = schema.argumentIndexWithName(plan->agreed.argument).value_or(-1);
@@ -113,6 +104,12 @@ bool functional(const c10::FunctionSchema& schema) {
 
 std::unique_ptr<Plan> rowless_plan(const c10::FunctionSchema& schema) {
   return make_plan(schema, nullptr);
+}
+
+void return_aliases(const Plan& plan, torch::jit::Stack* stack) {
+  auto args = torch::jit::last(*stack, plan.args.size()).vec();
+  torch::jit::drop(*stack, args.size());
+  for (const ReturnPlan& ret : plan.returns) stack->push_back(args[static_cast<size_t>(ret.alias)]);
 }
 
 std::vector<PlannedOverload> make_plans() {

@@ -41,13 +41,14 @@ struct Plan {
   const tt_op_row* row;
   std::vector<ArgPlan> args;
   std::vector<ReturnPlan> returns;
-  int row_args;                                   // arguments that the row sees: all but out=
+  int row_args = 0;                               // arguments that the row sees: all but out=
   std::optional<c10::OperatorHandle> functional;  // the row's own overload, if it is another
-  bool mutates;
-  bool multiplies;    // the chosen precision of products is about it
-  bool writes_lists;  // an operator on lists, element by element, that writes to one of them
-  int indices;  // the argument that lists index tensors, which may be masks or live on the host; or
-                // -1
+  bool mutates = false;
+  bool multiplies;  // the chosen precision of products is about it
+  bool writes_lists =
+      false;          // an operator on lists, element by element, that writes to one of them
+  int indices = -1;   // the argument that lists index tensors, which may be masks or live on the
+                      // host; or -1
   Agreements agreed;  // what is known of the operator
   int argument;       // the argument that this is about, or -1
 };
@@ -67,6 +68,9 @@ std::unique_ptr<Plan> rowless_plan(const c10::FunctionSchema& schema);
 bool run_functional(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack,
                     const std::function<bool(torch::jit::Stack* stack)>& call);
 
+// Replaces the arguments of an operator that only returns some of them by these.
+void return_aliases(const Plan& plan, torch::jit::Stack* stack);
+
 // Runs the plan on the arguments on top of the stack and replaces them by the results. Falls to
 // run_fallback where the row cannot express the arguments.
 void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack);
@@ -75,10 +79,5 @@ void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack
 inline bool computes_with_all(tt_op_class cls) {
   return cls == TT_POINTWISE || cls == TT_REDUCE || cls == TT_FOREACH || cls == TT_OPTIM;
 }
-
-// How exactly products of f32 numbers are computed (precision.cpp): what was set here, else what
-// PyTorch's own settings ask for. -1 sets the latter; returns what was set before.
-tt_precision product_precision();
-int set_product_precision(int value);
 
 }  // namespace tt

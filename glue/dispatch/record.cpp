@@ -1,9 +1,8 @@
 // The hot path: arguments become a key, the key a call, the call a record on the stream.
 #include "agreement/agreement.h"
+#include "device/graph.h"
 #include "dispatch/conj_neg.h"
 #include "dispatch/lists.h"
-
-#include <ATen/Context.h>
 
 namespace tt {
 namespace {
@@ -33,16 +32,28 @@ int64_t random_elements(const Walk& walk, const tt_call* call) {
   return count;
 }
 
-Words pack_words(const Walk& walk, const tt_call* call) {
+// What a random call draws. Of a graph that is being captured the place counts for nothing: each
+// replay takes one.
+tt_draw take_draw(const Walk& walk, const tt_call* call, Words& words) {
+  tt_draw draw{identity_of(walk.generator, walk.device),
+               tt_philox_blocks(call->row, random_elements(walk, call))};
+  tt_philox_place place{};
+  if (captured_stream(walk.device)) keep_generator(walk.generator, walk.device);
+  else place = reserve_philox(walk.generator, walk.device, draw.blocks);
+  push_words(words, TT_I64, 0, static_cast<int64_t>(place.seed));
+  push_words(words, TT_I64, 0, static_cast<int64_t>(place.offset));
+  return draw;
+}
+
+void record(const Walk& walk, tt_call* call, tt_storage** results) {
   Words words;
+  tt_draw draw{};
+  bool random = call->row->cls == TT_RANDOM;
   for (const Number& number : walk.numbers) push_words(words, number.dtype, number.f, number.i);
-  if (call->row->cls == TT_RANDOM) {
-    int64_t blocks = tt_philox_blocks(call->row, random_elements(walk, call));
-    PhiloxSlice slice = reserve_philox(walk.generator, walk.device, blocks);
-    push_words(words, TT_I64, 0, static_cast<int64_t>(slice.seed));
-    push_words(words, TT_I64, 0, static_cast<int64_t>(slice.offset));
-  }
-  return words;
+  if (random) draw = take_draw(walk, call, words);
+  tt_operation operation{call,         walk.storages.data(), words.data(), random ? &draw : nullptr,
+                         &walk.policy, call_site()};
+  check(tt_stream_record(stream_of(walk.device), &operation, results));
 }
 
 at::Tensor wrap_result(const tt_call_result& result, tt_storage* storage, c10::DeviceIndex device) {
@@ -90,20 +101,15 @@ bool masks_among_indices(const Plan& plan, torch::jit::Stack* stack) {
   const at::Tensor& self = (*stack)[first].toTensor();
   IValue& list = (*stack)[first + static_cast<size_t>(plan.indices)];
   bool masks = false, away = false;
-  for (const IValue& element : list.toListRef()) {
-    const at::Tensor& index = as_tensor(element);
-    if (!index.defined()) continue;
+  each_tensor(list, [&](const at::Tensor& index) {
+    if (!index.defined()) return;
     masks |= index.scalar_type() == at::kBool || index.scalar_type() == at::kByte;
     away |= !index.device().is_privateuseone();
-  }
-  if (!away) return masks;
-  c10::List<std::optional<at::Tensor>> moved;
-  for (const IValue& element : list.toListRef()) {
-    const at::Tensor& index = as_tensor(element);
-    moved.push_back(index.defined() ? std::optional<at::Tensor>(index.to(self.device()))
-                                    : std::nullopt);
-  }
-  list = IValue(moved);
+  });
+  auto move = [&](const at::Tensor& index) {
+    return index.defined() ? index.to(self.device()) : index;
+  };
+  if (away) list = map_tensors(list, move);
   return masks;
 }
 
@@ -119,10 +125,8 @@ void bump_versions(const Plan& plan, c10::ArrayRef<IValue> args) {
 }  // namespace
 
 void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  Hold hold;
+  Guarded guarded;
   if (plan.indices >= 0 && masks_among_indices(plan, stack)) return run_fallback(op, stack);
-  bool deterministic = at::globalContext().deterministicAlgorithms();
-  if (deterministic != tt_runtime_deterministic()) tt_runtime_set_deterministic(deterministic);
   for (int attempt = 0; attempt < 3; attempt++) {
     Walk walk(plan, torch::jit::last(*stack, plan.args.size()));
     walk_args(walk);
@@ -132,7 +136,7 @@ void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack
     if (walk.host) return run_fallback(op, stack);
     if (plan.writes_lists && lists_meet(walk)) return run_elements(walk, op, stack);
     if (plan.row->cls == TT_RANDOM) check_parameters(walk, op);
-    tt_call* call = tt_call_find(&walk.key);
+    tt_call* call = tt_call_find(open_session()->calls, &walk.key);
     Found found = call ? Found::Call : new_call(walk, op, &call);
     if (found == Found::Restart) continue;
     if (found == Found::Functional) {
@@ -141,10 +145,8 @@ void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack
       return;
     }
     if (found == Found::Fallback) return run_fallback(op, stack);
-    Words words = pack_words(walk, call);
     c10::SmallVector<tt_storage*, 8> results(static_cast<size_t>(call->result_count), nullptr);
-    check(tt_stream_record(stream_of(walk.device), call, walk.storages.data(), words.data(),
-                           call_site(), results.data()));
+    record(walk, call, results.data());
     tt_count_add(TT_COUNT_OPS_ROW, 1);
     if (plan.writes_lists) bump_versions(plan, walk.args);
     return push_results(walk, call, results.data(), stack);

@@ -99,7 +99,7 @@ struct Slots {
   std::vector<tt_storage*> storages;
   size_t args;
   ~Slots() {
-    for (size_t i = args; i < storages.size(); i++) tt_storage_destroy(storages[i]);
+    for (size_t i = args; i < storages.size(); i++) tt_storage_release(storages[i]);
   }
 };
 
@@ -107,7 +107,12 @@ void use(const Template& found, const Walk& walk, torch::jit::Stack* stack) {
   Slots slots{{walk.storages.begin(), walk.storages.end()}, walk.storages.size()};
   auto count = static_cast<size_t>(tt_template_slots(found.calls));
   slots.storages.resize(count, nullptr);
-  check(tt_template_run(found.calls, stream_of(walk.device), slots.storages.data(), call_site()));
+  tt_philox_place place{};
+  int64_t blocks = tt_template_blocks(found.calls);
+  if (blocks && !captured_stream(walk.device))
+    place = reserve_philox(std::nullopt, walk.device, blocks);
+  check(tt_template_run(found.calls, stream_of(walk.device), slots.storages.data(), place,
+                        &walk.policy, call_site()));
   std::vector<c10::Storage> owners(count);
   for (size_t i = 0; i < walk.tensors.size(); i++) owners[i] = walk.tensors[i]->storage();
   std::vector<IValue> returns;
@@ -175,8 +180,8 @@ bool describe(const torch::jit::Stack& stack, const Walk& walk, Template& made,
 struct Notes {
   bool taking;
   explicit Notes(const Walk& walk) {
-    tt_status status =
-        tt_template_begin(walk.storages.data(), static_cast<int>(walk.storages.size()));
+    tt_status status = tt_template_begin(open_session()->calls, walk.storages.data(),
+                                         static_cast<int>(walk.storages.size()));
     taking = status == TT_SUCCESS;
     tt_status_release(status);
   }
@@ -215,7 +220,7 @@ std::vector<std::vector<int64_t>> sizes_of(const Walk& walk) {
 }
 
 bool usable(const std::shared_ptr<const Template>& one) {
-  return !one || tt_template_usable(one->calls);
+  return !one || tt_template_usable(one->calls, open_session()->calls);
 }
 
 // False for a key that is new. A template whose calls were forgotten is new, too.
@@ -242,7 +247,7 @@ void keep(std::string key, std::shared_ptr<const Template> made) {
 
 bool run_template(const Plan& plan, torch::jit::Stack* stack,
                   const std::function<bool()>& decompose) {
-  Hold hold;
+  Guarded guarded;
   // The arguments outlive their place on the stack.
   std::vector<IValue> args(stack->end() - static_cast<std::ptrdiff_t>(plan.args.size()),
                            stack->end());

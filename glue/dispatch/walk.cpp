@@ -102,6 +102,7 @@ void add_tensor(Walk& walk, const ArgPlan& arg, const at::Tensor& tensor) {
               static_cast<int>(walk.device), " and ", tensor.device(), "!");
   walk.conj_neg |= has_conj_neg(tensor);
   tt_storage* storage = storage_of(tensor);
+  if (is_capturing()) check(tt_capture_touch(stream_of(walk.device), storage, &walk.policy));
   int same_as = -1;
   bool canonical = is_canonical(tensor, storage);
   if (walk.storages.size() < 8 || (arg.write && !canonical))
@@ -113,9 +114,9 @@ void add_tensor(Walk& walk, const ArgPlan& arg, const at::Tensor& tensor) {
               ": device 'tpu' supports tensors of at most ", TT_MAX_RANK, " dims, not ",
               tensor.dim());
   tag(walk, kTensor);
-  tt_key_tensor(&walk.key, storage, same_as, canonical, require_dtype(dtype),
-                static_cast<int>(tensor.dim()), tensor.storage_offset(), tensor.sizes().data(),
-                tensor.strides().data());
+  tt_key_tensor(&walk.key, storage->type, storage->value != nullptr, same_as, canonical,
+                require_dtype(dtype), static_cast<int>(tensor.dim()), tensor.storage_offset(),
+                tensor.sizes().data(), tensor.strides().data());
   walk.storages.push_back(storage);
   walk.tensors.push_back(&tensor);
   walk.same_as.push_back(same_as);
@@ -148,13 +149,12 @@ void add_arg(Walk& walk, const ArgPlan& arg, const IValue& value) {
     break;
   case ArgKind::Int:
     tag(walk, kInt);
-    tt_key_u64(&walk.key, value.isBool() ? value.toBool() : static_cast<uint64_t>(value.toInt()));
+    tt_key_u64(&walk.key, static_cast<uint64_t>(int_of(value)));
     break;
   case ArgKind::IntList:
     tag(walk, kList, value.toListRef().size());
     for (const IValue& element : value.toListRef())
-      tt_key_u64(&walk.key,
-                 element.isBool() ? element.toBool() : static_cast<uint64_t>(element.toInt()));
+      tt_key_u64(&walk.key, static_cast<uint64_t>(int_of(element)));
     break;
   case ArgKind::Dtype:
     walk.wide |= value.toScalarType() == at::kDouble;
@@ -182,7 +182,7 @@ bool made_away(const Walk& walk) {
 }  // namespace
 
 void walk_args(Walk& walk) {
-  bool checks = tt_runtime_mode() == TT_MODE_DEBUG;
+  bool checks = walk.policy.mode == TT_MODE_DEBUG;
   if (walk.plan.multiplies) walk.precision = product_precision();
   auto fractions = static_cast<uint64_t>(at::get_default_dtype_as_scalartype());
   tt_key_u64(&walk.key, reinterpret_cast<uintptr_t>(&walk.plan) | (checks ? 1 : 0) |

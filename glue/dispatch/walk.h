@@ -1,6 +1,7 @@
 // One walk over an operator's arguments: the key of the call, and what a record of it needs.
 #pragma once
 
+#include "device/policy.h"
 #include "dispatch/dispatch.h"
 #include "dispatch/plan.h"
 
@@ -27,6 +28,7 @@ struct Walk {
   c10::SmallVector<Number, 8> numbers;
   std::optional<at::Generator> generator;
   c10::DeviceIndex device = -1;
+  tt_policy policy = tt::policy();
   tt_precision precision = TT_PRECISION_HIGHEST;
   bool wide = false;                 // numbers are needed in double precision
   bool conj_neg = false;             // a tensor's conjugation or negation is still due
@@ -54,6 +56,11 @@ bool equal_numbers(c10::ArrayRef<c10::IValue> list);
 tt_dtype scalar_dtype(const c10::Scalar& value);
 // The tensor, or an undefined one for None.
 const at::Tensor& as_tensor(const c10::IValue& value);
+
+// Of an int or a bool.
+inline int64_t int_of(const c10::IValue& value) {
+  return value.isBool() ? value.toBool() : value.toInt();
+}
 
 inline uint64_t bits(double value) {
   uint64_t raw;

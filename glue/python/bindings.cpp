@@ -1,5 +1,7 @@
 // torch_tpu._C: what the Python package sees of the core. Its types are in torch_tpu/_C.pyi.
 #include "agreement/agreement.h"
+#include "device/graph.h"
+#include "device/policy.h"
 #include "dispatch/dispatch.h"
 
 #include <c10/core/DeviceGuard.h>
@@ -9,7 +11,7 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Generator.h>
 
-#include <atomic>
+#include <memory>
 
 namespace py = pybind11;
 using namespace py::literals;
@@ -20,37 +22,9 @@ void bind_explain(py::module_& m);  // explain.cpp
 
 namespace {
 
-std::string plugin = tt_env(TT_ENV_PLUGIN);  // a name or a path; guarded by the GIL
-std::atomic<bool> forked{false};
-
-void set_plugin(const std::string& name) {
-  TORCH_CHECK(!tt_runtime_ready(),
-              "the plugin is already open; name another one before the first use of device 'tpu'");
-  plugin = name;
-}
-
-std::string plugin_path() {
-  if (tt_runtime_ready()) return tt_plugin_path(tt_runtime_plugin());
-  py::gil_scoped_acquire gil;
-  return py::module_::import("torch_tpu._plugins").attr("resolve")(plugin).cast<std::string>();
-}
-
 int64_t checked_index(int64_t index) {
-  stream_of(static_cast<c10::DeviceIndex>(index));
+  device_of(static_cast<c10::DeviceIndex>(index));
   return index;
-}
-
-py::dict memory_stats(int64_t index) {
-  tt_memory memory;
-  tt_stream_memory(stream_of(static_cast<c10::DeviceIndex>(index)), &memory);
-  py::dict stats;
-  stats["allocated_bytes"] = memory.allocated;
-  stats["peak_bytes"] = memory.peak;
-  stats["total_bytes"] = memory.total_allocated;
-  stats["allocations"] = memory.allocations;
-  stats["frees"] = memory.frees;
-  stats["limit_bytes"] = memory.limit;
-  return stats;
 }
 
 py::list op_rows() {
@@ -90,21 +64,14 @@ py::list env_vars() {
   return list;
 }
 
-int set_eager_mode(int mode) {
-  int previous = tt_runtime_mode();
-  check(tt_runtime_set_mode(static_cast<tt_mode>(mode)));
-  return previous;
-}
-
 py::tuple api_version() {
-  ensure_runtime();
   int major = 0, minor = 0;
-  tt_plugin_version(tt_runtime_plugin(), &major, &minor);
+  tt_plugin_version(open_session()->plugin, &major, &minor);
   return py::make_tuple(major, minor);
 }
 
 tt_pjrt_device* device(int64_t index) {
-  return tt_client_device(tt_runtime_client(), static_cast<int>(checked_index(index)));
+  return device_of(static_cast<c10::DeviceIndex>(index))->raw;
 }
 
 py::object default_generator(int64_t index) {
@@ -115,91 +82,84 @@ py::object default_generator(int64_t index) {
 
 }  // namespace
 
-void ensure_runtime() {
-  TORCH_CHECK(!forked.load(std::memory_order_relaxed),
-              "Cannot re-initialize device 'tpu' in forked subprocess. To use it with "
-              "multiprocessing, you must use the 'spawn' start method");
-  if (tt_runtime_ready()) return;
-  bind_lapack();
-  check(tt_runtime_init(plugin_path().c_str()));
-}
-
-tt_stream* stream_of(c10::DeviceIndex index) {
-  ensure_runtime();
-  tt_stream* stream = tt_runtime_stream(index);
-  TORCH_CHECK(stream, "invalid device ordinal tpu:", static_cast<int>(index), ": this process has ",
-              tt_runtime_device_count(), " tpu device(s), numbered from 0");
-  return stream;
+// A block of torch.tpu: what a `with` statement chooses.
+std::unique_ptr<Block> new_block(const std::optional<int>& mode,
+                                 const std::optional<int>& precision,
+                                 const std::optional<std::string>& fallback, bool known_only) {
+  Choice choice;
+  if (mode) choice.mode = static_cast<tt_mode>(*mode);
+  if (precision) choice.precision = static_cast<tt_precision>(*precision);
+  if (fallback) choice.host_fallback = host_fallback_of(*fallback);
+  if (known_only) choice.known_only = true;
+  return std::make_unique<Block>(choice);
 }
 
 // How operators run, and what their decompositions in Python ask for.
-template <class Release> void bind_operators(py::module_& m, const Release& release) {
-  m.def("eager_mode", [] { return static_cast<int>(tt_runtime_mode()); });
-  m.def("set_eager_mode", &set_eager_mode, release);
+void bind_operators(py::module_& m) {
+  m.def("eager_mode", [] { return static_cast<int>(eager_mode()); });
+  m.def("set_eager_mode", &set_eager_mode);
   m.def("precision", [] { return static_cast<int>(product_precision()); });
   m.def("set_precision", &set_product_precision);
-  m.def("host_fallback", &host_fallback);
-  m.def("set_host_fallback", &set_host_fallback);
+  m.def("host_fallback", [] { return name_of(host_fallback()); });
+  m.def("set_host_fallback",
+        [](const std::string& name) { set_host_fallback(host_fallback_of(name)); });
+  py::class_<Block>(m, "Block")
+      .def(py::init(&new_block), "mode"_a = py::none(), "precision"_a = py::none(),
+           "host_fallback"_a = py::none(), "known_only"_a = false)
+      .def("leave", &Block::leave);
   m.def("asks_meta", &asks_meta);
   m.def("op_rows", &op_rows);
   m.def("agreements", &agreements);
 }
 
+template <class Release> void bind_graphs(py::module_& m, const Release& release) {
+  py::class_<Graph>(m, "Graph")
+      .def(py::init<>())
+      .def("begin", &Graph::begin, release)
+      .def("end", &Graph::end, release)
+      .def("abandon", &Graph::abandon, release)
+      .def("replay", &Graph::replay, release)
+      .def("reset", &Graph::reset, release)
+      .def("capturing", &Graph::capturing)
+      .def("captured", &Graph::captured)
+      .def("sizes", &Graph::sizes);
+  m.def("is_capturing", [](int64_t index) {
+    return captured_stream(static_cast<c10::DeviceIndex>(index)) != nullptr;
+  });
+}
+
 PYBIND11_MODULE(_C, m) {
-  pthread_atfork(nullptr, nullptr, [] { forked.store(tt_runtime_ready()); });
+  watch_interrupts();
   auto release = py::call_guard<py::gil_scoped_release>();
-  m.def("init", &ensure_runtime, release);
-  m.def("is_initialized", [] { return tt_runtime_ready() && !forked; });
-  m.def("is_in_bad_fork", [] { return forked.load(); });
+  m.def("init", [] { open_session(); }, release);
+  m.def("is_initialized", [] { return session() != nullptr && !is_forked(); });
+  m.def("is_in_bad_fork", &is_forked);
   m.def(
       "end",
       [] {
-        if (!forked) tt_runtime_end();
+        if (session() && !is_forked()) tt_session_end(session());
       },
       release);
   m.def("set_plugin", &set_plugin);
   m.def("plugin_path", &plugin_path);
-  m.def("platform", [] {
-    ensure_runtime();
-    return tt_client_platform(tt_runtime_client());
-  });
-  m.def("platform_version", [] {
-    ensure_runtime();
-    return tt_client_platform_version(tt_runtime_client());
-  });
+  m.def("platform", [] { return open_session()->target.platform; });
+  m.def("platform_version", [] { return open_session()->target.version; });
   m.def("api_version", &api_version);
-  m.def(
-      "device_count",
-      [] {
-        ensure_runtime();
-        return tt_runtime_device_count();
-      },
-      release);
+  m.def("device_count", [] { return open_session()->device_count; }, release);
   m.def("current_device", [] { return static_cast<int>(current_device()); });
   m.def("set_device", [](int64_t index) {
-    c10::impl::getDeviceGuardImpl(c10::DeviceType::PrivateUse1)
-        ->setDevice(
-            {c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(checked_index(index))});
+    set_current_device(static_cast<c10::DeviceIndex>(checked_index(index)));
   });
   m.def("device_kind", [](int64_t index) { return tt_pjrt_device_kind(device(index)); });
   m.def("device_id", [](int64_t index) { return tt_pjrt_device_id(device(index)); });
   m.def(
       "synchronize", [](int64_t index) { synchronize(static_cast<c10::DeviceIndex>(index)); },
       release);
-  m.def("memory_stats", &memory_stats);
-  m.def("reset_peak_memory_stats", [](int64_t i) {
-    tt_stream_memory_reset_peak(stream_of(static_cast<c10::DeviceIndex>(i)));
-  });
-  m.def("reset_accumulated_memory_stats", [](int64_t i) {
-    tt_stream_memory_reset_totals(stream_of(static_cast<c10::DeviceIndex>(i)));
-  });
-  m.def(
-      "empty_cache", [] { static_cast<c10::DeviceAllocator*>(allocator())->emptyCache({0, 0}); },
-      release);
   m.def("default_generator", &default_generator);
   m.def("manual_seed_all", [](int64_t seed) { manual_seed_all(static_cast<uint64_t>(seed)); });
   m.def("env_vars", &env_vars);
-  bind_operators(m, release);
+  bind_operators(m);
+  bind_graphs(m, release);
   bind_cache(m);
   bind_explain(m);
   // For tests: the core's Nth allocation from now fails (0: none), and, if `forever`, all later

@@ -65,8 +65,8 @@ class Folder {
   std::string warm(const std::string& name) const {
     static const char* const words[] = {"ready", "copied", "compiled"};
     tt_warmth warmth = TT_WARM_READY;
-    ensure_runtime();
-    check(tt_compile_warm(dir_, name.c_str(), &warmth));
+    tt_compiler* compiler = tt_program_table_compiler(open_session()->programs);
+    check(tt_compiler_warm(compiler, dir_, name.c_str(), &warmth));
     return words[warmth];
   }
 

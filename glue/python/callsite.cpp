@@ -112,4 +112,24 @@ uint32_t call_site() {
 
 #endif
 
+namespace {
+
+unsigned long main_thread;
+
+// Asked by threads that wait: only Python's main thread runs signal handlers, and what one raises
+// stays set until check() throws it.
+bool is_interrupted() {
+  if (PyThread_get_thread_ident() != main_thread) return false;
+  pybind11::gil_scoped_acquire gil;
+  return PyErr_CheckSignals() != 0;
+}
+
+}  // namespace
+
+void watch_interrupts() {
+  auto threading = pybind11::module_::import("threading");
+  main_thread = threading.attr("main_thread")().attr("ident").cast<unsigned long>();
+  tt_interrupt_set_check(is_interrupted);
+}
+
 }  // namespace tt

@@ -4,10 +4,6 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-extern "C" {
-#include "run/explain.h"
-}
-
 namespace py = pybind11;
 
 namespace tt {
@@ -62,9 +58,9 @@ py::dict hits_by_tier() {
 
 int64_t bytes_held() {
   int64_t bytes = 0;
-  for (int i = 0; i < tt_runtime_device_count(); i++) {
+  for (int i = 0; i < device_count(); i++) {
     tt_memory memory;
-    tt_stream_memory(tt_runtime_stream(i), &memory);
+    tt_account_read(&session()->devices[i]->account, &memory);
     bytes += memory.allocated;
   }
   return bytes;
@@ -72,7 +68,7 @@ int64_t bytes_held() {
 
 py::dict metrics() {
   py::dict all = counters();
-  all["calls"] = tt_call_table_size();
+  all["calls"] = session() ? tt_call_table_size(session()->calls) : 0;
   all["compile_seconds"] = static_cast<double>(tt_count_get(TT_COUNT_COMPILE_NS)) / 1e9;
   all["load_seconds"] = static_cast<double>(tt_count_get(TT_COUNT_LOAD_NS)) / 1e9;
   all["cache"] = hits_by_tier();
@@ -86,11 +82,11 @@ py::dict metrics() {
 }
 
 py::list explain(int64_t last) {
-  int64_t count = tt_explain_count();
+  int64_t count = tt_journal_count();
   py::list lines;
-  for (int64_t i = std::max<int64_t>(0, count - std::min<int64_t>(last, TT_EXPLAIN_KEPT));
+  for (int64_t i = std::max<int64_t>(0, count - std::min<int64_t>(last, TT_JOURNAL_KEPT));
        i < count; i++) {
-    char* line = tt_explain_get(i);
+    char* line = tt_journal_get(i);
     if (line)
       lines.append(py::reinterpret_steal<py::object>(
           PyUnicode_DecodeUTF8(line, static_cast<Py_ssize_t>(strlen(line)), "replace")));
@@ -105,7 +101,6 @@ void bind_explain(py::module_& m) {
   m.def("metrics", &metrics);
   m.def("reset_metrics", &tt_count_reset);
   m.def("explain", &explain);
-  m.def("forbid_programs", &tt_forbid_programs);
 }
 
 }  // namespace tt

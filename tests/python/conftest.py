@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from collections import defaultdict
 
 # Before torch is imported, as the backend then reads the environment: no test may write into the
 # user's own cache of programs.
@@ -20,6 +21,33 @@ def pytest_report_header():
 
     torch.tpu.init()
     return f"device under test: tpu on {glue.platform()} ({glue.plugin_path()})"
+
+
+def diagonal(items):
+    """Of one test's items those that show each value of each parameter, but few of them twice."""
+    places = defaultdict(dict)  # of values, by parameter; a test has them as they are: no copies
+    for item in items:
+        for name, value in item.callspec.params.items():
+            places[name].setdefault(id(value), len(places[name]))
+    longest = max(places, key=lambda name: len(places[name]))
+    for item in items:
+        at = {name: places[name][id(value)] for name, value in item.callspec.params.items()}
+        if all(at[name] == at[longest] % len(places[name]) for name in at):
+            yield item
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses by marker
+def pytest_collection_modifyitems(items):
+    """Makes the tests of crossed parameters slow that lie off the diagonal, where it is asked."""
+    marked = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("diagonal"):
+            marked[item.path, item.originalname].append(item)
+    for combinations in marked.values():
+        quick = {*diagonal(combinations)}
+        for item in combinations:
+            if item not in quick:
+                item.add_marker("slow")
 
 
 def pytest_runtest_setup(item):

@@ -23,6 +23,13 @@ TOLERANCES = {
 only_tpu = pytest.mark.skipif(DEVICE != "tpu", reason="about torch.tpu itself")
 
 
+def slow_but(cases, *quick):
+    """The cases of a parametrized test, all of them slow but the ones that are named."""
+    cases = list(cases)
+    assert set(quick) <= set(cases), quick
+    return [one if one in quick else pytest.param(one, marks=pytest.mark.slow) for one in cases]
+
+
 def modes():
     """The eager modes that this build has."""
     names = ["debug", "strict"]

@@ -53,6 +53,7 @@ def losses(device, make, steps=6, schedule=None, **options):
     return torch.tensor(out), [p.detach().cpu() for p in model.parameters()]
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("name", OPTIMIZERS)
 @pytest.mark.parametrize("foreach", [False, True])
 def test_optimizer(name, foreach):
@@ -120,6 +121,7 @@ def test_lbfgs():
     same(fit(DEVICE), fit("cpu"), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("norm", [1.0, 2.0, float("inf")])
 @pytest.mark.parametrize("foreach", [None, False, True])
 def test_gradient_clipping(norm, foreach):

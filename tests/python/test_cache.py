@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from support import ROOT, only_tpu, python
+from support import ROOT, only_tpu, python, slow_but
 
 pytestmark = only_tpu
 
@@ -68,7 +68,7 @@ def programs(folder):
     return sorted(path for path in folder.iterdir() if path.suffix == ".program1")
 
 
-@pytest.mark.parametrize("mode", ["STRICT", "FUSED"])
+@pytest.mark.parametrize("mode", slow_but(["STRICT", "FUSED"], "FUSED"))
 def test_second_process_compiles_nothing(tmp_path, mode):
     folder = str(tmp_path / "cache")
     first = run(TRAINING, mode, TORCH_TPU_CACHE_DIR=folder)
@@ -78,6 +78,7 @@ def test_second_process_compiles_nothing(tmp_path, mode):
     assert (tmp_path / "cache").stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.slow
 def test_broken_entries_are_rebuilt(tmp_path):
     here = {"TORCH_TPU_CACHE_DIR": str(tmp_path)}
     first = run(**here)
@@ -89,12 +90,14 @@ def test_broken_entries_are_rebuilt(tmp_path):
     assert run(**here) == (first[0], 0, first[1], 0)
 
 
+@pytest.mark.slow
 def test_off_and_readonly_write_nothing(tmp_path):
     for mode in ("off", "readonly"):
         assert run(TORCH_TPU_CACHE=mode, TORCH_TPU_CACHE_DIR=str(tmp_path / "cache"))[1] > 0
         assert not (tmp_path / "cache").exists()
 
 
+@pytest.mark.slow
 def test_folders_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     for folder in ("/proc/self", str(tmp_path / "file")):
@@ -118,6 +121,7 @@ def test_info_verify_clear(tmp_path):
     assert clear[0] == 0 and programs(tmp_path) == [] and others
 
 
+@pytest.mark.slow
 def test_warm_from_a_recorded_run(tmp_path):
     library, folder = str(tmp_path / "library"), str(tmp_path / "cache")
     compiled = run(TORCH_TPU_CACHE_DIR=library)[1]
@@ -140,7 +144,7 @@ def indented(body):
     return "\n".join(["with torch.tpu.no_recompile():", *lines])
 
 
-@pytest.mark.parametrize("mode", ["STRICT", "FUSED"])
+@pytest.mark.parametrize("mode", slow_but(["STRICT", "FUSED"], "STRICT"))
 def test_a_warm_start_needs_no_compiler(tmp_path, mode):
     library, folder = str(tmp_path / "library"), str(tmp_path / "cache")
     # recorded for a machine whose machine code does not fit here

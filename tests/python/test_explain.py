@@ -183,8 +183,8 @@ def test_metrics_count_chunks():
         z = y * 2
         torch.tpu.synchronize()
         w = z * 2
-        torch.tpu.eager_mode = "strict"
-        w * 2
+        with torch.tpu.set_eager_mode("strict"):
+            w * 2
     metrics = torch.tpu.metrics()
     assert metrics["cuts"] == {
         "content": 0,
@@ -231,6 +231,7 @@ print(json.dumps(torch.tpu.metrics()))
 """
 
 
+@pytest.mark.slow
 def test_metrics_count_hits_by_tier(tmp_path):
     shared = tmp_path / "shared"
     shared.mkdir()

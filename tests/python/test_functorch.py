@@ -84,6 +84,7 @@ DERIVATIVES = {
 }
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("mode", modes())
 @pytest.mark.parametrize("name", DERIVATIVES)
 def test_derivatives(name, mode):

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 import torch
 import torch.nn.functional as F
-from support import only_tpu
+from support import only_tpu, slow_but
 from torch import nn
 
 import torch_tpu._C as glue
@@ -96,7 +96,7 @@ def losses(make, optimize, device, steps=8):
     return torch.stack(kept).cpu()
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", slow_but(MODELS, "perceptron", "convolutions"))
 def test_losses_are_the_cpu_s(name):
     torch.testing.assert_close(
         losses(*MODELS[name], "tpu"), losses(*MODELS[name], "cpu"), rtol=1e-4, atol=1e-5
@@ -167,7 +167,7 @@ def test_every_pattern_of_reads_settles(period):
     settles(iterations("AdamW", period))
 
 
-@pytest.mark.parametrize("period", [0, 1, 10])
+@pytest.mark.parametrize("period", slow_but([0, 1, 10], 1))
 def test_accumulation_and_clipping_settle(period):
     settles(iterations("SGD momentum", period, parts=3, clip=True))
 
@@ -342,6 +342,7 @@ def test_shared_storage_and_resizing():
     on_both(run)
 
 
+@pytest.mark.slow
 def test_random_numbers_are_strict_s():
     def run():
         torch.manual_seed(11)
@@ -511,7 +512,7 @@ def test_events_and_synchronisation_end_a_chunk():
     assert y.tolist() == [3.0] * 3
 
 
-# -- Chunks that follow one another again and again are joined --
+# -- Chunks that follow one another again and again are fused --
 
 
 class Layers:
@@ -533,27 +534,27 @@ class Layers:
         self.x = x.clamp(-0.9, 0.9)
 
 
-def joined_after(layers, iterations, read_at=None):
-    """The chunks that were joined meanwhile."""
-    before = counted("joined")[0]
+def fused_after(layers, iterations, read_at=None):
+    """The chunks that were fused meanwhile."""
+    before = counted("fused")[0]
     for _ in range(iterations):
         layers(read_at)
     torch.tpu.synchronize()
-    return counted("joined")[0] - before
+    return counted("fused")[0] - before
 
 
-def test_recurring_chunks_are_joined_and_compute_the_same():
+def test_recurring_chunks_are_fused_and_compute_the_same():
     layers, reference = Layers("tpu"), Layers("cpu")
-    deadline, joined = time.monotonic() + 120, 0
-    while joined == 0 and time.monotonic() < deadline:  # until the joined programs are there
-        joined = joined_after(layers, 8)
+    deadline, fused = time.monotonic() + 120, 0
+    while fused == 0 and time.monotonic() < deadline:  # until the fused programs are there
+        fused = fused_after(layers, 8)
         for _ in range(8):
             reference()
         torch.testing.assert_close(layers.x.cpu(), reference.x, rtol=1e-4, atol=1e-4)
-    assert joined > 0
+    assert fused > 0
     launches = counted("launches")[0]
     for read_at in (11, None, 23, None):  # groups that end before their time
-        joined_after(layers, 4, read_at)
+        fused_after(layers, 4, read_at)
         for _ in range(4):
             reference()
         torch.testing.assert_close(layers.x.cpu(), reference.x, rtol=1e-4, atol=1e-4)
@@ -571,24 +572,24 @@ def test_joining_asks_for_nothing_later():
     settles(steps(), more=60)
 
 
-def test_nothing_is_joined_under_deterministic_algorithms():
+def test_nothing_is_fused_under_deterministic_algorithms():
     results = []
     for _ in range(2):
         layers = Layers("tpu")
         torch.use_deterministic_algorithms(True)
         try:
-            assert sum(joined_after(layers, 8) for _ in range(4)) == 0
+            assert sum(fused_after(layers, 8) for _ in range(4)) == 0
         finally:
             torch.use_deterministic_algorithms(False)
         results.append(layers.x.cpu())
     assert torch.equal(*results)
 
 
-def test_no_recompile_lets_joined_chunks_run():
+def test_no_recompile_lets_fused_chunks_run():
     layers = Layers("tpu")
-    joined_after(layers, 16)
+    fused_after(layers, 16)
     with torch.tpu.no_recompile():
-        joined_after(layers, 16)
+        fused_after(layers, 16)
 
 
 def random_step(rng):
@@ -617,8 +618,9 @@ def random_step(rng):
     return apply
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
-def test_random_loops_compute_the_same_joined_or_not(seed):
+def test_random_loops_compute_the_same_fused_or_not(seed):
     rng = random.Random(seed)
     body = [random_step(rng) for _ in range(150)]
     generator = torch.Generator().manual_seed(seed)
@@ -631,8 +633,8 @@ def test_random_loops_compute_the_same_joined_or_not(seed):
                 for step in body[:length]:
                     step(work)
 
-    before, deadline = counted("joined"), time.monotonic() + 15
-    while counted("joined") == before and time.monotonic() < deadline:
+    before, deadline = counted("fused"), time.monotonic() + 15
+    while counted("fused") == before and time.monotonic() < deadline:
         run([150] * 30)
         torch.tpu.synchronize()
     for _ in range(4):  # the loop goes otherwise now and then

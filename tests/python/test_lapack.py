@@ -50,6 +50,7 @@ ANY = {
 }
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", SQUARE)
 def test_square_matrices(name, dtype):
@@ -59,6 +60,7 @@ def test_square_matrices(name, dtype):
         check(function, prepare(a) if prepare else a)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", ANY)
 def test_matrices_of_any_sizes(name, dtype):

@@ -32,6 +32,7 @@ def alike(module, *args, **kwargs):
         same(module.to(DEVICE)(*moved_args, **moved), expected)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("masks", MASKS)
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_encoder_layers(mode, norm_first, masks):

@@ -20,6 +20,7 @@ def mode(request):
         yield
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", SQUARE)
 def test_determinants(shape, dtype):
@@ -30,6 +31,7 @@ def test_determinants(shape, dtype):
     check(torch.linalg.det, torch.zeros_like(a))
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
 def test_gradients_of_determinants(mode, dtype):
     a = matrix(2, 3, 3, dtype=dtype).requires_grad_()
@@ -38,6 +40,7 @@ def test_gradients_of_determinants(mode, dtype):
         check_gradients(lambda x, f=function: torch.view_as_real(f(x.mT)[0] + 0j), a)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", SQUARE)
 def test_exponentials(shape, dtype):
@@ -90,6 +93,7 @@ def test_products_with_reflectors(dtype, left):
         check(torch.ormqr, packed, tau, other, left, adjoint, tolerance=LOOSE)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("driver", [None, "gels", "gelsy", "gelsd", "gelss"])
 @pytest.mark.parametrize("shape", [(5, 3), (3, 5), (2, 5, 3)])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex64])
@@ -135,6 +139,7 @@ SPECTRA = {
 }
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64], ids=str)
 @pytest.mark.parametrize("spectrum", SPECTRA)
 @pytest.mark.parametrize("shape", [(24, 24), (40, 24), (24, 40)], ids=str)

@@ -12,14 +12,15 @@ from support import DEVICE, ROOT, modes
 FOLDER = ROOT / "examples" / "models"
 STEPS = 20
 NAMES = ("resnet", "unet", "lstm", "vit", "bert", "diffusion")
+QUICK = {("vit", "strict"), ("bert", "fused")}
 
 
 def cases():
     for name in NAMES:
         for mode in [mode for mode in modes() if mode != "debug"]:
             # Chunks of whole models take the compiler longer than all of their operators.
-            marks = [pytest.mark.slow] if mode == "fused" and name != "bert" else []
-            yield pytest.param(name, mode, marks=marks)
+            quick = (name, mode) in QUICK
+            yield pytest.param(name, mode, marks=[] if quick else [pytest.mark.slow])
 
 
 @pytest.fixture

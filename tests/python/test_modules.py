@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from support import DEVICE, check, check_gradients, same
+from support import DEVICE, check, check_gradients, same, slow_but
 from torch import nn
 
 
@@ -89,8 +89,10 @@ MODULES = {
     "decoder": (nn.TransformerDecoderLayer(8, 2, 16, dropout=0.0), [(3, 2, 8), (4, 2, 8)]),
 }
 
+SLOW = {"lstm-projected", "lstm-no-bias", "gru-no-bias", "decoder"}  # as others, or as the models
 
-@pytest.mark.parametrize("name", MODULES)
+
+@pytest.mark.parametrize("name", slow_but(MODULES, *(MODULES.keys() - SLOW)))
 def test_module(name):
     module, shapes = MODULES[name]
     compare_module(module, *(torch.randn(shape) for shape in shapes))

@@ -45,6 +45,7 @@ def nested(layout, tensors):
     return torch.nested.as_nested_tensor(tensors, layout=layout)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("layout", [torch.jagged, torch.strided], ids=str)
 @pytest.mark.parametrize("name", BOTH)
 def test_nested(name, layout):
@@ -75,6 +76,7 @@ JAGGED = {
 }
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("mode", modes())
 @pytest.mark.parametrize("name", JAGGED)
 def test_jagged(name, mode):
@@ -164,6 +166,7 @@ FLEX = {
 }
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("mode", modes())
 @pytest.mark.parametrize("name", FLEX)
 def test_flex_attention(name, mode):

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from support import modes, only_tpu, python
+from support import modes, only_tpu, python, slow_but
 
 pytestmark = only_tpu
 OPERATORS = {
@@ -24,6 +24,12 @@ SETTINGS = {
     "torch.tpu.precision('default').__enter__()": "",
     "torch.set_float32_matmul_precision('high'); torch.tpu.precision(2).__enter__()": "HIGHEST",
 }
+QUICK = [
+    "",
+    "torch.set_float32_matmul_precision('medium')",
+    "torch.backends.fp32_precision = 'tf32'",
+    "torch.set_float32_matmul_precision('high'); torch.tpu.precision(2).__enter__()",
+]
 WORK = """
 import torch
 {setting}
@@ -49,7 +55,7 @@ def precisions(folder, setting, dtype="float32"):
     }
 
 
-@pytest.mark.parametrize("setting", SETTINGS, ids=str)
+@pytest.mark.parametrize("setting", slow_but(SETTINGS, *QUICK), ids=str)
 def test_precision_of_programs(setting, tmp_path):
     assert precisions(tmp_path, setting) == {SETTINGS[setting]}
 
@@ -73,7 +79,7 @@ def test_another_precision_is_another_program(name):
             before = torch.tpu.metrics()["programs"]
             torch.testing.assert_close(OPERATORS[name](x).cpu(), wanted)
             assert torch.tpu.metrics()["programs"] == before
-            assert new > 0 or mode == "strict"  # Debug may have made it
+            assert new > 0 or mode != "debug"  # an earlier mode may have made it
 
 
 def test_why_it_is_another():

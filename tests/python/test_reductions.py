@@ -13,6 +13,7 @@ def mode(request):
         yield
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("p", [0.0, 1.0, 1.5, 2.0, torch.inf])
 def test_distances_of_all_pairs(mode, p):
     for shape in ((5, 3), (1, 3), (0, 3), (4, 0)):
@@ -20,6 +21,7 @@ def test_distances_of_all_pairs(mode, p):
     check_gradients(lambda x: torch.pdist(x, p), torch.randn(5, 3).requires_grad_())
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("density", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_histograms_of_several_dims(mode, weighted, density):
@@ -41,6 +43,7 @@ def test_histograms_of_points_on_the_edges():
 LENGTHS = [(torch.tensor([2, 0, 4, 1]), 0), (torch.tensor([[2, 0, 3], [1, 3, 1]]), 1)]
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("how", ["sum", "mean", "prod", "max", "min"])
 @pytest.mark.parametrize("initial", [None, 2.0])
 @pytest.mark.parametrize(("lengths", "axis"), LENGTHS)

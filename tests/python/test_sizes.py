@@ -18,6 +18,7 @@ def numbers(shape, dtype=torch.float32, most=3):
     return torch.randint(0, most, shape).to(dtype)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bool, torch.int64, torch.complex64])
 def test_nonzero_and_masks(shape, dtype):
@@ -65,6 +66,7 @@ def test_a_number_is_written_through_a_mask_without_waiting():
     assert x.max() <= 1
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bool, torch.int32])
 def test_unique(shape, dtype):

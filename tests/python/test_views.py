@@ -5,7 +5,7 @@ import random
 
 import pytest
 import torch
-from support import DEVICE, check, check_gradients, modes, raises_alike
+from support import DEVICE, check, check_gradients, modes, raises_alike, slow_but
 
 VIEWS = [
     lambda t: t[1:],
@@ -42,6 +42,7 @@ WRITES = [
 ]
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("view", range(len(VIEWS)))
 @pytest.mark.parametrize("write", range(len(WRITES)))
 def test_a_write_is_seen_by_the_base(view, write):
@@ -199,7 +200,7 @@ def random_program(seed):
     return work
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", slow_but(range(40), *range(10)))
 def test_random_aliasing(seed):
     check(random_program(seed), torch.arange(48.0).reshape(4, 2, 6))
 
@@ -396,6 +397,7 @@ SHIFTED = {
 }
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("mode", modes())
 @pytest.mark.parametrize("shape", [(18,), (6, 3), (9, 2)], ids=str)
 @pytest.mark.parametrize("name", SHIFTED)

@@ -16,6 +16,9 @@ import torch
 
 HERE = Path(__file__).parent
 EXPECTED = HERE / "expected_failures.txt"
+QUICK = HERE / "quick.txt"
+SWEEP = {"op_db_forms", "op_db_out", "op_db_derivatives", "binary_db"}
+"""The databases whose tests, but those of the quick tier, are run by `make test-sweep` alone."""
 
 
 def expected_failures():
@@ -30,6 +33,11 @@ def expected_failures():
     return known
 
 
+def quick_tests():
+    """Reads lines of the form "file test"."""
+    return {line for line in QUICK.read_text().splitlines() if line and not line.startswith("#")}
+
+
 def name_of(item):
     return f"{item.path.stem.removeprefix('test_')} {item.name}"
 
@@ -39,19 +47,26 @@ def whole_files(config):
     return not any("::" in argument for argument in config.args)
 
 
+def refuse_stale(config, ours, file, names):
+    """Refuses names of tests that are not there, as far as their files were collected."""
+    files = {name_of(item).split()[0] for item in ours if whole_files(config)}
+    stale = {name for name in names if name.split()[0] in files} - {name_of(x) for x in ours}
+    if stale:
+        raise pytest.UsageError(f"{file.name} names no test: {', '.join(sorted(stale))}")
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses by marker
 def pytest_collection_modifyitems(config, items):
     ours = [item for item in items if item.path.parent == HERE]
-    known = expected_failures()
-    if whole_files(config):
-        files = {name_of(item).split()[0] for item in ours}
-        stale = {name for name in known if name.split()[0] in files}
-        stale -= {name_of(item) for item in ours}
-        if stale:
-            raise pytest.UsageError(f"{EXPECTED.name} names no test: {', '.join(sorted(stale))}")
+    known, quick = expected_failures(), quick_tests()
+    refuse_stale(config, ours, EXPECTED, known)
+    refuse_stale(config, ours, QUICK, quick)
     for item in ours:
-        reason = known.get(name_of(item))
-        if reason:
-            item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
+        name = name_of(item)
+        if name not in quick:
+            item.add_marker("sweep" if name.split()[0] in SWEEP else "slow")
+        if name in known:
+            item.add_marker(pytest.mark.xfail(reason=known[name], strict=True))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -60,6 +75,21 @@ def pytest_runtest_makereport(item, call):
     if item.path.parent == HERE and report.failed and "[XPASS(strict)]" in str(report.longrepr):
         report.longrepr = f"passes now: delete the line '{name_of(item)}' from {EXPECTED.name}"
     return report
+
+
+def pytest_sessionfinish(session):
+    """Tells the process that asked for this one's tests what was not compared in it."""
+    if hasattr(session.config, "workeroutput"):
+        from harness import UNCOMPARED
+
+        session.config.workeroutput["uncompared"] = dict(UNCOMPARED)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    from harness import UNCOMPARED
+
+    UNCOMPARED.update(getattr(node, "workeroutput", {}).get("uncompared", {}))
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -2,14 +2,12 @@
 
 import itertools
 
-import pytest
 import torch
 from harness import DeviceTest, both, on_device
 from torch.testing import make_tensor
 from torch.testing._internal.common_device_type import OpDTypes, ops
 from torch.testing._internal.common_methods_invocations import binary_ufuncs
 
-pytestmark = pytest.mark.sweep
 # Python references are made of the others; jiterator is a compiler of CUDA's.
 OPS = [op for op in binary_ufuncs if not op.name.startswith(("_refs", "jiterator"))]
 DTYPES = (torch.bool, torch.uint8, torch.int64, torch.bfloat16, torch.float32, torch.complex64)

@@ -1,6 +1,5 @@
 """PyTorch's operators on lists of tensors (the foreach databases), against the CPU."""
 
-import pytest
 import torch
 from harness import DeviceTest, both, gradients, move, on_device, tensors
 from torch.testing._internal.common_device_type import ops
@@ -12,7 +11,6 @@ from torch.testing._internal.common_methods_invocations import (
     foreach_unary_op_db,
 )
 
-pytestmark = pytest.mark.slow
 LISTS = [
     *foreach_unary_op_db,
     *foreach_binary_op_db,

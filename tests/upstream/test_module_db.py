@@ -2,7 +2,6 @@
 
 import copy
 
-import pytest
 import torch
 from harness import (
     DeviceTest,
@@ -69,7 +68,6 @@ class TestModules(DeviceTest):
         for case in few(module_info, dtype, training):
             self.check(case, device)
 
-    @pytest.mark.slow
     @modules(module_db, allowed_dtypes=QUICK)
     def test_every_input(self, device, dtype, module_info, training):
         for case in cases(module_info, dtype, training):
@@ -119,7 +117,6 @@ class TestModules(DeviceTest):
                 else:
                     module(*forward.args, **forward.kwargs)
 
-    @pytest.mark.slow
     @modules(module_db, allowed_dtypes=QUICK)
     def test_noncontiguous(self, device, dtype, module_info, training):
         """Operands with gaps give what the CPU gives for those without: its own may crash."""
@@ -129,7 +126,6 @@ class TestModules(DeviceTest):
                 parameter.data = noncontiguous(parameter.data)
             same(run([module, *noncontiguous([args, kwargs])]), run(on("cpu", case)))
 
-    @pytest.mark.slow
     @modules(module_db, allowed_dtypes=QUICK)
     def test_memory_format(self, device, dtype, module_info, training):
         def forward(case):
@@ -143,13 +139,11 @@ class TestModules(DeviceTest):
                 keeps = module_info.module_memformat_affects_out and not alone
                 self.check(case, device, forward, strides=keeps)
 
-    @pytest.mark.slow
     @modules(module_db, allowed_dtypes=OTHERS)
     def test_other_dtypes(self, device, dtype, module_info, training):
         for case in few(module_info, dtype, training):
             self.check_alike(case, device)
 
-    @pytest.mark.slow
     @modules([info for info in module_db if info.supports_gradgrad], allowed_dtypes=[torch.float64])
     def test_second_gradients(self, device, dtype, module_info, training):
         for case in few(module_info, dtype, training):

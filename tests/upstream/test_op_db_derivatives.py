@@ -1,6 +1,5 @@
 """Derivatives of PyTorch's operators in other ways than one backward pass, against the CPU."""
 
-import pytest
 import torch
 import torch.autograd.forward_ad as fwd
 from harness import DeviceTest, both, gradients, on_device, tensors
@@ -8,7 +7,6 @@ from op_cases import OPS, samples
 from torch.testing._internal.common_device_type import OpDTypes, ops
 from torch.utils._pytree import tree_map
 
-pytestmark = pytest.mark.sweep
 DOUBLE = (torch.float64,)
 FORWARD = [op for op in OPS if op.supports_forward_ad]
 TWICE = [op for op in OPS if op.supports_gradgrad]

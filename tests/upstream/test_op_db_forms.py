@@ -1,13 +1,11 @@
 """Methods, in-place forms, aliases, lazy views and strides of PyTorch's operators."""
 
-import pytest
 import torch
 from harness import DeviceTest, both, noncontiguous, on_device, same, steps, tensors
 from op_cases import OPS, call, samples
 from torch.testing._internal.common_device_type import OpDTypes, ops
 from torch.utils._pytree import tree_map
 
-pytestmark = pytest.mark.sweep
 METHODS = [op for op in OPS if op.get_method()]
 IN_PLACE = [op for op in OPS if op.get_inplace()]
 ALIASES = [op for op in OPS if op.aliases]

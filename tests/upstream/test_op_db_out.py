@@ -1,13 +1,11 @@
 """Results of PyTorch's operators in tensors that are given (out=), against the CPU."""
 
-import pytest
 import torch
 from harness import LIMITS, DeviceTest, both, on_device, same, tensors
 from op_cases import OPS, call, samples
 from torch.testing._internal.common_device_type import OpDTypes, ops
 from torch.utils._pytree import tree_map
 
-pytestmark = pytest.mark.sweep
 WITH_OUT = [op for op in OPS if op.supports_out]
 FLOATS = (torch.float32,)
 

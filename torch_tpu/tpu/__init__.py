@@ -10,8 +10,8 @@ import types
 import torch
 
 from torch_tpu import _C
-from torch_tpu._explain import explain, no_recompile
-from torch_tpu.tpu import amp, memory, random, streams
+from torch_tpu._explain import explain
+from torch_tpu.tpu import amp, graphs, memory, random, streams
 from torch_tpu.tpu.devices import (
     TpuDeviceProperties,
     _get_device_index,
@@ -31,6 +31,12 @@ from torch_tpu.tpu.devices import (
     set_device,
     set_plugin,
 )
+from torch_tpu.tpu.graphs import (
+    Graph,
+    graph,
+    is_current_stream_capturing,
+    make_graphed_callables,
+)
 from torch_tpu.tpu.memory import (
     empty_cache,
     max_memory_allocated,
@@ -49,6 +55,7 @@ from torch_tpu.tpu.modes import (
     Precision,
     get_precision,
     metrics,
+    no_recompile,
     precision,
     reset_metrics,
     set_eager_mode,
@@ -80,6 +87,7 @@ from torch_tpu.tpu.streams import (
 __all__ = [
     "EagerMode",
     "Event",
+    "Graph",
     "Precision",
     "Stream",
     "StreamContext",
@@ -99,11 +107,15 @@ __all__ = [
     "get_precision",
     "get_rng_state",
     "get_rng_state_all",
+    "graph",
+    "graphs",
     "init",
     "initial_seed",
     "is_available",
     "is_bf16_supported",
+    "is_current_stream_capturing",
     "is_initialized",
+    "make_graphed_callables",
     "manual_seed",
     "manual_seed_all",
     "max_memory_allocated",

@@ -3,7 +3,8 @@
 import os
 from collections import OrderedDict
 
-from torch_tpu import _C
+import torch
+
 from torch_tpu.tpu.devices import Device, _get_device_index
 
 
@@ -12,35 +13,33 @@ def memory_stats(device: Device = None) -> "OrderedDict[str, int]":
 
     The backend keeps no cache of freed memory, so what is reserved is what is allocated.
     """
-    stats = _C.memory_stats(_get_device_index(device, optional=True))
-    current, peak = stats["allocated_bytes"], stats["peak_bytes"]
-    result = {
-        "allocated_bytes.all.allocated": stats["total_bytes"],
-        "allocated_bytes.all.current": current,
-        "allocated_bytes.all.peak": peak,
-        "allocation.all.allocated": stats["allocations"],
-        "allocation.all.current": stats["allocations"] - stats["frees"],
-        "allocation.all.freed": stats["frees"],
-        "limit_bytes": stats["limit_bytes"],
-        "num_alloc_retries": 0,
+    index = _get_device_index(device, optional=True)
+    found = torch._C._accelerator_getDeviceStats(index)
+    kinds = {
+        "allocated_bytes": ("allocated", "current", "peak"),
+        "allocation": ("allocated", "current", "freed"),
         # Values are not rounded up, so what is allocated is what was asked for.
-        "requested_bytes.all.allocated": stats["total_bytes"],
-        "requested_bytes.all.current": current,
-        "requested_bytes.all.peak": peak,
-        "reserved_bytes.all.current": current,
-        "reserved_bytes.all.peak": peak,
+        "requested_bytes": ("allocated", "current", "peak"),
+        "reserved_bytes": ("current", "peak"),
     }
-    return OrderedDict(result)
+    result = {
+        f"{kind}.all.{name}": found[kind]["all"][name]
+        for kind, names in kinds.items()
+        for name in names
+    }
+    result["limit_bytes"] = torch._C._accelerator_getMemoryInfo(index)[1]
+    result["num_alloc_retries"] = 0
+    return OrderedDict(sorted(result.items()))
 
 
 def memory_allocated(device: Device = None) -> int:
     """Bytes of device memory that live values take."""
-    return _C.memory_stats(_get_device_index(device, optional=True))["allocated_bytes"]
+    return memory_stats(device)["allocated_bytes.all.current"]
 
 
 def max_memory_allocated(device: Device = None) -> int:
     """The most bytes in use since the start, or since reset_peak_memory_stats."""
-    return _C.memory_stats(_get_device_index(device, optional=True))["peak_bytes"]
+    return memory_stats(device)["allocated_bytes.all.peak"]
 
 
 def memory_reserved(device: Device = None) -> int:
@@ -58,17 +57,16 @@ def mem_get_info(device: Device = None) -> tuple[int, int]:
 
     A plugin that names no limit computes in the host's memory, so the host's figures stand in.
     """
-    stats = _C.memory_stats(_get_device_index(device, optional=True))
-    limit = stats["limit_bytes"]
+    free, limit = torch._C._accelerator_getMemoryInfo(_get_device_index(device, optional=True))
     if limit > 0:
-        return max(limit - stats["allocated_bytes"], 0), limit
+        return free, limit
     page = os.sysconf("SC_PAGE_SIZE")
     return os.sysconf("SC_AVPHYS_PAGES") * page, os.sysconf("SC_PHYS_PAGES") * page
 
 
 def reset_peak_memory_stats(device: Device = None) -> None:
     """Starts the peaks anew from what is in use now."""
-    _C.reset_peak_memory_stats(_get_device_index(device, optional=True))
+    torch._C._accelerator_resetPeakStats(_get_device_index(device, optional=True))
 
 
 def reset_max_memory_allocated(device: Device = None) -> None:
@@ -78,12 +76,12 @@ def reset_max_memory_allocated(device: Device = None) -> None:
 
 def reset_accumulated_memory_stats(device: Device = None) -> None:
     """Starts the counts of allocations and frees anew."""
-    _C.reset_accumulated_memory_stats(_get_device_index(device, optional=True))
+    torch._C._accelerator_resetAccumulatedStats(_get_device_index(device, optional=True))
 
 
 def empty_cache() -> None:
     """Lets go of device memory that is kept only to be used again; compiled programs stay."""
-    _C.empty_cache()
+    torch._C._accelerator_emptyCache()
 
 
 def memory_summary(device: Device = None, abbreviated: bool = False) -> str:

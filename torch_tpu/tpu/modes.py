@@ -40,38 +40,46 @@ class EagerMode(enum.Enum):
         return _member(cls, mode, "eager mode")
 
 
-class set_eager_mode(ContextDecorator):  # noqa: N801 (used as `with torch.tpu.set_eager_mode(..)`)
-    """Context manager and decorator that runs a block in a mode and then goes back."""
+class _Block(ContextDecorator):
+    """A `with` block that chooses something for its own thread.
+
+    Autograd's threads take the choice from the thread that called backward; other threads do not.
+    """
+
+    def __init__(self, **choice: int | str | bool) -> None:
+        self._choice = choice
+        self._blocks: list[_C.Block] = []
+
+    def __enter__(self) -> None:
+        self._blocks.append(_C.Block(**self._choice))  # type: ignore[arg-type]
+
+    def __exit__(self, *exception: object) -> None:
+        self._blocks.pop().leave()
+
+
+class set_eager_mode(_Block):  # noqa: N801 (used as `with torch.tpu.set_eager_mode(..)`)
+    """Context manager and decorator that runs a block, on its own thread, in a mode.
+
+    `torch.tpu.eager_mode = ...` chooses for the process.
+    """
 
     def __init__(self, mode: EagerMode | str | int) -> None:
         self.mode = EagerMode.of(mode)
-        self._previous: list[int] = []
-
-    def __enter__(self) -> None:
-        self._previous.append(_C.set_eager_mode(self.mode.value))
-
-    def __exit__(self, *exception: object) -> None:
-        _C.set_eager_mode(self._previous.pop())
+        super().__init__(mode=self.mode.value)
 
 
-class set_host_fallback(ContextDecorator):  # noqa: N801
-    """Context manager and decorator: what operators without a device path do in a block.
+class set_host_fallback(_Block):  # noqa: N801
+    """Context manager and decorator: what operators without a device path do in a thread's block.
 
     mode: "warn" (once an operator), "silent", or "error", which raises NotImplementedError.
+    `torch.tpu.host_fallback = ...` chooses for the process.
     """
 
     def __init__(self, mode: str) -> None:
         if mode not in ("warn", "silent", "error"):
             raise ValueError(f"expected 'warn', 'silent' or 'error', but got {mode!r}")
         self.mode = mode
-        self._previous: list[str] = []
-
-    def __enter__(self) -> None:
-        self._previous.append(_C.host_fallback())
-        _C.set_host_fallback(self.mode)
-
-    def __exit__(self, *exception: object) -> None:
-        _C.set_host_fallback(self._previous.pop())
+        super().__init__(host_fallback=mode)
 
 
 class Precision(enum.Enum):
@@ -92,8 +100,8 @@ class Precision(enum.Enum):
         return _member(cls, precision, "precision")
 
 
-class precision(ContextDecorator):  # noqa: N801
-    """Context manager and decorator that multiplies with a precision in a block.
+class precision(_Block):  # noqa: N801
+    """Context manager and decorator that multiplies with a precision in a thread's block.
 
     Elsewhere PyTorch's own settings hold: `torch.set_float32_matmul_precision`, where "highest",
     the default, is HIGHEST, "high" HIGH and "medium" DEFAULT; or, where that says "highest",
@@ -102,13 +110,20 @@ class precision(ContextDecorator):  # noqa: N801
 
     def __init__(self, precision: Precision | str | int) -> None:
         self.precision = Precision.of(precision)
-        self._previous: list[int] = []
+        super().__init__(precision=self.precision.value)
 
-    def __enter__(self) -> None:
-        self._previous.append(_C.set_precision(self.precision.value))
 
-    def __exit__(self, *exception: object) -> None:
-        _C.set_precision(self._previous.pop())
+class no_recompile(_Block):  # noqa: N801 (used as `with torch.tpu.no_recompile():`)
+    """Context manager and decorator in which a thread compiles nothing.
+
+    An operator that needs a program that neither this process nor a cache folder has raises
+    RuntimeError, which says why; nothing is lost, and after the block it can be tried again. In
+    Fused mode operators are compiled together, so the error comes where a chunk of them ends: at a
+    later operator, or where a value is read.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(known_only=True)
 
 
 def get_precision() -> Precision:

@@ -114,6 +114,7 @@ static void take_packed(tt_lower *cx, int k, tt_node **tensors) {
 
 static void each(tt_lower *cx, const tt_op_row *row, bool packed) {
   int count = cx->arg_count, size = tt_first_list_size(cx);
+  int operands = packed && count > 3 ? 3 : count; /* those that the result type is made of */
   if (!row || count > MAX_ARGS) {
     tt_hlo_fail(cx->h, TT_INTERNAL, "%s: there is no row for its elements", cx->row->name);
     return;
@@ -128,7 +129,7 @@ static void each(tt_lower *cx, const tt_op_row *row, bool packed) {
     one.args = args;
     one.tensors = tensors;
     one.numbers = numbers;
-    one.common = common_of(args, packed ? 3 : count, tensors, numbers);
+    one.common = common_of(args, operands, tensors, numbers);
     one.promised = k < cx->promised_count && cx->promised ? cx->promised + k : NULL;
     one.promised_count = one.promised ? 1 : 0;
     one.results = cx->results + k;

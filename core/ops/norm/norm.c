@@ -15,13 +15,11 @@ static tt_node *on_rows(tt_lower *cx, tt_node *v, tt_node *x) {
   return tt_along(cx, v, 0, &x->type);
 }
 
-/* (x - mean) * rstd by rows; `mean` NULL leaves out the centering. */
+/* (x - mean) * rstd by rows. */
 static tt_node *standardize(tt_lower *cx, tt_node *x, tt_node *eps, tt_node **mean,
                             tt_node **rstd) {
-  if (mean) {
-    *mean = row_mean(cx, x);
-    x = tt_hlo_subtract(cx->h, x, on_rows(cx, *mean, x));
-  }
+  *mean = row_mean(cx, x);
+  x = tt_hlo_subtract(cx->h, x, on_rows(cx, *mean, x));
   tt_node *variance = row_mean(cx, tt_square(cx, x));
   *rstd = tt_hlo_rsqrt(cx->h, tt_hlo_add(cx->h, variance, eps));
   return tt_hlo_multiply(cx->h, x, on_rows(cx, *rstd, x));
@@ -116,20 +114,6 @@ void tt_lower_layer_norm_backward(tt_lower *cx) {
     out_parameter(cx, 1, tt_hlo_multiply(cx->h, grad, normed), 5);
   }
   if (tt_flag(cx, 7, 2) && tt_has(cx, 6)) out_parameter(cx, 2, grad, 6);
-}
-
-/* input, normalized_shape, weight?, eps? */
-void tt_lower_rms_norm(tt_lower *cx) {
-  tt_node *input = tt_in(cx, 0), *rstd;
-  split s = split_at(cx, input, 1);
-  tt_node *x = as_rows(cx, input, s.rows, s.columns);
-  bool wide = x->type.dtype == TT_F64;
-  tt_node *eps =
-      tt_has(cx, 3) ? tt_num(cx, 3, x->type.dtype) : tt_like(cx, x, wide ? 0x1p-52 : 0x1p-23);
-  tt_node *y = standardize(cx, x, eps, NULL, &rstd);
-  if (tt_has(cx, 2)) y = tt_hlo_multiply(cx->h, y, column_vector(cx, 2, x));
-  tt_out_as(cx, 0, back(cx, y, input));
-  out_rows(cx, 1, rstd, input, 1);
 }
 
 /* grad_out, input, normalized_shape, rstd, weight?, output_mask[2] */

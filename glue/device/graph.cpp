@@ -1,0 +1,115 @@
+#include "device/graph.h"
+
+#include "device/policy.h"
+#include "dispatch/dispatch.h"
+
+#include <ATen/core/GraphImplInterface.h>
+
+#include <array>
+#include <atomic>
+#include <fstream>
+
+namespace tt {
+namespace {
+
+std::array<std::atomic<Graph*>, TT_SESSION_DEVICES> current{};
+
+}  // namespace
+
+Graph::~Graph() {
+  if (stream_) abandon();
+  tt_captured_destroy(captured_);
+}
+
+void Graph::begin() {
+  TORCH_CHECK(!stream_ && !ended_, "this graph was captured already; call reset() first");
+  device_ = current_device();
+  TORCH_CHECK(!captured_stream(device_),
+              "another graph is being captured on tpu:", static_cast<int>(device_));
+  tt_stream* stream = stream_of(device_);
+  tt_policy now = policy();
+  check(tt_capture_begin(stream, &now));
+  stream_ = stream;
+  current[static_cast<size_t>(device_)] = this;
+  set_captured_stream(device_, stream);
+}
+
+tt_stream* Graph::stop() {
+  TORCH_CHECK(stream_, "this graph is not being captured");
+  set_captured_stream(device_, nullptr);
+  current[static_cast<size_t>(device_)] = nullptr;
+  return std::exchange(stream_, nullptr);
+}
+
+void Graph::end() {
+  tt_policy now = policy();
+  tt_stream* stream = stop();
+  check(tt_capture_end(stream, &now, &captured_));
+  ended_ = true;
+}
+
+void Graph::abandon() { tt_capture_abandon(stop()); }
+
+std::vector<tt_philox_place> Graph::take_places() const {
+  std::vector<tt_philox_place> places;
+  for (int i = 0; i < tt_captured_generators(captured_); i++) {
+    tt_draw draw = tt_captured_draw(captured_, i);
+    auto kept = generators_.find(draw.generator);
+    auto generator = kept == generators_.end() ? std::nullopt : std::optional(kept->second);
+    places.push_back(reserve_philox(generator, device_, draw.blocks));
+  }
+  return places;
+}
+
+void Graph::replay() {
+  TORCH_CHECK(ended_, "a graph is replayed after it was captured");
+  if (!captured_) return;  // it computes nothing
+  auto places = take_places();
+  tt_policy now = policy();
+  check(tt_captured_replay(captured_, stream_of(device_), places.data(), &now, call_site()));
+}
+
+void Graph::reset() {
+  if (stream_) abandon();
+  tt_captured_destroy(std::exchange(captured_, nullptr));
+  generators_.clear();
+  ended_ = false;
+}
+
+std::vector<int> Graph::sizes() const {
+  int steps = 0, inputs = 0, outputs = 0;
+  if (captured_) tt_captured_sizes(captured_, &steps, &inputs, &outputs);
+  return {steps, inputs, outputs};
+}
+
+void keep_generator(const std::optional<at::Generator>& generator, c10::DeviceIndex device) {
+  const void* identity = identity_of(generator, device);
+  Graph* graph = current[static_cast<size_t>(device)];
+  if (identity && graph) graph->generators_.emplace(identity, *generator);
+}
+
+// -- torch.accelerator.Graph --
+
+struct GraphImpl final : at::GraphImplInterface {
+  Graph graph;
+  explicit GraphImpl(const at::GraphImplArgs&) {}
+  void capture_begin(at::MempoolId_t, at::GraphCaptureMode) override { graph.begin(); }
+  void capture_end() override { graph.end(); }
+  void instantiate() override {}
+  void replay() override { graph.replay(); }
+  void reset() override { graph.reset(); }
+  at::MempoolId_t pool() const override { return {0, 0}; }
+  void enable_debug_mode() override {}
+  void debug_dump(const std::string& path) override {
+    std::ofstream file(path);
+    auto sizes = graph.sizes();
+    file << "operators " << sizes[0] << ", inputs " << sizes[1] << ", outputs " << sizes[2] << "\n";
+    TORCH_CHECK(file, "cannot write '", path, "'");
+  }
+};
+
+}  // namespace tt
+
+namespace at {
+REGISTER_GRAPH_IMPL(TPU, tt::GraphImpl)
+}  // namespace at

@@ -1,0 +1,154 @@
+// The device guard: which device and stream a thread is on; streams and events.
+#include "device/policy.h"
+#include "dispatch/dispatch.h"
+
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
+#include <array>
+#include <atomic>
+
+namespace tt {
+namespace {
+
+constexpr c10::StreamId kPool = 32;  // streams of each priority, handed out in turn
+
+thread_local c10::DeviceIndex tls_device = 0;
+thread_local std::array<uint8_t, TT_SESSION_DEVICES> tls_streams{};
+
+c10::DeviceIndex checked(c10::DeviceIndex index) {
+  device_of(index);
+  return index;
+}
+
+// An event: a place in a stream.
+struct Event {
+  tt_marker* marker = nullptr;
+  ~Event() { tt_marker_release(marker); }
+};
+
+struct Guard final : c10::impl::DeviceGuardImplInterface {
+  c10::DeviceType type() const override { return c10::DeviceType::PrivateUse1; }
+  c10::Device exchangeDevice(c10::Device device) const override {
+    c10::Device old = getDevice();
+    setDevice(device);
+    return old;
+  }
+  c10::Device getDevice() const override { return {c10::DeviceType::PrivateUse1, tls_device}; }
+  void setDevice(c10::Device device) const override {
+    if (device.has_index())
+      tls_device = device.index() == tls_device ? tls_device : checked(device.index());
+  }
+  void uncheckedSetDevice(c10::Device device) const noexcept override {
+    if (device.has_index()) tls_device = device.index();
+  }
+
+  // -- Streams --
+  static c10::Stream make_stream(c10::Device device, c10::StreamId id) {
+    c10::DeviceIndex index = device.has_index() ? device.index() : tls_device;
+    return c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::PrivateUse1, index), id);
+  }
+  c10::Stream getStream(c10::Device device) const override {
+    c10::DeviceIndex index = device.has_index() ? device.index() : tls_device;
+    return make_stream(device, current_stream_id(index));
+  }
+  c10::Stream getDefaultStream(c10::Device device) const override { return make_stream(device, 0); }
+  c10::Stream getNewStream(c10::Device device, int priority) const override {
+    static std::atomic<c10::StreamId> next{0};
+    return make_stream(device, 1 + next++ % kPool + (priority < 0 ? kPool : 0));
+  }
+  c10::Stream getStreamFromGlobalPool(c10::Device device, bool high) const override {
+    return getNewStream(device, high ? -1 : 0);
+  }
+  c10::Stream exchangeStream(c10::Stream stream) const override {
+    c10::Stream old = getStream(stream.device());
+    TORCH_CHECK_VALUE(stream.id() >= 0 && stream.id() < TT_DEVICE_STREAMS,
+                      "device 'tpu' has no stream with id ", stream.id());
+    tls_streams[static_cast<size_t>(stream.device_index())] = static_cast<uint8_t>(stream.id());
+    return old;
+  }
+  bool queryStream(const c10::Stream& stream) const override {
+    tt_policy now = policy();
+    return tt_stream_idle(stream_of(stream), &now);
+  }
+  void synchronizeStream(const c10::Stream& stream) const override {
+    tt_count_wait(call_site());
+    tt_policy now = policy();
+    check(tt_stream_sync(stream_of(stream), &now));
+  }
+  bool isStreamCapturing(const c10::Stream& stream) const override {
+    return captured_stream(stream.device_index()) == stream_of(stream);
+  }
+  // No throw, no side effect: the autograd engine asks at start-up.
+  c10::DeviceIndex deviceCount() const noexcept override {
+    return static_cast<c10::DeviceIndex>(is_available() ? device_count() : 0);
+  }
+  void synchronizeDevice(c10::DeviceIndex index) const override {
+    if (session()) synchronize(index < 0 ? tls_device : index);
+  }
+
+  // -- Events --
+  void record(void** event, const c10::Stream& stream, c10::DeviceIndex,
+              c10::EventFlag) const override {
+    if (!*event) *event = new Event;
+    tt_marker* marker = nullptr;
+    tt_policy now = policy();
+    check(tt_stream_mark(stream_of(stream), &now, &marker));
+    std::swap(static_cast<Event*>(*event)->marker, marker);
+    tt_marker_release(marker);
+  }
+  void block(void* event, const c10::Stream& stream) const override {
+    auto* e = static_cast<Event*>(event);
+    tt_policy now = policy();
+    if (e && e->marker) check(tt_stream_wait_marker(stream_of(stream), e->marker, &now));
+  }
+  bool queryEvent(void* event) const override {
+    auto* e = static_cast<Event*>(event);
+    return !e || !e->marker || tt_marker_passed(e->marker);
+  }
+  void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
+    delete static_cast<Event*>(event);
+  }
+  void synchronizeEvent(void* event) const override {
+    auto* e = static_cast<Event*>(event);
+    if (queryEvent(event)) return;
+    tt_count_wait(call_site());
+    check(tt_marker_await(e->marker));
+  }
+  double elapsedTime(void* start, void* end, c10::DeviceIndex) const override {
+    TORCH_CHECK(start && end, "Both events must be recorded before calculating elapsed time.");
+    TORCH_CHECK(queryEvent(start) && queryEvent(end),
+                "Both events must be completed before calculating elapsed time.");
+    int64_t from = tt_marker_time_ns(static_cast<Event*>(start)->marker);
+    return static_cast<double>(tt_marker_time_ns(static_cast<Event*>(end)->marker) - from) / 1e6;
+  }
+};
+
+C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
+
+}  // namespace
+
+c10::DeviceIndex current_device() { return tls_device; }
+
+int64_t current_stream_id(c10::DeviceIndex index) {
+  return tls_streams[static_cast<size_t>(index)];
+}
+
+void set_current_device(c10::DeviceIndex index) { tls_device = checked(index); }
+
+bool is_available() {
+  if (session()) return true;
+  try {
+    open_session();
+  } catch (const std::exception&) {
+    return false;
+  }
+  return true;
+}
+
+void synchronize(c10::DeviceIndex index) {
+  tt_count_wait(call_site());
+  tt_policy now = policy();
+  check(tt_device_sync(device_of(index), &now));
+}
+
+}  // namespace tt

@@ -1,0 +1,97 @@
+#include "device/session.h"
+
+#include "device/policy.h"
+#include "dispatch/dispatch.h"
+
+#include <pthread.h>
+#include <pybind11/pybind11.h>
+
+#include <array>
+#include <atomic>
+#include <mutex>
+
+namespace py = pybind11;
+
+namespace tt {
+namespace {
+
+std::atomic<tt_session*> the_session{nullptr};
+std::mutex opening;
+std::string plugin = tt_env(TT_ENV_PLUGIN);  // a name or a path; guarded by the GIL
+std::atomic<bool> forked{false};
+std::array<std::atomic<tt_stream*>, TT_SESSION_DEVICES> captured{};
+std::atomic<int> captures{0};
+
+}  // namespace
+
+tt_session* session() { return the_session.load(std::memory_order_acquire); }
+
+int device_count() {
+  tt_session* open = session();
+  return open ? open->device_count : 0;
+}
+
+bool is_forked() { return forked.load(std::memory_order_relaxed); }
+
+void set_plugin(const std::string& name) {
+  TORCH_CHECK(!session(),
+              "the plugin is already open; name another one before the first use of device 'tpu'");
+  plugin = name;
+}
+
+std::string plugin_path() {
+  if (tt_session* open = session()) return tt_plugin_path(open->plugin);
+  py::gil_scoped_acquire gil;
+  return py::module_::import("torch_tpu._plugins").attr("resolve")(plugin).cast<std::string>();
+}
+
+tt_session* open_session() {
+  TORCH_CHECK(!is_forked(),
+              "Cannot re-initialize device 'tpu' in forked subprocess. To use it with "
+              "multiprocessing, you must use the 'spawn' start method");
+  if (tt_session* open = session()) return open;
+  std::string path = plugin_path();
+  std::lock_guard<std::mutex> guard(opening);
+  if (tt_session* open = session()) return open;
+  tt_session* opened = nullptr;
+  bind_lapack();
+  check(tt_session_create(path.c_str(), &opened));
+  the_session.store(opened, std::memory_order_release);
+  pthread_atfork(nullptr, nullptr, [] { forked.store(true); });
+  return opened;
+}
+
+tt_device* device_of(c10::DeviceIndex index) {
+  tt_session* open = open_session();
+  TORCH_CHECK(index >= 0 && index < open->device_count,
+              "invalid device ordinal tpu:", static_cast<int>(index), ": this process has ",
+              open->device_count, " tpu device(s), numbered from 0");
+  return open->devices[index];
+}
+
+tt_stream* stream_of(const c10::Stream& stream) {
+  tt_stream* found = nullptr;
+  check(tt_stream_get(device_of(stream.device_index()), stream.id(), &found));
+  return found;
+}
+
+tt_stream* stream_of(c10::DeviceIndex index) {
+  tt_device* device = device_of(index);
+  tt_stream* found = nullptr;
+  if (is_capturing() && (found = captured_stream(index))) return found;
+  check(tt_stream_get(device, current_stream_id(index), &found));
+  return found;
+}
+
+bool is_capturing() { return captures.load(std::memory_order_relaxed) > 0; }
+
+tt_stream* captured_stream(c10::DeviceIndex index) {
+  return captured[static_cast<size_t>(index)].load(std::memory_order_acquire);
+}
+
+void set_captured_stream(c10::DeviceIndex index, tt_stream* stream) {
+  tt_stream* before = captured[static_cast<size_t>(index)].exchange(stream);
+  captures += (stream != nullptr) - (before != nullptr);
+}
+
+}  // namespace tt

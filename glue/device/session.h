@@ -1,0 +1,51 @@
+// What the process has open, and which of its streams a thread records on.
+#pragma once
+
+#include "pch.h"
+
+extern "C" {
+#include "session/session.h"
+}
+
+#include <optional>
+
+namespace tt {
+
+// While it lives, the core's calls and types stay where they are (core/base/guard.h).
+struct Guarded {
+  Guarded() { tt_guard_enter(); }
+  ~Guarded() { tt_guard_leave(); }
+  Guarded(const Guarded&) = delete;
+  Guarded& operator=(const Guarded&) = delete;
+};
+
+// Throws the Python exception that fits the status's code and releases it; no-op on success.
+void check(tt_status status);
+
+// nullptr before the plugin is open.
+tt_session* session();
+int device_count();  // 0 before the plugin is open
+// Opens the plugin on first use; throws where that fails.
+tt_session* open_session();
+tt_device* device_of(c10::DeviceIndex index);
+// Which stream this thread records on, and waits for, unless another is named. While the device is
+// captured, all threads record on the captured stream, since autograd's threads take part.
+tt_stream* stream_of(c10::DeviceIndex index);
+tt_stream* stream_of(const c10::Stream& stream);
+c10::DeviceIndex current_device();
+void set_current_device(c10::DeviceIndex index);
+int64_t current_stream_id(c10::DeviceIndex index);  // this thread's, of a device
+bool is_available();                                // opens the plugin; never throws
+
+// Is a graph captured on any device?
+bool is_capturing();
+// The stream that is captured on a device, or nullptr; set by the graph that does it (graph.cpp).
+tt_stream* captured_stream(c10::DeviceIndex index);
+void set_captured_stream(c10::DeviceIndex index, tt_stream* stream);
+
+// The process was forked after the plugin was opened.
+bool is_forked();
+void set_plugin(const std::string& name);
+std::string plugin_path();
+
+}  // namespace tt
