@@ -242,6 +242,22 @@ static void test_ended_elsewhere(void **state) {
   assert_false(tt_guard_others());
 }
 
+/* The process ends while something is captured, and something else is under way. */
+static void test_the_end(void **state) {
+  (void)state;
+  tt_value *before = NULL;
+  fake.tt_fake_async(true);
+  ok(record_add_into(stream, b, NULL, b, NULL));
+  before = b->value;
+  begin();
+  tt_storage *sum = step();
+  tt_session_end(session);
+  assert_true(tt_stream_captured(stream) == 0);
+  assert_ptr_equal(b->value, before);
+  assert_true(stream_passed(stream, tt_queue_last(stream->queue)));
+  tt_storage_release(sum);
+}
+
 static void test_no_new_programs(void **state) {
   (void)state;
   tt_captured *made = NULL;
@@ -443,6 +459,7 @@ int main(void) {
       TEST(test_constants),       TEST(test_nothing_is_launched),  TEST(test_abandoned),
       TEST(test_ended_elsewhere), TEST(test_no_new_programs),      TEST(test_failing_replays),
       TEST(test_failures),        TEST(test_reclaiming),           TEST(test_threads),
+      TEST(test_the_end),
   };
   return cmocka_run_group_tests(tests, setup, NULL);
 }
