@@ -54,9 +54,8 @@ static tt_status from_host_lent(tt_pjrt_device *device, const tt_type *type, con
   }
   *lending = (tt_lending){client->api, release, user};
   PJRT_Event *done = NULL;
-  tt_status status =
-      from_host(device, type, data, PJRT_HostBufferSemantics_kImmutableUntilTransferCompletes,
-                &done, out);
+  tt_status status = from_host(
+      device, type, data, PJRT_HostBufferSemantics_kImmutableUntilTransferCompletes, &done, out);
   if (status || !done) lending_end(NULL, lending);
   else status = lending_arrange(client, lending, done, out);
   tt_pjrt_event_destroy(client->api, done);

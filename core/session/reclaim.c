@@ -8,6 +8,7 @@ enum { PATIENCE = 512, NAPS = 50, LONG_NAPS = 1000, NAP_EVERY = 16 };
 static atomic_bool closing; /* a thread is trying to; others enter when it is done */
 static atomic_int tries;    /* since it became due */
 static tt_reclaimed reclaimed;
+static atomic_int sessions; /* that have started; they share the interned types */
 
 /* Launches refer to calls, graphs and programs. The chunk ends where it would end anyway, unless
  * that has been waited for too long. The lock is held. */
@@ -88,7 +89,7 @@ static bool others_leave(int naps) {
 }
 
 static void try_to_reclaim(const tt_reclaimed *all, int naps, bool patient) {
-  if (!others_leave(naps) || !lock_devices(all, patient)) return;
+  if (atomic_load(&sessions) > 1 || !others_leave(naps) || !lock_devices(all, patient)) return;
   tt_call_table_lock(all->calls);
   tt_type_lock();
   if (!tt_guard_others()) empty_tables(all);
@@ -111,11 +112,13 @@ static void reclaim(void *user) {
 }
 
 void tt_reclaim_start(const tt_reclaimed *tables) {
+  atomic_fetch_add(&sessions, 1);
   reclaimed = *tables;
   tt_guard_set_reclaimer(reclaim, &reclaimed);
 }
 
 void tt_reclaim_stop(tt_call_table *calls) {
+  atomic_fetch_sub(&sessions, 1);
   if (reclaimed.calls != calls) return;
   tt_guard_set_reclaimer(NULL, NULL);
   reclaimed = (tt_reclaimed){.calls = NULL};

@@ -17,7 +17,8 @@ typedef struct tt_reclaimed {
   int device_count;
 } tt_reclaimed;
 
-/* These, which are copied, are what is reclaimed, until that stops. */
+/* These, which are copied, are what is reclaimed, until that stops; nothing is while another
+ * session's have started. Each start is followed by a stop. */
 void tt_reclaim_start(const tt_reclaimed *tables);
 void tt_reclaim_stop(tt_call_table *calls);
 

@@ -46,12 +46,30 @@ static tt_status open_session(tt_session *session, const char *path) {
   return open_devices(session);
 }
 
+static void abandon_captures(tt_device *device) {
+  for (int i = 0; i < TT_DEVICE_STREAMS; i++) {
+    tt_stream *stream = __atomic_load_n(&device->streams[i], __ATOMIC_ACQUIRE);
+    if (stream) tt_capture_abandon(stream);
+  }
+}
+
+/* What there is of it. */
+static void close_session(tt_session *session) {
+  for (int i = 0; i < session->device_count; i++) abandon_captures(session->devices[i]);
+  for (int i = 0; i < session->device_count; i++) tt_device_end_streams(session->devices[i]);
+  for (int i = 0; i < session->device_count; i++) tt_device_destroy(session->devices[i]);
+  tt_program_table_destroy(session->programs);
+  tt_call_table_destroy(session->calls);
+  if (session->client) tt_client_destroy(session->client);
+  tt_free(session);
+}
+
 tt_status tt_session_create(const char *path, tt_session **out) {
   tt_session *session = tt_calloc(1, sizeof *session);
   if (!session) return tt_out_of_memory();
   tt_status status = open_session(session, path);
   if (status) {
-    tt_session_destroy(session);
+    close_session(session);
     return status;
   }
   tt_reclaim_start(
@@ -60,20 +78,16 @@ tt_status tt_session_create(const char *path, tt_session **out) {
   return TT_SUCCESS;
 }
 
-void tt_session_end(tt_session *session) {
-  tt_program_table_end(session->programs);
-  tt_status_release(tt_session_sync(session, &tt_policy_any));
-}
-
 void tt_session_destroy(tt_session *session) {
   if (!session) return;
   tt_reclaim_stop(session->calls);
-  for (int i = 0; i < session->device_count; i++) tt_device_end_streams(session->devices[i]);
-  for (int i = 0; i < session->device_count; i++) tt_device_destroy(session->devices[i]);
-  tt_program_table_destroy(session->programs);
-  tt_call_table_destroy(session->calls);
-  if (session->client) tt_client_destroy(session->client);
-  tt_free(session);
+  close_session(session);
+}
+
+void tt_session_end(tt_session *session) {
+  for (int i = 0; i < session->device_count; i++) abandon_captures(session->devices[i]);
+  tt_program_table_end(session->programs);
+  tt_status_release(tt_session_sync(session, &tt_policy_any));
 }
 
 tt_status tt_session_sync(tt_session *session, const tt_policy *policy) {

@@ -20,15 +20,15 @@ typedef struct tt_session {
   tt_device *devices[TT_SESSION_DEVICES];
 } tt_session;
 
-/* Opens the plugin and its devices. `path` NULL or "" means TORCH_TPU_PLUGIN. One session at a time
- * reclaims what has grown too large. */
+/* Opens the plugin and its devices. `path` NULL or "" means TORCH_TPU_PLUGIN. The session that was
+ * opened last reclaims what has grown too large, if no other is open. */
 tt_status tt_session_create(const char *path, tt_session **out);
 /* Waits for the streams, ends all threads, frees calls and programs, closes the client. All
  * storages and captured graphs must be gone, and nobody may use the session any more. NULL is
  * allowed. */
 void tt_session_destroy(tt_session *session);
-/* Before the process exits: drops what was recorded and not launched, and waits for what runs, so
- * that no thread is in the plugin when that is torn down. Thread-safe. */
+/* Before the process exits: drops what is captured, or was recorded and not launched, and waits for
+ * what runs, so that no thread is in the plugin when that is torn down. Thread-safe. */
 void tt_session_end(tt_session *session);
 /* Waits for all streams; joins their errors. Thread-safe; CANCELLED when interrupted. */
 tt_status tt_session_sync(tt_session *session, const tt_policy *policy);

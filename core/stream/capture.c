@@ -15,6 +15,7 @@ typedef struct touched {
   int slot;            /* of the input */
   tt_value *original;  /* of one from before: what it held; one reference */
   const tt_type *type; /* likewise */
+  tt_value *symbol;    /* at the end: what it held; one reference */
 } touched;
 
 struct tt_capture {
@@ -286,33 +287,31 @@ static tt_status make(tt_stream *stream, tt_capture *capture, tt_want want, tt_c
   return status;
 }
 
-/* Storages from before hold again what they held; new ones hold nothing until the first replay.
- * The lock is held; what is let go of is let go of without it. */
-static tt_value **restore(tt_capture *capture) {
-  tt_value **symbols = tt_calloc((size_t)capture->touched_count + 1, sizeof *symbols);
-  for (int i = 0; i < capture->touched_count; i++) {
+/* Storages from before hold again what they held, when they were touched first; new ones hold
+ * nothing until the first replay. The lock is held; what is let go of is let go of without it. */
+static void restore(tt_capture *capture) {
+  for (int i = capture->touched_count - 1; i >= 0; i--) {
     touched *one = &capture->touched[i];
-    if (symbols) symbols[i] = one->storage->value;
+    one->symbol = one->storage->value;
     one->storage->value = one->original;
     if (!one->from_before) continue;
     tt_storage_set_type(one->storage, one->type);
     tt_type_count_storage(one->type, -1);
   }
-  return symbols;
 }
 
+/* The stream's capture, of which it is rid; NULL: there is none. The lock is held. */
 static tt_capture *take(tt_stream *stream) {
   tt_capture *capture = stream->capture;
   __atomic_store_n(&stream->capture, NULL, __ATOMIC_RELEASE);
   return capture;
 }
 
-static void destroy(tt_capture *capture, tt_value **symbols) {
+static void destroy(tt_capture *capture) {
   for (int i = 0; i < capture->touched_count; i++) {
-    if (symbols) tt_value_release(symbols[i]);
+    tt_value_release(capture->touched[i].symbol);
     tt_storage_release(capture->touched[i].storage);
   }
-  tt_free(symbols);
   tt_arena_deinit(&capture->arena);
   tt_free(capture->steps);
   tt_free(capture->touched);
@@ -328,9 +327,9 @@ tt_status tt_capture_end(tt_stream *stream, const tt_policy *policy, tt_captured
   tt_capture *capture = take(stream);
   tt_status status = capture ? make(stream, capture, want, out)
                              : tt_error(TT_FAILED_PRECONDITION, "this stream is not captured");
-  tt_value **symbols = capture ? restore(capture) : NULL;
+  if (capture) restore(capture);
   tt_device_unlock(stream->device);
-  if (capture) destroy(capture, symbols);
+  if (capture) destroy(capture);
   if (*out) tt_count_add(TT_COUNT_CAPTURES, 1);
   return status;
 }
@@ -338,7 +337,7 @@ tt_status tt_capture_end(tt_stream *stream, const tt_policy *policy, tt_captured
 void tt_capture_abandon(tt_stream *stream) {
   tt_device_lock(stream->device);
   tt_capture *capture = take(stream);
-  tt_value **symbols = capture ? restore(capture) : NULL;
+  if (capture) restore(capture);
   tt_device_unlock(stream->device);
-  if (capture) destroy(capture, symbols);
+  if (capture) destroy(capture);
 }

@@ -1,4 +1,5 @@
 /* Resizing a storage: the common prefix of its bytes, then zeros. */
+#include "stream/capture.h"
 #include "stream/host.h"
 
 static const tt_op_row resize_row = {.name = "resize_storage",
@@ -60,6 +61,7 @@ static tt_status record(tt_stream *stream, tt_call_table *calls, tt_storage *sto
                         const tt_type *type, const tt_policy *policy) {
   tt_call *call = NULL;
   tt_storage *resized = NULL;
+  TT_TRY(tt_capture_touch(stream, storage, policy));
   TT_TRY(find_call(stream, calls, storage, type, &call));
   tt_operation operation = {.call = call, .tensors = &storage, .policy = policy};
   TT_TRY(tt_stream_record(stream, &operation, &resized));

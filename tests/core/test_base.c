@@ -334,6 +334,36 @@ static void test_log(void **state) {
   assert_int_equal(text[size - 1], '\n');
 }
 
+/* -- The journal -- */
+
+static void keep_line(int number) {
+  tt_text text = TT_TEXT_INIT;
+  tt_text_printf(&text, "line %d", number);
+  tt_journal_keep("new call", &text);
+  assert_null(text.data);
+}
+
+static void test_journal(void **state) {
+  (void)state;
+  assert_int_equal(tt_journal_count(), 0);
+  assert_null(tt_journal_get(0));
+  for (int i = 0; i < TT_JOURNAL_KEPT + 10; i++) keep_line(i);
+  assert_int_equal(tt_journal_count(), TT_JOURNAL_KEPT + 10);
+  assert_null(tt_journal_get(9)); /* no longer kept */
+  assert_null(tt_journal_get(-1));
+  assert_null(tt_journal_get(TT_JOURNAL_KEPT + 10)); /* not yet */
+  char *first = tt_journal_get(10), *last = tt_journal_get(TT_JOURNAL_KEPT + 9);
+  assert_string_equal(first, "new call: line 10");
+  assert_string_equal(last, "new call: line 1033");
+  tt_free(first);
+  tt_free(last);
+  tt_alloc_fail_at(1, true);
+  keep_line(0); /* there is no memory for it */
+  assert_null(tt_journal_get(TT_JOURNAL_KEPT));
+  tt_alloc_fail_at(0, false);
+  assert_int_equal(tt_journal_count(), TT_JOURNAL_KEPT + 10);
+}
+
 int main(void) {
   setenv("TORCH_TPU_EAGER_MODE", "fused", 1);
   setenv("TORCH_TPU_HOST_FALLBACK", "", 1);
@@ -360,6 +390,7 @@ int main(void) {
       cmocka_unit_test(test_intern_out_of_memory),
       cmocka_unit_test(test_env),
       cmocka_unit_test(test_log),
+      cmocka_unit_test(test_journal),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -154,31 +154,12 @@ static void test_from_nothing(void **state) {
   }
 }
 
-static void *init(void *user) {
-  *(tt_status *)user = session_open(getenv("TT_FAKE_PLUGIN"));
-  return NULL;
-}
-
-static void test_all_initialise(void **state) {
-  (void)state;
-  pthread_t threads[THREADS];
-  tt_status statuses[THREADS] = {NULL};
-  session_close();
-  for (int i = 0; i < THREADS; i++)
-    assert_int_equal(pthread_create(&threads[i], NULL, init, &statuses[i]), 0);
-  for (int i = 0; i < THREADS; i++) {
-    pthread_join(threads[i], NULL);
-    ok(statuses[i]);
-  }
-  run_workers(work);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_strict),       cmocka_unit_test(test_debug),
       cmocka_unit_test(test_fused),        cmocka_unit_test(test_asynchronous),
       cmocka_unit_test(test_with_errors),  cmocka_unit_test(test_with_errors_fused),
-      cmocka_unit_test(test_from_nothing), cmocka_unit_test(test_all_initialise),
+      cmocka_unit_test(test_from_nothing),
   };
   return cmocka_run_group_tests(tests, setup, fake_close);
 }

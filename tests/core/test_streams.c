@@ -501,7 +501,8 @@ static void test_writes_later(void **state) {
 /* -- Threads -- */
 
 enum { THREADS = 4, ROUNDS = 60, SHARED = 4 };
-static tt_storage *shared[SHARED];
+static tt_storage *shared[SHARED]; /* whoever makes a call of them has this lock, as in Python */
+static pthread_mutex_t sharing = PTHREAD_MUTEX_INITIALIZER;
 
 static void *work(void *user) {
   int number = *(int *)user;
@@ -512,12 +513,14 @@ static void *work(void *user) {
   tt_guard_enter();
   for (int i = 0; i < ROUNDS; i++) {
     tt_storage *use = shared[(number & 1) + (i & 1) * 2], *sum = NULL;
+    pthread_mutex_lock(&sharing);
     ok(record_add(own, mine, use, &sum));
+    if (i % 7 == 0) ok(record_add_into(own, use, NULL, mine, NULL)); /* written by several */
+    pthread_mutex_unlock(&sharing);
     ok(record_add_into(own, mine, NULL, sum, NULL));
     tt_storage_release(sum);
     if (i % 3 == 0) ok(tt_storage_transfer(far, copy, mine, &policy, 0));
     if (i % 5 == 0) ok(tt_storage_transfer(own, mine, copy, &policy, 0));
-    if (i % 7 == 0) ok(record_add_into(own, use, NULL, mine, NULL)); /* written by several */
     tt_marker *marker = mark(own);
     if (i % 4 == 0) ok(tt_stream_wait_marker(far, marker, &policy));
     if (i % 11 == 0) ok(tt_marker_await(marker));

@@ -32,7 +32,7 @@ void tt_fake_hold_programs(const char *word);
 int tt_fake_held(void);
 /* Asynchronous mode: results, copies and executions become ready about 0.2 ms late, in order. */
 void tt_fake_async(bool on);
-/* While on, nothing that is asynchronous becomes ready. And: what began last becomes ready first. */
+/* While on, nothing that is asynchronous becomes ready. And: what began last is ready first. */
 void tt_fake_hold(bool on);
 void tt_fake_backwards(bool on);
 /* Buffers, executables, events, topologies, and errors that were not destroyed yet. */
