@@ -24,7 +24,7 @@ ACCEL := TORCH_TPU_PLUGIN=$(CURDIR)/build/release/libtt_accel_plugin.so $(PYTEST
 ACCEL_TESTS := $(addprefix tests/python/test_, \
 	autograd.py device.py errors.py exchange.py lists.py modes.py ops.py random.py views.py)
 
-.PHONY: build run test ci test-c test-sanitized test-tsan test-python test-accel test-accel-all \
+.PHONY: build run test test-c test-sanitized test-tsan test-python test-accel test-accel-all \
 	test-all test-sweep lint format bench bench-env bench-step report coverage coverage-all docs \
 	clean
 
@@ -69,11 +69,8 @@ build/coverage-glue: | $(ENV_STAMP)
 run: build
 	$(PY) examples/train_gpt.py --device tpu
 
-test: test-c test-sanitized test-tsan test-python test-accel
-
-# What .ci/run runs, two parts at a time: Python's tests, which take longest, as soon as the build
-# is there, and beside them the others in turn.
-ci: test-python lint test-accel test-sanitized test-c test-tsan
+# Python's tests, which take longest, come first: with -j 2 the others run beside them in turn.
+test: test-python test-accel test-sanitized test-c test-tsan
 
 test-c: build
 	cd build/release && $(CTEST)
