@@ -16,7 +16,8 @@ typedef struct tt_held {
 typedef struct tt_template {
   tt_arena arena;
   tt_graph graph; /* its outputs are what is held */
-  int *last_use;  /* [slot_count] the step that reads it last, or -1 */
+  int *last_use;  /* [slot_count] the needed step that reads it last, or -1 */
+  bool *needed;   /* [step_count] somebody needs what it computes */
   tt_scalar *scalars;
   tt_held *held; /* [held_count] the arguments first */
   int held_count, arg_count;

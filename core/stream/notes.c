@@ -263,10 +263,10 @@ static tt_status make_graph(notes *n) {
   tt_template *t = n->t;
   size_t steps = (size_t)t->graph.step_count, slots = (size_t)t->graph.slot_count;
   tt_step *kept = tt_arena_alloc(&t->arena, sizeof *kept * (steps + 1));
-  bool *needed = tt_arena_alloc(&t->arena, steps + 1);
+  t->needed = tt_arena_alloc(&t->arena, steps + 1);
   tt_output *outputs = tt_arena_alloc(&t->arena, sizeof *outputs * ((size_t)t->held_count + 1));
   t->last_use = tt_arena_alloc(&t->arena, sizeof *t->last_use * (slots + 1));
-  if (!kept || !needed || !outputs || !t->last_use) return tt_out_of_memory();
+  if (!kept || !t->needed || !outputs || !t->last_use) return tt_out_of_memory();
   if (steps) memcpy(kept, n->steps, steps * sizeof *kept);
   for (int i = 0; i < t->held_count; i++)
     if (t->held[i].slot != TT_UNWRITTEN)
@@ -275,7 +275,7 @@ static tt_status make_graph(notes *n) {
   t->graph.steps = kept;
   t->graph.outputs = outputs;
   t->graph.scalars = t->scalars;
-  tt_graph_uses(&t->graph, t->last_use, needed);
+  tt_graph_uses(&t->graph, t->last_use, t->needed);
   return TT_SUCCESS;
 }
 

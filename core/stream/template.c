@@ -132,7 +132,8 @@ tt_status tt_template_run(const tt_template *t, tt_stream *stream, tt_storage **
   running r = {.t = t, .stream = stream, .policy = policy, .site = site};
   tt_status status = prepare(&r, place);
   if (!status) status = take_args(&r, storages);
-  for (int i = 0; i < t->graph.step_count && !status; i++) status = run_step(&r, i, storages);
+  for (int i = 0; i < t->graph.step_count && !status; i++)
+    if (t->needed[i]) status = run_step(&r, i, storages);
   if (!status) status = hold_all(&r, storages);
   if (!status) tt_notes_adopt(t, storages);
   for (int slot = 0; r.slots && slot < t->graph.slot_count; slot++) tt_value_release(r.slots[slot]);
