@@ -1,7 +1,7 @@
 """Several devices of a process: virtual ones of the CPU plugin."""
 
 import pytest
-from support import only_tpu, python
+from support import only_tpu, python, slow_but
 
 pytestmark = only_tpu
 SEVERAL = {"TORCH_TPU_CPU_DEVICES": "3", "TORCH_TPU_PLUGIN": "cpu"}
@@ -13,7 +13,7 @@ def run(code, **environment):
     return out
 
 
-@pytest.mark.parametrize("mode", ["debug", "strict", "fused"])
+@pytest.mark.parametrize("mode", slow_but(["debug", "strict", "fused"], "strict"))
 def test_operators_and_the_current_device(mode):
     run(
         """
@@ -61,7 +61,7 @@ assert y[2].tolist() == [0.0, 1.0, 2.0, 3.0]
     )
 
 
-@pytest.mark.parametrize("mode", ["strict", "fused"])
+@pytest.mark.parametrize("mode", slow_but(["strict", "fused"], "fused"))
 def test_a_model_split_over_two_devices_trains_as_on_one(mode):
     run(
         """
