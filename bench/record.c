@@ -48,10 +48,10 @@ static tt_status record_add(tt_session *session, tt_stream *stream, tt_storage *
                          .arg_count = 3,
                          .tensors = both,
                          .tensor_count = 2,
-                         .common = TT_F32,
+                         .result_type = TT_F32,
                          .results = &result,
                          .result_count = 1,
-                         .promised = true};
+                         .meta_known = true};
     status = tt_call_create(session->calls, &key, &spec, &session->target, &call);
   }
   tt_key_deinit(&key);

@@ -32,14 +32,15 @@ typedef struct tt_call_spec {
   int arg_count;
   const tt_call_tensor *tensors;
   int tensor_count;
-  const tt_dtype *numbers;       /* dtypes of the run-time numbers: F64, F32, I64, BOOL */
-  int number_count;              /* for TT_RANDOM the last two are the seed and the offset */
-  tt_dtype common, fractions;    /* see tt_lower */
-  const tt_call_result *results; /* view filled in where promised */
+  const tt_dtype *scalars;         /* dtypes of the run-time numbers: F64, F32, I64, BOOL */
+  int scalar_count;                /* for TT_RANDOM the last two are the seed and the offset */
+  tt_dtype result_type, fractions; /* see tt_lower */
+  const tt_call_result *results;   /* view filled in where meta_known */
   int result_count;
-  bool promised; /* false: no Meta kernel; the lowering's types and count rule (up to result_count)
-                  */
-  bool checks;   /* Debug */
+  bool
+      meta_known; /* false: no Meta kernel; the lowering's types and count rule (up to result_count)
+                   */
+  bool checks;    /* Debug */
   tt_precision precision; /* of its products, if tt_op_multiplies */
   uint32_t site;          /* the Python line that made it first; base/site.h */
 } tt_call_spec;
@@ -62,7 +63,7 @@ typedef struct tt_call {
 } tt_call;
 
 /* Words that a number takes in the packed vector. */
-static inline int tt_number_words(tt_dtype dtype) {
+static inline int tt_scalar_words(tt_dtype dtype) {
   return dtype == TT_F32 || dtype == TT_BOOL ? 1 : 2;
 }
 

@@ -91,10 +91,10 @@ static void add_arg(tt_text *text, const tt_arg *arg) {
   case TT_ARG_TENSORS:
     tt_text_printf(text, "a list of %d tensors", arg->count);
     break;
-  case TT_ARG_NUMBER:
+  case TT_ARG_SCALAR:
     tt_text_printf(text, "a number known at run time");
     break;
-  case TT_ARG_NUMBERS:
+  case TT_ARG_SCALARS:
     tt_text_printf(text, "%d %snumbers known at run time", arg->count, arg->equal ? "equal " : "");
     break;
   case TT_ARG_INT:
@@ -160,13 +160,13 @@ static void compare(differences *d, const tt_call_spec *now, const tt_call_spec 
       compare_tensor(d, i, &now->tensors[i], &known->tensors[i]);
   else if (differ(d, true))
     tt_text_printf(d->text, "it has %d operands, not %d", now->tensor_count, known->tensor_count);
-  for (int i = 0; i < now->number_count && i < known->number_count; i++)
-    if (differ(d, now->numbers[i] != known->numbers[i]))
-      tt_text_printf(d->text, "number %d is %s, not %s", i, tt_dtype_name(now->numbers[i]),
-                     tt_dtype_name(known->numbers[i]));
-  if (differ(d, now->common != known->common))
-    tt_text_printf(d->text, "it computes in %s, not %s", tt_dtype_name(now->common),
-                   tt_dtype_name(known->common));
+  for (int i = 0; i < now->scalar_count && i < known->scalar_count; i++)
+    if (differ(d, now->scalars[i] != known->scalars[i]))
+      tt_text_printf(d->text, "number %d is %s, not %s", i, tt_dtype_name(now->scalars[i]),
+                     tt_dtype_name(known->scalars[i]));
+  if (differ(d, now->result_type != known->result_type))
+    tt_text_printf(d->text, "it computes in %s, not %s", tt_dtype_name(now->result_type),
+                   tt_dtype_name(known->result_type));
   if (differ(d, now->fractions != known->fractions))
     tt_text_printf(d->text, "the default dtype is %s, not %s", tt_dtype_name(now->fractions),
                    tt_dtype_name(known->fractions));

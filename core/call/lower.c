@@ -10,8 +10,8 @@ typedef struct lowering {
   const tt_call_io *io;
   tt_node **storages; /* [tensor_count] current value of each tensor's storage */
   int *input_of;      /* [tensor_count] input that holds the storage, or -1 */
-  tt_node **tensors, **numbers;
-  tt_type *promised;
+  tt_node **tensors, **scalars;
+  tt_type *meta_types;
   tt_lower cx;
 } lowering;
 
@@ -41,9 +41,9 @@ static void read_tensors(lowering *low) {
 }
 
 static tt_node *unpack_number(tt_hlo *h, tt_node *words, int at, tt_dtype dtype) {
-  int64_t start = at, limit = at + tt_number_words(dtype);
+  int64_t start = at, limit = at + tt_scalar_words(dtype);
   tt_node *slice = tt_hlo_slice(h, words, &start, &limit, NULL);
-  if (tt_number_words(dtype) == 2) return tt_hlo_bitcast(h, slice, dtype);
+  if (tt_scalar_words(dtype) == 2) return tt_hlo_bitcast(h, slice, dtype);
   slice = tt_hlo_reshape(h, slice, 0, NULL);
   if (dtype == TT_BOOL) return tt_hlo_compare(h, TT_NE, slice, tt_hlo_const_i(h, TT_U32, 0));
   return tt_hlo_bitcast(h, slice, dtype);
@@ -51,9 +51,9 @@ static tt_node *unpack_number(tt_hlo *h, tt_node *words, int at, tt_dtype dtype)
 
 static void read_numbers(lowering *low) {
   int at = low->io->word_at;
-  for (int i = 0; i < low->spec->number_count; i++) {
-    low->numbers[i] = unpack_number(low->h, low->io->words, at, low->spec->numbers[i]);
-    at += tt_number_words(low->spec->numbers[i]);
+  for (int i = 0; i < low->spec->scalar_count; i++) {
+    low->scalars[i] = unpack_number(low->h, low->io->words, at, low->spec->scalars[i]);
+    at += tt_scalar_words(low->spec->scalars[i]);
   }
 }
 
@@ -64,23 +64,24 @@ static tt_status prepare(lowering *low) {
   low->storages = tt_arena_alloc(arena, tensors * sizeof(tt_node *));
   low->tensors = tt_arena_alloc(arena, tensors * sizeof(tt_node *));
   low->input_of = tt_arena_alloc(arena, tensors * sizeof(int));
-  low->numbers = tt_arena_alloc(arena, ((size_t)spec->number_count + 1) * sizeof(tt_node *));
-  low->promised = tt_arena_alloc(arena, results * sizeof(tt_type));
+  low->scalars = tt_arena_alloc(arena, ((size_t)spec->scalar_count + 1) * sizeof(tt_node *));
+  low->meta_types = tt_arena_alloc(arena, results * sizeof(tt_type));
   tt_node **made = tt_arena_alloc(arena, results * sizeof(tt_node *));
-  if (!low->storages || !low->tensors || !low->input_of || !low->numbers || !low->promised || !made)
+  if (!low->storages || !low->tensors || !low->input_of || !low->scalars || !low->meta_types ||
+      !made)
     return tt_out_of_memory();
-  for (int k = 0; spec->promised && k < spec->result_count; k++)
-    low->promised[k] = tt_view_type(&spec->results[k].view);
+  for (int k = 0; spec->meta_known && k < spec->result_count; k++)
+    low->meta_types[k] = tt_view_type(&spec->results[k].view);
   low->cx = (tt_lower){.h = low->h,
                        .row = spec->row,
                        .args = spec->args,
                        .arg_count = spec->arg_count,
                        .tensors = low->tensors,
-                       .numbers = low->numbers,
-                       .common = tt_dtype_computed(spec->common),
+                       .scalars = low->scalars,
+                       .result_type = tt_dtype_computed(spec->result_type),
                        .fractions = spec->fractions,
-                       .promised = spec->promised ? low->promised : NULL,
-                       .promised_count = spec->promised ? spec->result_count : 0,
+                       .meta_types = spec->meta_known ? low->meta_types : NULL,
+                       .meta_count = spec->meta_known ? spec->result_count : 0,
                        .checks = spec->checks,
                        .target = low->target,
                        .results = made,
@@ -94,9 +95,9 @@ static tt_status prepare(lowering *low) {
 
 static void lower_row(lowering *low) {
   const tt_call_spec *spec = low->spec;
-  if (spec->row->cls == TT_RANDOM && spec->number_count >= 2) {
-    low->cx.seed = low->numbers[spec->number_count - 2];
-    low->cx.offset = low->numbers[spec->number_count - 1];
+  if (spec->row->cls == TT_RANDOM && spec->scalar_count >= 2) {
+    low->cx.seed = low->scalars[spec->scalar_count - 2];
+    low->cx.offset = low->scalars[spec->scalar_count - 1];
   }
   tt_hlo_where(low->h, spec->name);
   (void)tt_hlo_precision(low->h,
@@ -119,7 +120,7 @@ static tt_node *write_target(lowering *low, int target, tt_node *value, int *ove
 }
 
 static tt_node *new_storage(lowering *low, int k, tt_node *value) {
-  tt_view view = low->spec->promised ? low->spec->results[k].view : tt_view_whole(&value->type);
+  tt_view view = low->spec->meta_known ? low->spec->results[k].view : tt_view_whole(&value->type);
   tt_type storage, promise = tt_view_type(&view);
   if (!tt_type_equal(&value->type, &promise))
     return tt_hlo_fail(low->h, TT_INTERNAL,
@@ -131,7 +132,7 @@ static tt_node *new_storage(lowering *low, int k, tt_node *value) {
 
 static bool wanted(const lowering *low, int k) {
   if (k >= low->cx.result_count || !low->cx.results[k]) return false;
-  return !low->spec->promised || low->spec->results[k].view.dtype != TT_INVALID;
+  return !low->spec->meta_known || low->spec->results[k].view.dtype != TT_INVALID;
 }
 
 static bool is_small(const tt_type *type) {
@@ -142,7 +143,7 @@ static bool is_small(const tt_type *type) {
 static tt_status state_results(lowering *low) {
   tt_call *call = low->call;
   bool learn = low->io->learn;
-  if (learn && !low->spec->promised) call->result_count = low->cx.result_count;
+  if (learn && !low->spec->meta_known) call->result_count = low->cx.result_count;
   int output = 0;
   for (int k = 0; k < call->result_count; k++) {
     tt_call_result *result = &call->results[k];
@@ -172,7 +173,7 @@ tt_status tt_call_lower(tt_call *call, const tt_target *target, tt_hlo *h, const
   return tt_hlo_failed(h) ? TT_SUCCESS : state_results(&low);
 }
 
-tt_node *tt_call_words_param(tt_hlo *h, int64_t count) {
+tt_node *tt_call_scalars_param(tt_hlo *h, int64_t count) {
   tt_type type = tt_type_make(TT_U32, 1, &count);
   return count ? tt_hlo_param(h, &type) : NULL;
 }

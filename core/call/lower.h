@@ -26,7 +26,7 @@ typedef struct tt_call_io {
 } tt_call_io;
 
 /* A program's parameter for `count` words of packed scalars; NULL for none. */
-tt_node *tt_call_words_param(tt_hlo *h, int64_t count);
+tt_node *tt_call_scalars_param(tt_hlo *h, int64_t count);
 /* Lowers the call for the target. Errors of the lowering stick to the builder. */
 tt_status tt_call_lower(tt_call *call, const tt_target *target, tt_hlo *h, const tt_call_io *io);
 

@@ -36,8 +36,8 @@ tt_status tt_spec_copy(tt_arena *arena, const tt_call_spec *from, tt_call_spec *
   to->args = args;
   to->tensors =
       copy(arena, from->tensors, (size_t)from->tensor_count, sizeof *from->tensors, &failed);
-  to->numbers =
-      copy(arena, from->numbers, (size_t)from->number_count, sizeof *from->numbers, &failed);
+  to->scalars =
+      copy(arena, from->scalars, (size_t)from->scalar_count, sizeof *from->scalars, &failed);
   to->results =
       copy(arena, from->results, (size_t)from->result_count, sizeof *from->results, &failed);
   return failed ? tt_out_of_memory() : TT_SUCCESS;

@@ -44,7 +44,7 @@ static tt_status lower_alone(tt_call *call, const tt_target *target, tt_hlo *h, 
     inputs[i] = tt_hlo_param(h, call->spec.tensors[call->inputs[i]].storage);
   io->inputs = inputs;
   io->learn = true;
-  io->words = tt_call_words_param(h, call->word_count);
+  io->words = tt_call_scalars_param(h, call->word_count);
   return tt_call_lower(call, target, h, io);
 }
 
@@ -88,8 +88,8 @@ static tt_status fill(tt_call *call, const tt_call_spec *spec, const tt_target *
     if (!spec->tensors[i].undefined && spec->tensors[i].same_as < 0)
       call->inputs[call->input_count++] = i;
   }
-  for (int i = 0; i < spec->number_count; i++)
-    call->word_count += tt_number_words(spec->numbers[i]);
+  for (int i = 0; i < spec->scalar_count; i++)
+    call->word_count += tt_scalar_words(spec->scalars[i]);
   TT_TRY(learn(call, target));
   assert(call->output_count <= call->result_count);
   return TT_SUCCESS;

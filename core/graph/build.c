@@ -40,7 +40,7 @@ static void add_params(building *b) {
   const tt_graph *graph = b->graph;
   for (int i = 0; i < graph->input_count; i++)
     b->slots[graph->inputs[i]] = tt_hlo_param(b->h, graph->input_types[i]);
-  b->words = tt_call_words_param(b->h, graph->word_count);
+  b->words = tt_call_scalars_param(b->h, graph->word_count);
 }
 
 /* XLA's CPU compiler computes a result that is also used once for each use, and lays a transposed

@@ -24,9 +24,9 @@ static const tt_trace_node *maker(const tt_trace_node *end, int slot) {
 /* The same operators are known with other results alive. */
 static void explain_liveness(const tt_trace_node *end, const uint8_t *live, const uint32_t *sites,
                              tt_text *text) {
-  const tt_variant *nearest = NULL;
+  const tt_live_set *nearest = NULL;
   int fewest = end->slot_count + 1;
-  for (const tt_variant *v = end->variants; v; v = v->next) {
+  for (const tt_live_set *v = end->live_sets; v; v = v->next) {
     int differ = 0;
     for (int i = 0; i < end->slot_count; i++) differ += v->live[i] != live[i];
     if (differ < fewest) fewest = differ, nearest = v;
@@ -79,7 +79,7 @@ static void explain_path(const tt_trace_node *end, const uint32_t *sites, tt_tex
       explain_branch(step, known, sites, text);
       return;
     }
-    if (parent->variants) {
+    if (parent->live_sets) {
       tt_text_printf(text, "the nearest known chunk ends after operator %d, ", parent->depth);
       add_place(text, parent, sites);
       return;
@@ -105,6 +105,6 @@ void tt_explain_chunk(const tt_trace_node *end, const uint8_t *live, const uint3
   tt_text_printf(text, ", to ");
   add_place(text, end, sites);
   tt_text_printf(text, ", ended by %s: ", ended[why]);
-  if (end->variants) explain_liveness(end, live, sites, text);
+  if (end->live_sets) explain_liveness(end, live, sites, text);
   else explain_path(end, sites, text);
 }

@@ -4,8 +4,8 @@
 #include <string.h>
 
 /* A graph with more outputs than needed will do if these are few, and in any case when there are
- * MAX_VARIANTS. */
-enum { MAX_VARIANTS = 4, FEW_BYTES = 1 << 16, SLOTS_A_NODE = 64 };
+ * MAX_LIVE_SETS. */
+enum { MAX_LIVE_SETS = 4, FEW_BYTES = 1 << 16, SLOTS_A_NODE = 64 };
 
 void tt_trace_init(tt_trace *trace) { *trace = (tt_trace){0}; }
 
@@ -70,17 +70,17 @@ static bool wastes_little(const tt_trace_node *end, const uint8_t *live, const u
   return wasted <= used / 2 + FEW_BYTES;
 }
 
-tt_variant *tt_trace_find(const tt_trace_node *end, uint8_t *live, bool any) {
+tt_live_set *tt_trace_find(const tt_trace_node *end, uint8_t *live, bool any) {
   size_t size = (size_t)end->slot_count;
   int count = 0;
-  tt_variant *wider = NULL, *close = NULL;
-  for (tt_variant *v = end->variants; v; v = v->next, count++) {
+  tt_live_set *wider = NULL, *close = NULL;
+  for (tt_live_set *v = end->live_sets; v; v = v->next, count++) {
     if (memcmp(v->live, live, size) == 0) return v;
     if (!covers(v->live, live, end->slot_count)) continue;
     wider = v;
     if (!close && wastes_little(end, v->live, live)) close = v;
   }
-  tt_variant *found = close ? close : any || count >= MAX_VARIANTS ? wider : NULL;
+  tt_live_set *found = close ? close : any || count >= MAX_LIVE_SETS ? wider : NULL;
   if (found) memcpy(live, found->live, size);
   return found;
 }
@@ -89,36 +89,36 @@ tt_variant *tt_trace_find(const tt_trace_node *end, uint8_t *live, bool any) {
  */
 static void widen(const tt_trace_node *end, uint8_t *live) {
   int count = 0;
-  for (const tt_variant *v = end->variants; v; v = v->next) count++;
-  if (count < MAX_VARIANTS) return;
-  for (const tt_variant *v = end->variants; v; v = v->next)
+  for (const tt_live_set *v = end->live_sets; v; v = v->next) count++;
+  if (count < MAX_LIVE_SETS) return;
+  for (const tt_live_set *v = end->live_sets; v; v = v->next)
     for (int i = 0; i < end->slot_count; i++) live[i] |= v->live[i];
 }
 
 /* All graphs of a path have the same steps. */
 static const tt_step *steps_of(tt_trace *trace, const tt_trace_node *end) {
-  if (end->variants) return end->variants->graph->steps;
+  if (end->live_sets) return end->live_sets->graph->steps;
   tt_step *steps = tt_arena_alloc(&trace->arena, sizeof *steps * (size_t)end->depth);
   for (const tt_trace_node *node = end; steps && node->parent; node = node->parent)
     steps[node->depth - 1] = node->step;
   return steps;
 }
 
-tt_status tt_trace_variant(tt_trace *trace, tt_trace_node *end, uint8_t *live, tt_variant **out) {
+tt_status tt_trace_live_set(tt_trace *trace, tt_trace_node *end, uint8_t *live, tt_live_set **out) {
   assert(end->depth > 0);
   widen(end, live);
   const tt_step *steps = steps_of(trace, end);
-  tt_variant *variant = tt_arena_alloc(&trace->arena, sizeof *variant);
+  tt_live_set *live_set = tt_arena_alloc(&trace->arena, sizeof *live_set);
   uint8_t *kept = tt_arena_copy(&trace->arena, live, (size_t)end->slot_count);
-  if (!steps || !variant || !kept) return tt_out_of_memory();
-  variant->live = kept;
-  *out = variant;
-  return tt_graph_create(&trace->arena, steps, end->depth, end->slot_count, kept, &variant->graph);
+  if (!steps || !live_set || !kept) return tt_out_of_memory();
+  live_set->live = kept;
+  *out = live_set;
+  return tt_graph_create(&trace->arena, steps, end->depth, end->slot_count, kept, &live_set->graph);
 }
 
-void tt_trace_add(tt_trace_node *end, tt_variant *variant) {
-  assert(!variant->next);
+void tt_trace_add(tt_trace_node *end, tt_live_set *live_set) {
+  assert(!live_set->next);
   tt_growth_note(TT_GROWTH_NODES, 1 + (end->slot_count + end->depth) / SLOTS_A_NODE);
-  variant->next = end->variants;
-  end->variants = variant;
+  live_set->next = end->live_sets;
+  end->live_sets = live_set;
 }

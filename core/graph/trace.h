@@ -8,12 +8,12 @@
 #include "graph/graph.h"
 
 /* One graph of a path. */
-typedef struct tt_variant {
-  struct tt_variant *next;
+typedef struct tt_live_set {
+  struct tt_live_set *next;
   uint8_t *live; /* [slot_count] the live set: which slots are outputs */
   tt_graph *graph;
   struct tt_program *program; /* kept here by the room above */
-} tt_variant;
+} tt_live_set;
 
 typedef struct tt_trace_node {
   struct tt_trace_node *parent, *children, *sibling;
@@ -21,7 +21,7 @@ typedef struct tt_trace_node {
   int depth;      /* operators up to and with this one */
   int slot_count; /* slots up to and with its results */
   int met;        /* how often a chunk, or a piece of one, was launched that ends here */
-  tt_variant *variants;
+  tt_live_set *live_sets;
 } tt_trace_node;
 
 typedef struct tt_trace {
@@ -37,13 +37,13 @@ void tt_trace_deinit(tt_trace *trace); /* programs belong to their own table */
 tt_status tt_trace_step(tt_trace *trace, tt_trace_node *at, tt_call *call, const int *inputs,
                         int first_output, tt_trace_node **out);
 
-/* The variant with this live set, or NULL if there is none. One that returns a few more results
+/* The path's entry for this live set, or NULL if there is none. One that returns a few more results
  * than needed is taken, or any such one when the path has been built often enough or with `any`;
- * `live` then becomes that variant's. */
-tt_variant *tt_trace_find(const tt_trace_node *end, uint8_t *live, bool any);
-/* A new variant, which tt_trace_add makes one of the path's once there is a program for it. `live`
+ * `live` then becomes that entry's. */
+tt_live_set *tt_trace_find(const tt_trace_node *end, uint8_t *live, bool any);
+/* A new entry, which tt_trace_add makes one of the path's once there is a program for it. `live`
  * may be widened. */
-tt_status tt_trace_variant(tt_trace *trace, tt_trace_node *end, uint8_t *live, tt_variant **out);
-void tt_trace_add(tt_trace_node *end, tt_variant *variant);
+tt_status tt_trace_live_set(tt_trace *trace, tt_trace_node *end, uint8_t *live, tt_live_set **out);
+void tt_trace_add(tt_trace_node *end, tt_live_set *live_set);
 
 #endif

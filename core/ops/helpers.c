@@ -29,7 +29,7 @@ tt_node *tt_in_as(tt_lower *cx, int i, tt_dtype dtype) {
 }
 
 tt_dtype tt_float_result_dtype(tt_lower *cx) {
-  if (tt_is_float(cx->common) || tt_is_complex(cx->common)) return cx->common;
+  if (tt_is_float(cx->result_type) || tt_is_complex(cx->result_type)) return cx->result_type;
   return cx->fractions == TT_INVALID ? TT_F32 : cx->fractions;
 }
 

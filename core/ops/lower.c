@@ -47,8 +47,8 @@ tt_node *tt_in(tt_lower *cx, int i) {
   switch (arg->kind) {
   case TT_ARG_TENSOR:
     return cx->tensors[arg->first];
-  case TT_ARG_NUMBER:
-    return cx->numbers[arg->first];
+  case TT_ARG_SCALAR:
+    return cx->scalars[arg->first];
   case TT_ARG_INT:
   case TT_ARG_FLOAT:
   case TT_ARG_COMPLEX:
@@ -62,7 +62,7 @@ int tt_list_size(const tt_lower *cx, int i) {
   const tt_arg *arg = arg_at(cx, i);
   switch (arg->kind) {
   case TT_ARG_TENSORS:
-  case TT_ARG_NUMBERS:
+  case TT_ARG_SCALARS:
   case TT_ARG_INTS:
   case TT_ARG_FLOATS:
     return arg->count;
@@ -123,8 +123,8 @@ tt_node *tt_num(tt_lower *cx, int i, tt_dtype dtype) {
   case TT_ARG_FLOAT:
   case TT_ARG_COMPLEX:
     return constant(cx->h, dtype, arg);
-  case TT_ARG_NUMBER:
-    return scalar_as(cx, cx->numbers[arg->first], dtype);
+  case TT_ARG_SCALAR:
+    return scalar_as(cx, cx->scalars[arg->first], dtype);
   case TT_ARG_TENSOR:
     return scalar_as(cx, cx->tensors[arg->first], dtype);
   default:
@@ -137,8 +137,8 @@ tt_node *tt_num_at(tt_lower *cx, int i, int k, tt_dtype dtype) {
   tt_arg one = {.kind = TT_ARG_NONE};
   if (k < 0 || k >= tt_list_size(cx, i)) return bad_arg(cx, i, "a longer number list");
   switch (arg->kind) {
-  case TT_ARG_NUMBERS:
-    return scalar_as(cx, cx->numbers[arg->first + (arg->equal ? 0 : k)], dtype);
+  case TT_ARG_SCALARS:
+    return scalar_as(cx, cx->scalars[arg->first + (arg->equal ? 0 : k)], dtype);
   case TT_ARG_INTS:
     one = (tt_arg){.kind = TT_ARG_INT, .i = arg->ints[k]};
     return constant(cx->h, dtype, &one);
@@ -215,15 +215,15 @@ int tt_dims(tt_lower *cx, int i, int rank, bool empty_is_all, int *dims) {
 
 const tt_type *tt_meta_type(tt_lower *cx, int k) {
   static const tt_type unknown = {.dtype = TT_F32};
-  if (cx->promised && k >= 0 && k < cx->promised_count) return &cx->promised[k];
+  if (cx->meta_types && k >= 0 && k < cx->meta_count) return &cx->meta_types[k];
   tt_hlo_fail(cx->h, TT_INTERNAL, "%s: the type of result %d is not known beforehand", op_name(cx),
               k);
   return &unknown;
 }
 
 tt_dtype tt_meta_dtype(const tt_lower *cx, int k, tt_dtype otherwise) {
-  bool known = cx->promised && k < cx->promised_count && cx->promised[k].dtype != TT_INVALID;
-  return known ? cx->promised[k].dtype : otherwise;
+  bool known = cx->meta_types && k < cx->meta_count && cx->meta_types[k].dtype != TT_INVALID;
+  return known ? cx->meta_types[k].dtype : otherwise;
 }
 
 void tt_out(tt_lower *cx, int k, tt_node *x) {
@@ -236,8 +236,8 @@ void tt_out(tt_lower *cx, int k, tt_node *x) {
 }
 
 void tt_out_as(tt_lower *cx, int k, tt_node *x) {
-  if (cx->promised && k < cx->promised_count && cx->promised[k].dtype != TT_INVALID) {
-    const tt_type *type = &cx->promised[k];
+  if (cx->meta_types && k < cx->meta_count && cx->meta_types[k].dtype != TT_INVALID) {
+    const tt_type *type = &cx->meta_types[k];
     x = tt_hlo_convert(cx->h, x, type->dtype);
     x = tt_hlo_broadcast_to(cx->h, x, type->rank, type->dims);
   }

@@ -69,8 +69,8 @@ typedef enum tt_arg_kind {
   TT_ARG_NONE,    /* an optional that was not given */
   TT_ARG_TENSOR,  /* one tensor: `first` numbers it among the call's tensors */
   TT_ARG_TENSORS, /* `count` tensors from `first` on; `present[i]` false where the list has None */
-  TT_ARG_NUMBER,  /* a number known only at run time: `first` numbers it among the call's numbers */
-  TT_ARG_NUMBERS, /* `count` run-time numbers from `first` on (ScalarList), or `equal` ones */
+  TT_ARG_SCALAR,  /* a number known only at run time: `first` numbers it among the call's numbers */
+  TT_ARG_SCALARS, /* `count` run-time numbers from `first` on (ScalarList), or `equal` ones */
   TT_ARG_INT,     /* a static int, bool, or dtype */
   TT_ARG_FLOAT,   /* a static number that is not an int */
   TT_ARG_COMPLEX, /* a static complex number: floats[0], floats[1] */
@@ -82,8 +82,8 @@ typedef enum tt_arg_kind {
 typedef struct tt_arg {
   tt_arg_kind kind;
   int first, count;
-  bool equal;     /* NUMBERS: all are the number `first` */
-  tt_dtype dtype; /* NUMBER(S), and INT/FLOAT/COMPLEX standing for a Scalar: its own dtype (BOOL,
+  bool equal;     /* SCALARS: all are the number `first` */
+  tt_dtype dtype; /* SCALAR(S), and INT/FLOAT/COMPLEX standing for a Scalar: its own dtype (BOOL,
                      I64, F64, C128); an INT standing for a dtype argument: that dtype */
   int64_t i;
   double f;
@@ -101,12 +101,12 @@ struct tt_lower {
   const tt_op_row *row;
   const tt_arg *args;
   int arg_count;
-  tt_node *const *tensors; /* the call's tensors as read through their views */
-  tt_node *const *numbers; /* the call's run-time numbers, rank 0, F64 / F32, I64, or BOOL */
-  tt_dtype common;         /* PyTorch's result_type of all tensors and numbers */
-  tt_dtype fractions;      /* of whole operands: PyTorch's default dtype, F32 if INVALID */
-  const tt_type *promised; /* result types that PyTorch's Meta kernel promises; NULL if unknown */
-  int promised_count;
+  tt_node *const *tensors;   /* the call's tensors as read through their views */
+  tt_node *const *scalars;   /* the call's run-time numbers, rank 0, F64 / F32, I64, or BOOL */
+  tt_dtype result_type;      /* PyTorch's result_type of all tensors and numbers */
+  tt_dtype fractions;        /* of whole operands: PyTorch's default dtype, F32 if INVALID */
+  const tt_type *meta_types; /* the results' types by PyTorch's Meta kernel; NULL if unknown */
+  int meta_count;
   tt_node *seed, *offset;  /* TT_RANDOM: rank-0 I64 */
   bool checks;             /* Debug: emit index checks */
   const tt_target *target; /* what the program is compiled for */

@@ -140,7 +140,7 @@ static tt_status add_words(tt_capture *capture, const tt_operation *op) {
     TT_TRY(add_scalar(capture, (tt_scalar){.kind = TT_SCALAR_CONSTANT,
                                            .at = capture->word_count + i,
                                            .count = 1,
-                                           .words = {op->words[i]}}));
+                                           .words = {op->scalars[i]}}));
   if (!drawn) return TT_SUCCESS;
   tt_scalar place = {
       .kind = TT_SCALAR_PHILOX, .at = capture->word_count + count - drawn, .count = drawn};

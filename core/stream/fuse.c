@@ -53,7 +53,7 @@ static void note_piece(tt_fusing *fuse) {
  * last one was, since the two share a program. */
 bool tt_fuse_pass(tt_fusing *fuse, const tt_section *section, int64_t bytes,
                   const tt_policy *policy, bool behind) {
-  bool fresh = fuse->count == 0 && !section->at->variants;
+  bool fresh = fuse->count == 0 && !section->at->live_sets;
   bool alone = fresh || fuse->hash == fuse->before;
   if (fuse->pieces++ == 0) {
     fuse->group = find_group(fuse);
@@ -181,7 +181,7 @@ static bool worthwhile(const parts *p, int count) {
   for (int i = 0; i < count; i++) {
     if (p->ends[i]->met < 2) return false;
     differ |= p->ends[i] != p->ends[0];
-    for (const tt_variant *v = p->ends[i]->variants; v; v = v->next)
+    for (const tt_live_set *v = p->ends[i]->live_sets; v; v = v->next)
       took += atomic_load(&v->program->compile_ns);
   }
   return differ && took <= MAX_COMPILE_NS;
@@ -211,10 +211,10 @@ static tt_status launch_pieces(const tt_fusing *fuse, const tt_section *whole, t
 
 /* A fused program that cannot be made is none: the pieces have run. */
 static void ask(tt_group *group, tt_section *whole, tt_cut why) {
-  tt_variant *variant = NULL;
-  tt_status status = tt_section_program(whole, why, TT_WANT_BACKGROUND, &variant);
+  tt_live_set *live_set = NULL;
+  tt_status status = tt_section_program(whole, why, TT_WANT_BACKGROUND, &live_set);
   if (!status) {
-    group->program = variant->program;
+    group->program = live_set->program;
     return;
   }
   group->apart = true;
@@ -228,15 +228,15 @@ tt_status tt_fuse_close(tt_fusing *fuse, tt_section *section, tt_cut why, const 
   bool worth = false, by_chance = why != TT_CUT_CONTENT && why != TT_CUT_STOP;
   *out = NULL;
   if (!tt_section_any_live(section)) return TT_SUCCESS;
-  tt_variant *variant = tt_trace_find(section->at, section->live, false);
-  if (variant) group->program = variant->program;
-  if (variant && tt_program_is_ready(variant->program)) {
+  tt_live_set *live_set = tt_trace_find(section->at, section->live, false);
+  if (live_set) group->program = live_set->program;
+  if (live_set && tt_program_is_ready(live_set->program)) {
     tt_count_add(TT_COUNT_FUSED, fuse->count + 1);
     if (group->misses) group->misses--;
-    return tt_section_launch(section, variant, why, policy, out);
+    return tt_section_launch(section, live_set, why, policy, out);
   }
   TT_TRY(launch_pieces(fuse, section, why, policy, &worth, out));
   if (!fuse->trying) group->apart = ++group->misses > MISSES;
-  else if (!variant && worth && !by_chance && !policy->known_only) ask(group, section, why);
+  else if (!live_set && worth && !by_chance && !policy->known_only) ask(group, section, why);
   return TT_SUCCESS;
 }

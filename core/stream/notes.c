@@ -18,7 +18,7 @@ typedef struct notes {
   tt_step *steps;
   size_t known_capacity, step_capacity, scalar_capacity;
   int known_count;
-  bool spoilt;
+  bool invalid;
   tt_status error;
 } notes;
 
@@ -39,7 +39,7 @@ static void add_known(notes *n, const tt_storage *storage, int slot) {
   if (!n->error) n->known[n->known_count++] = (known){storage, {slot, storage->type}};
 }
 
-static void on_disturbed(tt_observer *observer) { ((notes *)observer)->spoilt = true; }
+static void on_disturbed(tt_observer *observer) { ((notes *)observer)->invalid = true; }
 
 static void on_created(tt_observer *observer, const tt_storage *storage) {
   add_known((notes *)observer, storage, TT_UNWRITTEN);
@@ -49,7 +49,7 @@ static void on_retyped(tt_observer *observer, const tt_storage *storage) {
   notes *n = (notes *)observer;
   int at = find(n, storage);
   if (at < 0) return;
-  n->spoilt |= at < n->t->arg_count;
+  n->invalid |= at < n->t->arg_count;
   n->known[at].is = (tt_held){TT_UNWRITTEN, storage->type};
 }
 
@@ -57,7 +57,7 @@ static void on_freed(tt_observer *observer, const tt_storage *storage) {
   notes *n = (notes *)observer;
   int at = find(n, storage);
   if (at < 0) return;
-  n->spoilt |= at < n->t->arg_count; /* it was not to be freed */
+  n->invalid |= at < n->t->arg_count; /* it was not to be freed */
   n->known[at].storage = NULL;
 }
 
@@ -86,7 +86,7 @@ static tt_status note_words(notes *n, const tt_operation *op) {
     TT_TRY(add_scalar(n, (tt_scalar){.kind = TT_SCALAR_CONSTANT,
                                      .at = graph->word_count + i,
                                      .count = 1,
-                                     .words = {op->words[i]}}));
+                                     .words = {op->scalars[i]}}));
   if (!drawn) return TT_SUCCESS;
   TT_TRY(add_scalar(n, (tt_scalar){.kind = TT_SCALAR_PHILOX,
                                    .at = graph->word_count + count - drawn,
@@ -105,7 +105,7 @@ static tt_status note_inputs(notes *n, const tt_operation *op, int **out) {
   for (int i = 0; i < call->input_count; i++) {
     int at = find(n, op->tensors[call->inputs[i]]);
     slots[i] = at < 0 ? TT_UNWRITTEN : n->known[at].is.slot;
-    n->spoilt |= slots[i] == TT_UNWRITTEN;
+    n->invalid |= slots[i] == TT_UNWRITTEN;
   }
   *out = slots;
   return TT_SUCCESS;
@@ -122,7 +122,7 @@ static void note_results(notes *n, const tt_operation *op, tt_storage *const *re
       continue;
     }
     int at = find(n, op->tensors[result->target]);
-    n->spoilt |= at < 0;
+    n->invalid |= at < 0;
     if (at >= 0) n->known[at].is = (tt_held){slot, result->storage};
   }
 }
@@ -140,8 +140,8 @@ static tt_status note(notes *n, const tt_operation *op, tt_storage *const *resul
 
 static void on_called(tt_observer *observer, const tt_operation *op, tt_storage *const *results) {
   notes *n = (notes *)observer;
-  n->spoilt |= n->t->graph.step_count >= MAX_STEPS || (op->draw && op->draw->generator);
-  if (!n->spoilt && !n->error) n->error = note(n, op, results);
+  n->invalid |= n->t->graph.step_count >= MAX_STEPS || (op->draw && op->draw->generator);
+  if (!n->invalid && !n->error) n->error = note(n, op, results);
 }
 
 /* -- A template that was run meanwhile -- */
@@ -185,13 +185,13 @@ static void adopt_storages(notes *n, const tt_template *t, tt_storage *const *st
 }
 
 static tt_status adopt(notes *n, const tt_template *t, tt_storage *const *storages, int *places) {
-  n->spoilt |= n->t->graph.step_count + t->graph.step_count > MAX_STEPS;
+  n->invalid |= n->t->graph.step_count + t->graph.step_count > MAX_STEPS;
   for (int i = 0; i < t->arg_count; i++) {
     int at = find(n, storages[i]);
-    n->spoilt |= at < 0;
+    n->invalid |= at < 0;
     if (at >= 0 && t->arg_slots[i] != TT_UNWRITTEN) places[t->arg_slots[i]] = n->known[at].is.slot;
   }
-  if (n->spoilt) return TT_SUCCESS;
+  if (n->invalid) return TT_SUCCESS;
   TT_TRY(adopt_scalars(n, t));
   TT_TRY(adopt_steps(n, t, places));
   adopt_storages(n, t, storages, places);
@@ -250,7 +250,7 @@ static tt_status hold_results(notes *n, tt_storage *const *results, int count, i
   for (int i = 0; i < t->arg_count; i++) t->held[i] = n->known[find(n, n->known[i].storage)].is;
   for (int i = 0; i < count; i++) {
     int at = find(n, results[i]), before = 0;
-    n->spoilt |= at < 0;
+    n->invalid |= at < 0;
     if (at < 0) continue;
     while (before < i && results[before] != results[i]) before++;
     slots[i] = at < t->arg_count ? at : before < i ? slots[before] : t->held_count;
@@ -286,9 +286,9 @@ tt_status tt_template_end(tt_storage *const *results, int count, int *slots, tt_
   *out = NULL;
   if (!n) return tt_error(TT_FAILED_PRECONDITION, "this thread takes no notes");
   tt_status status = n->error;
-  if (!status && !n->spoilt) status = hold_results(n, results, count, slots);
-  if (!status && !n->spoilt) status = make_graph(n);
-  if (status || n->spoilt) tt_template_destroy(n->t);
+  if (!status && !n->invalid) status = hold_results(n, results, count, slots);
+  if (!status && !n->invalid) status = make_graph(n);
+  if (status || n->invalid) tt_template_destroy(n->t);
   else *out = n->t;
   tt_free(n->steps);
   tt_free(n->known);

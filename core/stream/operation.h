@@ -16,7 +16,7 @@ typedef struct tt_draw {
 typedef struct tt_operation {
   tt_call *call;
   tt_storage *const *tensors; /* of one device; [call->spec.tensor_count] */
-  const uint32_t *words;      /* packed scalars; [call->word_count] */
+  const uint32_t *scalars;    /* packed; [call->word_count] */
   const tt_draw *draw;        /* of a random call, whose last four words are its place; else NULL */
   const tt_policy *policy;
   uint32_t site; /* the Python line */

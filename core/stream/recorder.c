@@ -102,7 +102,7 @@ static tt_status record_launch(const recording *r, tt_outcome *outcome) {
   for (int i = 0; i < launch->output_count; i++)
     launch->outputs[i] = tt_value_retain(r->outputs[i]);
   if (launch->word_count)
-    memcpy(launch->words, r->op->words, sizeof *launch->words * (size_t)launch->word_count);
+    memcpy(launch->words, r->op->scalars, sizeof *launch->words * (size_t)launch->word_count);
   write_targets(r);
   tt_submit(r->stream->queue, launch);
   return TT_SUCCESS;
@@ -122,7 +122,7 @@ static tt_status record_fused(const recording *r) {
   const tt_policy *policy = r->op->policy;
   if (chunk->due && !tt_chunk_goes_on(chunk, policy, is_behind(r->stream->queue)))
     TT_TRY(tt_stream_flush(r->stream, chunk->due, policy));
-  TT_TRY(tt_chunk_add(chunk, r->op->call, r->inputs, r->outputs, r->op->words, r->op->site));
+  TT_TRY(tt_chunk_add(chunk, r->op->call, r->inputs, r->outputs, r->op->scalars, r->op->site));
   write_targets(r);
   return TT_SUCCESS;
 }

@@ -21,10 +21,10 @@ static tt_status make_call(tt_stream *stream, tt_call_table *calls, const tt_key
                        .arg_count = 1,
                        .tensors = &tensor,
                        .tensor_count = 1,
-                       .common = type->dtype,
+                       .result_type = type->dtype,
                        .results = &result,
                        .result_count = 1,
-                       .promised = true};
+                       .meta_known = true};
   const tt_target *target = tt_program_table_target(stream->device->programs);
   return tt_call_create(calls, key, &spec, target, out);
 }

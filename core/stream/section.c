@@ -37,14 +37,14 @@ tt_status tt_section_reserve(tt_section *section, int slots, int steps, int word
 
 /* -- Graphs and programs -- */
 
-static tt_status make_variant(tt_section *s, tt_want want, tt_variant **made, bool *fresh) {
-  TT_TRY(tt_trace_variant(&s->device->trace, s->at, s->live, made));
+static tt_status make_variant(tt_section *s, tt_want want, tt_live_set **made, bool *fresh) {
+  TT_TRY(tt_trace_live_set(&s->device->trace, s->at, s->live, made));
   TT_TRY(tt_program_of_graph(s->device->programs, (*made)->graph, want, &(*made)->program, fresh));
   tt_trace_add(s->at, *made);
   return TT_SUCCESS;
 }
 
-tt_status tt_section_program(tt_section *section, tt_cut why, tt_want want, tt_variant **out) {
+tt_status tt_section_program(tt_section *section, tt_cut why, tt_want want, tt_live_set **out) {
   tt_section *s = section;
   tt_text text = TT_TEXT_INIT;
   bool fresh = false;
@@ -60,23 +60,23 @@ tt_status tt_section_program(tt_section *section, tt_cut why, tt_want want, tt_v
 /* -- Launches -- */
 
 /* What a section of one operator computes is that operator. */
-static tt_origin make_origin(const tt_section *section, const tt_variant *variant) {
+static tt_origin make_origin(const tt_section *section, const tt_live_set *live_set) {
   const tt_trace_node *end = section->at;
-  return (tt_origin){.program = variant->program,
+  return (tt_origin){.program = live_set->program,
                      .name = end->step.call->name,
                      .site = section->sites[end->depth - 1],
-                     .graph = end->depth > 1 ? variant->graph : NULL,
+                     .graph = end->depth > 1 ? live_set->graph : NULL,
                      .first_site = section->sites[0]};
 }
 
-static tt_status make_launch(const tt_section *section, const tt_variant *variant, tt_want want,
+static tt_status make_launch(const tt_section *section, const tt_live_set *live_set, tt_want want,
                              tt_status refused, tt_launch **out) {
-  const tt_graph *graph = variant->graph;
+  const tt_graph *graph = live_set->graph;
   assert(graph->word_count == section->word_count && graph->slot_count == section->slot_count);
   tt_launch *launch = tt_launch_create(section->device, graph->input_count, graph->output_count,
                                        section->word_count, section->at->depth);
   if (!launch) return tt_join(refused, tt_out_of_memory());
-  launch->origin = make_origin(section, variant);
+  launch->origin = make_origin(section, live_set);
   launch->want = want;
   launch->refused = refused;
   memcpy(launch->sites, section->sites, sizeof *section->sites * (size_t)section->at->depth);
@@ -94,16 +94,16 @@ bool tt_section_any_live(const tt_section *section) {
   return memchr(section->live, true, (size_t)section->slot_count) != NULL;
 }
 
-tt_status tt_section_launch(tt_section *section, tt_variant *variant, tt_cut why,
+tt_status tt_section_launch(tt_section *section, tt_live_set *live_set, tt_cut why,
                             const tt_policy *policy, tt_launch **out) {
   tt_section *s = section;
   tt_status refused = TT_SUCCESS;
   tt_want want = policy->known_only ? TT_WANT_KNOWN : TT_WANT_NOW;
   *out = NULL;
   if (!tt_section_any_live(s)) return TT_SUCCESS;
-  if (!variant) variant = tt_trace_find(s->at, s->live, false);
-  if (!variant) refused = tt_section_program(s, why, want, &variant);
-  if (refused && (!variant || s->at->depth == 1 || policy->known_only)) return refused;
+  if (!live_set) live_set = tt_trace_find(s->at, s->live, false);
+  if (!live_set) refused = tt_section_program(s, why, want, &live_set);
+  if (refused && (!live_set || s->at->depth == 1 || policy->known_only)) return refused;
   if (s->at->met < INT_MAX) s->at->met++;
-  return make_launch(s, variant, want, refused, out);
+  return make_launch(s, live_set, want, refused, out);
 }

@@ -31,11 +31,11 @@ tt_status tt_section_reserve(tt_section *section, int slots, int steps, int word
 bool tt_section_any_live(const tt_section *section);
 /* A new graph for it, and its program, which nobody has yet; `why` the section ended. *out has the
  * graph also where no program could be made; NULL: there is no graph. */
-tt_status tt_section_program(tt_section *section, tt_cut why, tt_want want, tt_variant **out);
-/* Its launch, or NULL when nobody needs any result. `variant` NULL: the one that is known, or a new
- * one. If there is no program, the launch has the reason, and will be run operator by operator,
+tt_status tt_section_program(tt_section *section, tt_cut why, tt_want want, tt_live_set **out);
+/* Its launch, or NULL when nobody needs any result. `live_set` NULL: the one that is known, or a
+ * new one. If there is no program, the launch has the reason, and will be run operator by operator,
  * unless the policy forbids new programs, or there is but one operator. */
-tt_status tt_section_launch(tt_section *section, tt_variant *variant, tt_cut why,
+tt_status tt_section_launch(tt_section *section, tt_live_set *live_set, tt_cut why,
                             const tt_policy *policy, tt_launch **out);
 
 #endif

@@ -89,7 +89,7 @@ static tt_status run_step(running *r, int at, tt_storage *const *storages) {
   bool random = call->row->cls == TT_RANDOM;
   const tt_draw draw = random ? draw_of(&r->t->graph, step) : (tt_draw){.blocks = 0};
   tt_operation op = {.call = call,
-                     .words = r->words + step->word_at,
+                     .scalars = r->words + step->word_at,
                      .draw = random ? &draw : NULL,
                      .policy = r->policy,
                      .site = r->site};

@@ -32,7 +32,7 @@ class Specialiser {
   template <class Number> void promote(const Number& one) {
     if (!small_float_) promotion_ = at::native::update_result_type_state(one, promotion_);
   }
-  tt_dtype common() const {
+  tt_dtype result_type() const {
     auto type = at::native::result_type(promotion_);
     return small_float_                        ? small_float_
            : type == at::ScalarType::Undefined ? TT_F32
@@ -44,7 +44,7 @@ class Specialiser {
   const c10::OperatorHandle& op_;
   std::vector<tt_arg> args_;
   std::vector<tt_call_tensor> tensors_;
-  std::vector<tt_dtype> numbers_;
+  std::vector<tt_dtype> scalars_;
   std::vector<tt_call_result> results_, outs_, written_;
   std::deque<std::vector<int64_t>> ints_;
   std::deque<std::vector<double>> floats_;
@@ -68,7 +68,7 @@ void Specialiser::add_scalar(const ArgPlan& arg, const c10::Scalar& value, tt_dt
     out.f = value.toDouble();
     out.i = value.isFloatingPoint() ? 0 : value.toLong();
   } else {
-    out.kind = TT_ARG_NUMBER;
+    out.kind = TT_ARG_SCALAR;
     out.first = next_number_++;
   }
 }
@@ -108,7 +108,7 @@ void Specialiser::add_numbers(const ArgPlan& arg, c10::ArrayRef<IValue> list, tt
     promotion_ = at::native::update_result_type_state(value.toScalar(), promotion_);
     if (!beyond_) values.push_back(value.toScalar().toDouble());
   }
-  out.kind = arg.is_static ? TT_ARG_FLOATS : TT_ARG_NUMBERS;
+  out.kind = arg.is_static ? TT_ARG_FLOATS : TT_ARG_SCALARS;
   out.count = count_of(list);
   out.dtype = TT_F64;
   if (arg.is_static) {
@@ -203,8 +203,8 @@ Found Specialiser::specialise(tt_call_spec* spec) {
     if (!plan_.args[i].out) args_.push_back(arg);
   }
   if (beyond_) return Found::Fallback;
-  for (const Number& number : walk_.numbers) numbers_.push_back(number.dtype);
-  if (plan_.row->cls == TT_RANDOM) numbers_.insert(numbers_.end(), 2, TT_I64);
+  for (const Number& number : walk_.numbers) scalars_.push_back(number.dtype);
+  if (plan_.row->cls == TT_RANDOM) scalars_.insert(scalars_.end(), 2, TT_I64);
   // A row states what it returns first, then what it writes: so out= arguments come first.
   results_.insert(results_.end(), outs_.begin(), outs_.end());
   results_.insert(results_.end(), written_.begin(), written_.end());
@@ -219,13 +219,13 @@ Found Specialiser::specialise(tt_call_spec* spec) {
   spec->arg_count = count_of(args_);
   spec->tensors = tensors_.data();
   spec->tensor_count = count_of(tensors_);
-  spec->numbers = numbers_.data();
-  spec->number_count = count_of(numbers_);
-  spec->common = common();
+  spec->scalars = scalars_.data();
+  spec->scalar_count = count_of(scalars_);
+  spec->result_type = result_type();
   spec->fractions = require_dtype(at::get_default_dtype_as_scalartype());
   spec->results = results_.data();
   spec->result_count = count_of(results_);
-  spec->promised = types_known_;
+  spec->meta_known = types_known_;
   spec->checks = walk_.policy.mode == TT_MODE_DEBUG;
   spec->precision = walk_.precision;
   spec->site = call_site();

@@ -75,10 +75,10 @@ tt_status record_draw(tt_stream *stream, const void *generator, int64_t blocks,
   tt_storage *results[REQUEST_MAX] = {NULL};
   request r = {.row = &draw_row,
                .arg_count = 2,
-               .args = {{.kind = TT_ARG_NUMBER, .first = 0, .dtype = TT_I64},
-                        {.kind = TT_ARG_NUMBER, .first = 1, .dtype = TT_I64}},
-               .number_count = 2,
-               .numbers = {TT_I64, TT_I64},
+               .args = {{.kind = TT_ARG_SCALAR, .first = 0, .dtype = TT_I64},
+                        {.kind = TT_ARG_SCALAR, .first = 1, .dtype = TT_I64}},
+               .scalar_count = 2,
+               .scalars = {TT_I64, TT_I64},
                .result = type_of(TT_I64, 1, DIMS(2)),
                .draw = {.generator = generator, .blocks = blocks}};
   memcpy(r.words, &place, sizeof place);

@@ -157,17 +157,17 @@ static void fill_key(tt_key *key, const request *r) {
     tt_key_u64(key, (uint64_t)r->args[i].i);
     tt_key_add(key, &r->args[i].f, sizeof r->args[i].f);
   }
-  tt_key_add(key, r->numbers, sizeof r->numbers);
+  tt_key_add(key, r->scalars, sizeof r->scalars);
   tt_key_add(key, r->targets, sizeof *r->targets * (size_t)r->target_count);
   add_type(key, &r->result);
-  tt_key_u64(key, (uint64_t)r->unpromised << 1 | (uint64_t)(policy.mode == TT_MODE_DEBUG));
+  tt_key_u64(key, (uint64_t)r->no_meta << 1 | (uint64_t)(policy.mode == TT_MODE_DEBUG));
 }
 
 static int fill_results(const request *r, tt_call_result *results) {
   for (int k = 0; k < r->target_count; k++)
     results[k] = (tt_call_result){.target = r->targets[k], .view = view_at(r, r->targets[k])};
   if (r->target_count) return r->target_count;
-  if (!r->unpromised) {
+  if (!r->no_meta) {
     bool given = r->result.dtype != TT_INVALID;
     tt_type first = given ? r->result : *r->tensors[0]->type;
     results[0] = (tt_call_result){.target = -1, .view = tt_view_whole(&first)};
@@ -192,12 +192,12 @@ static tt_status create_call(const request *r, const tt_key *key, tt_call **out)
                        .arg_count = r->arg_count ? r->arg_count : r->tensor_count,
                        .tensors = tensors,
                        .tensor_count = r->tensor_count,
-                       .numbers = r->numbers,
-                       .number_count = r->number_count,
-                       .common = r->tensor_count ? tensors[0].view.dtype : TT_F32,
+                       .scalars = r->scalars,
+                       .scalar_count = r->scalar_count,
+                       .result_type = r->tensor_count ? tensors[0].view.dtype : TT_F32,
                        .results = results,
                        .result_count = fill_results(r, results),
-                       .promised = !r->unpromised,
+                       .meta_known = !r->no_meta,
                        .checks = policy.mode == TT_MODE_DEBUG};
   return tt_call_create(session->calls, key, &spec, &session->target, out);
 }
@@ -216,7 +216,7 @@ tt_status call_record(tt_stream *stream, tt_call *call, const request *r, tt_sto
   bool random = r->row->cls == TT_RANDOM;
   tt_operation operation = {.call = call,
                             .tensors = r->tensors,
-                            .words = r->words,
+                            .scalars = r->words,
                             .draw = random ? &r->draw : NULL,
                             .policy = &policy,
                             .site = r->site};
@@ -263,9 +263,9 @@ tt_status record_scale(tt_stream *stream, tt_storage *a, float number, tt_storag
                .tensor_count = 1,
                .tensors = {a},
                .arg_count = 2,
-               .args = {{.kind = TT_ARG_TENSOR}, {.kind = TT_ARG_NUMBER, .dtype = TT_F64}},
-               .number_count = 1,
-               .numbers = {TT_F32}};
+               .args = {{.kind = TT_ARG_TENSOR}, {.kind = TT_ARG_SCALAR, .dtype = TT_F64}},
+               .scalar_count = 1,
+               .scalars = {TT_F32}};
   memcpy(r.words, &number, sizeof number);
   tt_storage *results[REQUEST_MAX] = {NULL};
   TT_TRY(request_record(stream, &r, results));

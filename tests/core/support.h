@@ -92,13 +92,13 @@ typedef struct request {
   const tt_view *views[REQUEST_MAX]; /* NULL: the whole storage */
   int arg_count;                     /* 0: one argument for each tensor */
   tt_arg args[REQUEST_MAX];
-  int number_count;
-  tt_dtype numbers[REQUEST_MAX];
+  int scalar_count;
+  tt_dtype scalars[REQUEST_MAX];
   uint32_t words[2 * REQUEST_MAX];
   int target_count; /* 0: one new result of type `result`, or of tensor 0's if that is not set */
   int targets[REQUEST_MAX];
   tt_type result;
-  bool unpromised; /* results are what the lowering says, at most REQUEST_MAX */
+  bool no_meta; /* results are what the lowering says, at most REQUEST_MAX */
   uint32_t site;
   tt_draw draw; /* of a random row, whose last words are the place */
 } request;

@@ -143,11 +143,11 @@ static void test_words(void **state) {
                .tensor_count = 1,
                .tensors = {a},
                .arg_count = 2,
-               .args = {{.kind = TT_ARG_TENSOR}, {.kind = TT_ARG_NUMBER, .first = 1}},
-               .number_count = 4,
-               .numbers = {TT_F64, TT_F32, TT_I64, TT_BOOL}};
+               .args = {{.kind = TT_ARG_TENSOR}, {.kind = TT_ARG_SCALAR, .first = 1}},
+               .scalar_count = 4,
+               .scalars = {TT_F64, TT_F32, TT_I64, TT_BOOL}};
   assert_int_equal(call_of(&r)->word_count, 6);
-  assert_int_equal(tt_number_words(TT_F64) + tt_number_words(TT_BOOL), 3);
+  assert_int_equal(tt_scalar_words(TT_F64) + tt_scalar_words(TT_BOOL), 3);
   tt_storage_release(a);
 }
 
@@ -219,7 +219,7 @@ static void test_results_of_the_lowering(void **state) {
   (void)state;
   int64_t dims[2] = {2, 2};
   tt_storage *a = storage_new(stream, type_of(TT_F32, 2, dims)), *results[REQUEST_MAX];
-  request r = {.row = &first_and_last, .tensor_count = 1, .tensors = {a}, .unpromised = true};
+  request r = {.row = &first_and_last, .tensor_count = 1, .tensors = {a}, .no_meta = true};
   tt_call *call = call_of(&r);
   assert_int_equal(call->result_count, 3);
   assert_true(call->results[0].defined && !call->results[1].defined && call->results[2].defined);

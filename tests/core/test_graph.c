@@ -59,9 +59,9 @@ static tt_call *scale(void) {
                 .tensor_count = 1,
                 .tensors = {a},
                 .arg_count = 2,
-                .args = {{.kind = TT_ARG_TENSOR}, {.kind = TT_ARG_NUMBER, .dtype = TT_F64}},
-                .number_count = 1,
-                .numbers = {TT_F32}});
+                .args = {{.kind = TT_ARG_TENSOR}, {.kind = TT_ARG_SCALAR, .dtype = TT_F64}},
+                .scalar_count = 1,
+                .scalars = {TT_F32}});
 }
 
 static tt_graph *graph_of(const tt_step *steps, int count, int slots, const uint8_t *live) {

@@ -465,7 +465,7 @@ static void test_memory_while_replaying(void **state) {
   (void)state;
   int64_t n = MEMORY / 4 / 4;
   tt_storage *a = zeros(n, lines[1]), *pair[REQUEST_MAX] = {NULL};
-  request r = {.row = &pair_row, .tensor_count = 1, .tensors = {a}, .unpromised = true};
+  request r = {.row = &pair_row, .tensor_count = 1, .tensors = {a}, .no_meta = true};
   ok(request_record(stream, &r, pair));
   tt_storage_release(pair[1]); /* not needed afterwards */
   tt_storage *x = add(pair[0], a, 2), *y = add(x, a, 3);

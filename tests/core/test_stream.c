@@ -262,9 +262,9 @@ static void test_many_numbers(void **state) { /* too many words for the cache */
                .tensor_count = 1,
                .tensors = {a},
                .arg_count = 2,
-               .args = {{.kind = TT_ARG_TENSOR}, {.kind = TT_ARG_NUMBER, .first = 4}},
-               .number_count = 5,
-               .numbers = {TT_F64, TT_F64, TT_I64, TT_I64, TT_F64}};
+               .args = {{.kind = TT_ARG_TENSOR}, {.kind = TT_ARG_SCALAR, .first = 4}},
+               .scalar_count = 5,
+               .scalars = {TT_F64, TT_F64, TT_I64, TT_I64, TT_F64}};
   for (int i = 0; i < 3; i++) {
     ok(request_record(stream, &r, results));
     assert_true(first_of(results[0]) == 0);

@@ -124,7 +124,7 @@ static void lower_numbers(tt_lower *cx) {
   tt_out(cx, 4, tt_num(cx, 4, TT_BOOL));
 }
 static const tt_op_row numbers_row = {
-    .name = "test.numbers", .lower = lower_numbers, .statics = "", .doc = ""};
+    .name = "test.scalars", .lower = lower_numbers, .statics = "", .doc = ""};
 
 static void test_packed_numbers(void **state) {
   (void)state;
@@ -134,13 +134,13 @@ static void test_packed_numbers(void **state) {
     policy.mode = modes[m];
     for (int round = 0; round < 3; round++) {
       tt_storage *results[REQUEST_MAX];
-      request r = {.row = &numbers_row, .arg_count = 5, .number_count = 5, .unpromised = true};
+      request r = {.row = &numbers_row, .arg_count = 5, .scalar_count = 5, .no_meta = true};
       double f64 = 3.141592653589793 * (round + 1);
       float f32 = 0.1f + (float)round;
       int64_t i64 = -5000000000000007 + round;
       for (int i = 0; i < 5; i++) {
-        r.args[i] = (tt_arg){.kind = TT_ARG_NUMBER, .first = i, .dtype = dtypes[i]};
-        r.numbers[i] = dtypes[i];
+        r.args[i] = (tt_arg){.kind = TT_ARG_SCALAR, .first = i, .dtype = dtypes[i]};
+        r.scalars[i] = dtypes[i];
       }
       memcpy(r.words, &f64, 8);
       memcpy(r.words + 2, &f32, 4);

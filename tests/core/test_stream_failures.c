@@ -80,9 +80,9 @@ static void test_every_call_fails_once(void **state) {
   (void)state;
   int failures = 0;
   ok(session_open(path));
-  for (int variant = 0; variant < 6; variant++) {
-    set_mode(variant % 3);
-    fake.tt_fake_async(variant >= 3);
+  for (int live_set = 0; live_set < 6; live_set++) {
+    set_mode(live_set % 3);
+    fake.tt_fake_async(live_set >= 3);
     for (int64_t nth = 1;; nth++) {
       int64_t n = 4 + nth % 30; /* what was not compiled before, and what was */
       fake.tt_fake_fail_at(nth);
@@ -106,12 +106,12 @@ static void test_every_allocation_fails_once(void **state) {
   (void)state;
   int failures = 0;
   ok(session_open(path));
-  for (int variant = 0; variant < 6; variant++) {
-    set_mode(variant % 3);
+  for (int live_set = 0; live_set < 6; live_set++) {
+    set_mode(live_set % 3);
     session_close(); /* so that everything is new again */
     ok(session_open(path));
     for (int64_t nth = 1, n = 4;; nth++) {
-      tt_alloc_fail_at(nth, variant >= 3);
+      tt_alloc_fail_at(nth, live_set >= 3);
       tt_status status = run_script(n);
       int64_t asked = tt_alloc_count();
       tt_alloc_fail_at(0, false);
@@ -139,9 +139,9 @@ static tt_status whole_life(void) {
 static void test_every_call_of_a_life_fails_once(void **state) {
   (void)state;
   int failures = 0;
-  for (int variant = 0; variant < 4; variant++) {
-    fake.tt_fake_async(variant & 1);
-    set_mode(variant & 2);
+  for (int live_set = 0; live_set < 4; live_set++) {
+    fake.tt_fake_async(live_set & 1);
+    set_mode(live_set & 2);
     for (int64_t nth = 1;; nth++) {
       fake.tt_fake_fail_at(nth);
       tt_status status = whole_life();
@@ -160,10 +160,10 @@ static void test_every_call_of_a_life_fails_once(void **state) {
 static void test_every_allocation_of_a_life_fails_once(void **state) {
   (void)state;
   int failures = 0;
-  for (int variant = 0; variant < 4; variant++) {
-    set_mode(variant & 2);
+  for (int live_set = 0; live_set < 4; live_set++) {
+    set_mode(live_set & 2);
     for (int64_t nth = 1;; nth++) {
-      tt_alloc_fail_at(nth, variant & 1);
+      tt_alloc_fail_at(nth, live_set & 1);
       tt_status status = whole_life();
       int64_t asked = tt_alloc_count();
       tt_alloc_fail_at(0, false);

@@ -123,10 +123,10 @@ static void test_another_generator(void **state) {
                  .tensors = {a},
                  .arg_count = 3,
                  .args = {{.kind = TT_ARG_TENSOR},
-                          {.kind = TT_ARG_NUMBER, .first = 0, .dtype = TT_F64},
-                          {.kind = TT_ARG_NUMBER, .first = 1, .dtype = TT_F64}},
-                 .number_count = 4,
-                 .numbers = {TT_F64, TT_F64, TT_I64, TT_I64},
+                          {.kind = TT_ARG_SCALAR, .first = 0, .dtype = TT_F64},
+                          {.kind = TT_ARG_SCALAR, .first = 1, .dtype = TT_F64}},
+                 .scalar_count = 4,
+                 .scalars = {TT_F64, TT_F64, TT_I64, TT_I64},
                  .draw = {.generator = own ? &generator : NULL, .blocks = 3}};
     begin();
     ok(request_record(stream, &r, results));

@@ -357,8 +357,8 @@ static void test_dense(void **state) {
       view.strides[order[k]] = stride;
       stride *= view.sizes[order[k]];
     }
-    bool spoilt = one_in(4) && view.rank && view.sizes[order[0]] > 1;
-    if (spoilt) view.strides[order[0]] += 1 + below(3);
+    bool invalid = one_in(4) && view.rank && view.sizes[order[0]] > 1;
+    if (invalid) view.strides[order[0]] += 1 + below(3);
     dense = view;
     tt_type storage;
     tt_view_dense(&dense, &storage);
@@ -366,7 +366,7 @@ static void test_dense(void **state) {
     assert_true(tt_view_covers(&dense, &storage));
     for (int k = 0; k < view.rank; k++) {
       assert_int_equal(dense.sizes[k], view.sizes[k]);
-      if (!spoilt && view.sizes[k] > 1) assert_int_equal(dense.strides[k], view.strides[k]);
+      if (!invalid && view.sizes[k] > 1) assert_int_equal(dense.strides[k], view.strides[k]);
     }
   }
 }

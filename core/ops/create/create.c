@@ -7,7 +7,7 @@
 enum { ZEROS = -1, ONES = -2 };
 
 static tt_type result_type(tt_lower *cx) {
-  if (cx->promised && cx->promised_count > 0) return cx->promised[0];
+  if (cx->meta_types && cx->meta_count > 0) return cx->meta_types[0];
   return tt_in(cx, 0)->type;
 }
 
@@ -61,8 +61,8 @@ void tt_lower_arange(tt_lower *cx) {
 void tt_lower_range(tt_lower *cx) {
   int step_arg = cx->row->param > 2 ? 2 : -1;
   tt_type type = {.rank = 1};
-  if (cx->promised && cx->promised_count > 0) {
-    type = cx->promised[0];
+  if (cx->meta_types && cx->meta_count > 0) {
+    type = cx->meta_types[0];
   } else {
     double step = step_arg < 0 ? 1.0 : tt_float(cx, step_arg);
     double count = floor((tt_float(cx, 1) - tt_float(cx, 0)) / (step != 0.0 ? step : 1.0)) + 1.0;

@@ -37,7 +37,7 @@ static tt_dtype promote(tt_dtype a, tt_dtype b) {
   return sa ? (na > nb ? a : TT_I64) : (nb > na ? b : TT_I64);
 }
 
-/* A lower rank of evidence (0-dim tensors, numbers) only wins by category. */
+/* A lower rank of evidence (0-dim tensors, scalars) only wins by category. */
 static tt_dtype prefer(tt_dtype high, tt_dtype low) {
   int ch = category(high), cl = category(low);
   if (ch == 4) return high;
@@ -46,8 +46,8 @@ static tt_dtype prefer(tt_dtype high, tt_dtype low) {
   return high;
 }
 
-static tt_dtype common_of(const tt_arg *args, int count, tt_node *const *tensors,
-                          tt_node *const *numbers) {
+static tt_dtype result_type_of(const tt_arg *args, int count, tt_node *const *tensors,
+                               tt_node *const *numbers) {
   tt_dtype dims = TT_INVALID, scalars = TT_INVALID, wrapped = TT_INVALID;
   for (int i = 0; i < count; i++) {
     tt_arg_kind kind = args[i].kind;
@@ -55,7 +55,7 @@ static tt_dtype common_of(const tt_arg *args, int count, tt_node *const *tensors
       tt_dtype *slot = tensors[i]->type.rank > 0 ? &dims : &scalars;
       *slot = promote(*slot, tensors[i]->type.dtype);
     }
-    tt_dtype number = kind == TT_ARG_NUMBER    ? numbers[i]->type.dtype
+    tt_dtype number = kind == TT_ARG_SCALAR    ? numbers[i]->type.dtype
                       : kind == TT_ARG_INT     ? TT_I64
                       : kind == TT_ARG_FLOAT   ? TT_F32
                       : kind == TT_ARG_COMPLEX ? TT_C64
@@ -85,12 +85,12 @@ static tt_arg element_arg(tt_lower *cx, int i, int k, tt_node **tensor, tt_node 
     *tensor = tt_in(cx, i);
     arg.first = i;
     break;
-  case TT_ARG_NUMBERS:
-    *number = cx->numbers[arg.first + (arg.equal ? 0 : k)];
-    arg = (tt_arg){.kind = TT_ARG_NUMBER, .first = i, .dtype = (*number)->type.dtype};
+  case TT_ARG_SCALARS:
+    *number = cx->scalars[arg.first + (arg.equal ? 0 : k)];
+    arg = (tt_arg){.kind = TT_ARG_SCALAR, .first = i, .dtype = (*number)->type.dtype};
     break;
-  case TT_ARG_NUMBER:
-    *number = cx->numbers[arg.first];
+  case TT_ARG_SCALAR:
+    *number = cx->scalars[arg.first];
     arg.first = i;
     break;
   case TT_ARG_INTS:
@@ -121,17 +121,17 @@ static void each(tt_lower *cx, const tt_op_row *row, bool packed) {
   }
   for (int k = 0; k < size; k++) {
     tt_arg args[MAX_ARGS];
-    tt_node *tensors[MAX_ARGS] = {NULL}, *numbers[MAX_ARGS] = {NULL};
-    for (int i = 0; i < count; i++) args[i] = element_arg(cx, i, k, &tensors[i], &numbers[i]);
+    tt_node *tensors[MAX_ARGS] = {NULL}, *scalars[MAX_ARGS] = {NULL};
+    for (int i = 0; i < count; i++) args[i] = element_arg(cx, i, k, &tensors[i], &scalars[i]);
     if (packed) take_packed(cx, k, tensors);
     tt_lower one = *cx;
     one.row = row;
     one.args = args;
     one.tensors = tensors;
-    one.numbers = numbers;
-    one.common = common_of(args, operands, tensors, numbers);
-    one.promised = k < cx->promised_count && cx->promised ? cx->promised + k : NULL;
-    one.promised_count = one.promised ? 1 : 0;
+    one.scalars = scalars;
+    one.result_type = result_type_of(args, operands, tensors, scalars);
+    one.meta_types = k < cx->meta_count && cx->meta_types ? cx->meta_types + k : NULL;
+    one.meta_count = one.meta_types ? 1 : 0;
     one.results = cx->results + k;
     one.result_count = 0;
     one.result_capacity = k < cx->result_capacity ? 1 : 0;

@@ -4,8 +4,8 @@
 #include <string.h>
 
 bool tt_out_empty(tt_lower *cx) {
-  if (!cx->promised || cx->promised_count == 0 || tt_type_numel(cx->promised) != 0) return false;
-  tt_out(cx, 0, tt_hlo_zeros(cx->h, cx->promised));
+  if (!cx->meta_types || cx->meta_count == 0 || tt_type_numel(cx->meta_types) != 0) return false;
+  tt_out(cx, 0, tt_hlo_zeros(cx->h, cx->meta_types));
   return true;
 }
 

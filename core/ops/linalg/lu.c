@@ -227,7 +227,7 @@ static tt_node *upper_factor(tt_lower *cx, tt_node *lu) {
 
 static tt_node *empty_as_promised(tt_lower *cx, int k, tt_dtype dtype) {
   tt_type none = {.dtype = dtype, .rank = 1};
-  return tt_hlo_zeros(cx->h, cx->promised && k < cx->promised_count ? &cx->promised[k] : &none);
+  return tt_hlo_zeros(cx->h, cx->meta_types && k < cx->meta_count ? &cx->meta_types[k] : &none);
 }
 
 /* (a, *, pivot): p, l, u. */

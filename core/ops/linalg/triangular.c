@@ -99,11 +99,11 @@ static tt_node *rotated(tt_lower *cx, tt_node *x, int dim, int64_t by) {
 void tt_lower_cross(tt_lower *cx) {
   tt_hlo *h = cx->h;
   tt_node *a, *b;
-  tt_operands(cx, &a, &b, tt_compute_dtype(cx->common));
+  tt_operands(cx, &a, &b, tt_compute_dtype(cx->result_type));
   int dim = tt_has(cx, 2) ? tt_dim(cx, 2, a->type.rank) : a->type.rank - 1;
   tt_node *first = tt_hlo_multiply(h, rotated(cx, a, dim, 1), rotated(cx, b, dim, 2));
   tt_node *second = tt_hlo_multiply(h, rotated(cx, a, dim, 2), rotated(cx, b, dim, 1));
-  first = tt_rounded(cx, first, cx->common);
-  second = tt_rounded(cx, second, cx->common);
-  tt_out_in(cx, 0, tt_hlo_subtract(h, first, second), cx->common);
+  first = tt_rounded(cx, first, cx->result_type);
+  second = tt_rounded(cx, second, cx->result_type);
+  tt_out_in(cx, 0, tt_hlo_subtract(h, first, second), cx->result_type);
 }

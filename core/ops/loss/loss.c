@@ -17,7 +17,7 @@ typedef struct operands {
 } operands;
 
 static operands operands_of(tt_lower *cx, int first) {
-  operands o = {tt_in(cx, first), tt_in(cx, first + 1), cx->common};
+  operands o = {tt_in(cx, first), tt_in(cx, first + 1), cx->result_type};
   if (!tt_is_float(o.result) && !tt_is_complex(o.result)) o.result = o.x->type.dtype;
   tt_broadcast_pair(cx, &o.x, &o.y, tt_compute_dtype(o.result));
   return o;

@@ -24,7 +24,7 @@ static void out_scaled(tt_lower *cx, tt_node *y, int at, tt_dtype dtype) {
     if (tt_has(cx, at) && !tt_static_equals(cx, at, 1)) {
       tt_node *beta = tt_num(cx, at, y->type.dtype);
       tt_node *scaled = tt_hlo_multiply(h, x, beta);
-      bool varies = cx->args[at].kind == TT_ARG_NUMBER;
+      bool varies = cx->args[at].kind == TT_ARG_SCALAR;
       tt_node *none = varies ? tt_hlo_compare(h, TT_EQ, beta, tt_like(cx, beta, 0)) : NULL;
       x = none ? tt_hlo_select(h, none, tt_hlo_zeros(h, &x->type), scaled) : scaled;
     }
@@ -122,7 +122,7 @@ void tt_lower_dot(tt_lower *cx) {
 /* (self, vec1, vec2): beta * self + alpha * outer(vec1, vec2), each step in the operands' dtype. */
 void tt_lower_addr(tt_lower *cx) {
   tt_hlo *h = cx->h;
-  tt_dtype dtype = cx->common, wide = tt_compute_dtype(dtype);
+  tt_dtype dtype = cx->result_type, wide = tt_compute_dtype(dtype);
   tt_node *a = tt_in_as(cx, 1, dtype), *b = tt_in_as(cx, 2, dtype), *x = tt_in_as(cx, 0, dtype);
 #define TIMES(a, b)                                                                                \
   tt_settled(cx, tt_hlo_multiply(h, tt_cast(cx, a, wide), tt_cast(cx, b, wide)), dtype)

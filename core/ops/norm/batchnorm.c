@@ -103,7 +103,7 @@ void tt_lower_batch_norm(tt_lower *cx) {
     }
   }
   out_like(cx, 0, affine(cx, &c, mean, invstd, 1, 2), input);
-  bool saved = !cx->promised || tt_type_numel(tt_meta_type(cx, 1)) > 0; /* not in evaluation */
+  bool saved = !cx->meta_types || tt_type_numel(tt_meta_type(cx, 1)) > 0; /* not in evaluation */
   tt_out_as(cx, 1, saved ? mean : tt_hlo_zeros(cx->h, tt_meta_type(cx, 1)));
   tt_out_as(cx, 2, saved ? invstd : tt_hlo_zeros(cx->h, tt_meta_type(cx, 2)));
 }

@@ -9,7 +9,7 @@ typedef struct unary {
 } unary;
 
 static unary begin(tt_lower *cx, int i) {
-  tt_dtype dtype = cx->common;
+  tt_dtype dtype = cx->result_type;
   return (unary){cx->h, tt_in_as(cx, i, tt_compute_dtype(dtype)), dtype};
 }
 
@@ -261,8 +261,8 @@ void tt_lower_log_sigmoid(tt_lower *cx) {
   tt_node *z = tt_hlo_exponential(u.h, tt_hlo_negate(u.h, tt_hlo_abs(u.h, u.x)));
   tt_node *low = tt_hlo_minimum(u.h, u.x, tt_like(cx, u.x, 0));
   tt_out_in(cx, 0, tt_hlo_subtract(u.h, low, tt_hlo_log_plus_one(u.h, z)), u.dtype);
-  if (cx->promised && cx->promised_count > 1 && tt_type_numel(&cx->promised[1]) == 0)
-    tt_out(cx, 1, tt_hlo_zeros(u.h, &cx->promised[1]));
+  if (cx->meta_types && cx->meta_count > 1 && tt_type_numel(&cx->meta_types[1]) == 0)
+    tt_out(cx, 1, tt_hlo_zeros(u.h, &cx->meta_types[1]));
   else tt_out_in(cx, 1, z, u.dtype);
 }
 
@@ -281,22 +281,22 @@ void tt_lower_mish(tt_lower *cx) {
 
 void tt_lower_prelu(tt_lower *cx) {
   tt_node *x, *weight;
-  tt_operands(cx, &x, &weight, tt_compute_dtype(cx->common));
+  tt_operands(cx, &x, &weight, tt_compute_dtype(cx->result_type));
   tt_node *is_high = tt_hlo_compare(cx->h, TT_GT, x, tt_like(cx, x, 0));
   tt_node *y = tt_hlo_select(cx->h, is_high, x, tt_hlo_multiply(cx->h, weight, x));
-  tt_out_in(cx, 0, y, cx->common);
+  tt_out_in(cx, 0, y, cx->result_type);
 }
 
 void tt_lower_prelu_backward(tt_lower *cx) {
   tt_hlo *h = cx->h;
-  tt_dtype dtype = tt_compute_dtype(cx->common);
+  tt_dtype dtype = tt_compute_dtype(cx->result_type);
   tt_node *xs[3] = {tt_in_as(cx, 0, dtype), tt_in_as(cx, 1, dtype), tt_in_as(cx, 2, dtype)};
   tt_broadcast_all(cx, xs, 3);
   tt_node *g = xs[0], *x = xs[1], *is_high = tt_hlo_compare(h, TT_GT, x, tt_like(cx, x, 0));
   tt_node *to_x = tt_hlo_select(h, is_high, g, tt_hlo_multiply(h, xs[2], g));
   tt_node *to_weight = tt_hlo_select(h, is_high, zeros_like(cx, g), tt_hlo_multiply(h, x, g));
-  tt_out_in(cx, 0, to_x, cx->common);
-  tt_out_in(cx, 1, to_weight, cx->common);
+  tt_out_in(cx, 0, to_x, cx->result_type);
+  tt_out_in(cx, 1, to_weight, cx->result_type);
 }
 
 /* log(x / (1 - x)), of x clamped to eps..1-eps if eps was given and not negative. */

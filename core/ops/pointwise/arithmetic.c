@@ -11,7 +11,7 @@ static void factors(tt_lower *cx, tt_node **a, tt_node **b, tt_dtype dtype) {
 /* param: TT_HLO_add, TT_HLO_subtract, or -TT_HLO_subtract for rsub. Argument 2 is alpha. */
 void tt_lower_add(tt_lower *cx) {
   tt_hlo *h = cx->h;
-  tt_dtype result = tt_meta_dtype(cx, 0, cx->common), dtype = tt_compute_dtype(result);
+  tt_dtype result = tt_meta_dtype(cx, 0, cx->result_type), dtype = tt_compute_dtype(result);
   tt_node *a, *b;
   tt_operands(cx, &a, &b, dtype);
   bool reversed = cx->row->param == -TT_HLO_subtract;
@@ -29,8 +29,8 @@ void tt_lower_add(tt_lower *cx) {
 void tt_lower_binary(tt_lower *cx) {
   tt_node *a, *b;
   bool product = cx->row->param == TT_HLO_multiply;
-  (product ? factors : tt_operands)(cx, &a, &b, tt_compute_dtype(cx->common));
-  tt_out_in(cx, 0, tt_hlo_binary(cx->h, (tt_hlo_op)cx->row->param, a, b), cx->common);
+  (product ? factors : tt_operands)(cx, &a, &b, tt_compute_dtype(cx->result_type));
+  tt_out_in(cx, 0, tt_hlo_binary(cx->h, (tt_hlo_op)cx->row->param, a, b), cx->result_type);
 }
 
 /* Adds `step` to `y` where the remainder is not zero and its sign is not b's. */
@@ -76,7 +76,7 @@ static void check_divisor(tt_lower *cx, tt_node *b) {
 /* param 1: floor_divide; 0: argument 2 names the rounding mode, if any. */
 void tt_lower_div(tt_lower *cx) {
   const char *mode = cx->row->param == 1 ? "floor" : tt_str(cx, 2);
-  tt_dtype dtype = *mode ? cx->common : tt_float_result_dtype(cx);
+  tt_dtype dtype = *mode ? cx->result_type : tt_float_result_dtype(cx);
   tt_node *a, *b, *y;
   factors(cx, &a, &b, tt_compute_dtype(dtype));
   if (*mode) check_divisor(cx, b);
@@ -91,19 +91,19 @@ void tt_lower_div(tt_lower *cx) {
 
 void tt_lower_remainder(tt_lower *cx) {
   tt_node *a, *b;
-  tt_operands(cx, &a, &b, tt_compute_dtype(cx->common));
+  tt_operands(cx, &a, &b, tt_compute_dtype(cx->result_type));
   check_divisor(cx, b);
   tt_node *y = tt_hlo_remainder(cx->h, a, b);
   if (tt_dtype_kind(y->type.dtype) != TT_KIND_UNSIGNED)
     y = where_signs_differ(cx, y, b, y, tt_hlo_add(cx->h, y, b));
-  tt_out_in(cx, 0, y, cx->common);
+  tt_out_in(cx, 0, y, cx->result_type);
 }
 
 void tt_lower_fmod(tt_lower *cx) {
   tt_node *a, *b;
-  tt_operands(cx, &a, &b, tt_compute_dtype(cx->common));
+  tt_operands(cx, &a, &b, tt_compute_dtype(cx->result_type));
   check_divisor(cx, b);
-  tt_out_in(cx, 0, tt_hlo_remainder(cx->h, a, b), cx->common);
+  tt_out_in(cx, 0, tt_hlo_remainder(cx->h, a, b), cx->result_type);
 }
 
 /* The powers PyTorch computes without pow(); NULL when `exponent` is none of them. */
@@ -140,10 +140,10 @@ static tt_node *complex_power(tt_lower *cx, tt_node *a, tt_node *b) {
 }
 
 void tt_lower_pow(tt_lower *cx) {
-  tt_dtype dtype = tt_compute_dtype(cx->common);
+  tt_dtype dtype = tt_compute_dtype(cx->result_type);
   const tt_arg *exponent = &cx->args[1];
   tt_node *y = NULL;
-  if (cx->common == TT_BOOL && exponent->kind == TT_ARG_INT) {
+  if (cx->result_type == TT_BOOL && exponent->kind == TT_ARG_INT) {
     tt_hlo_fail(cx->h, TT_UNIMPLEMENTED, "%s: of booleans, which Meta takes for integers",
                 cx->row->name);
     return;
@@ -164,13 +164,13 @@ void tt_lower_pow(tt_lower *cx) {
         : tt_is_complex(dtype) ? complex_power(cx, a, b)
                                : tt_hlo_power(cx->h, a, b);
   }
-  tt_out_in(cx, 0, y, cx->common);
+  tt_out_in(cx, 0, y, cx->result_type);
 }
 
 /* param: a tt_cmp. */
 void tt_lower_compare(tt_lower *cx) {
   tt_node *a, *b;
-  tt_operands(cx, &a, &b, cx->common);
+  tt_operands(cx, &a, &b, cx->result_type);
   tt_out_as(cx, 0, tt_hlo_compare(cx->h, (tt_cmp)cx->row->param, a, b));
 }
 
@@ -184,14 +184,14 @@ void tt_lower_logical(tt_lower *cx) {
 /* param 0: left, 1: right. Shifts by less than 0 or by the width or more behave as by the width. */
 void tt_lower_shift(tt_lower *cx) {
   tt_node *a, *b;
-  tt_operands(cx, &a, &b, cx->common);
-  bool is_signed = tt_dtype_kind(cx->common) == TT_KIND_SIGNED;
+  tt_operands(cx, &a, &b, cx->result_type);
+  bool is_signed = tt_dtype_kind(cx->result_type) == TT_KIND_SIGNED;
   tt_hlo_op right = is_signed ? TT_HLO_shift_right_arithmetic : TT_HLO_shift_right_logical;
   tt_out_as(cx, 0, tt_hlo_binary(cx->h, cx->row->param ? right : TT_HLO_shift_left, a, b));
 }
 
 void tt_lower_where(tt_lower *cx) {
-  tt_dtype dtype = tt_meta_dtype(cx, 0, cx->common);
+  tt_dtype dtype = tt_meta_dtype(cx, 0, cx->result_type);
   tt_node *xs[3] = {tt_in_as(cx, 0, TT_BOOL), tt_in_as(cx, 1, dtype), tt_in_as(cx, 2, dtype)};
   tt_broadcast_all(cx, xs, 3);
   tt_out_as(cx, 0, tt_hlo_select(cx->h, xs[0], xs[1], xs[2]));
@@ -212,7 +212,7 @@ static tt_node *bounded(tt_lower *cx, tt_node *x, int i, tt_hlo_op op) {
 }
 
 void tt_lower_clamp(tt_lower *cx) {
-  tt_node *x = tt_in_as(cx, 0, cx->common);
+  tt_node *x = tt_in_as(cx, 0, cx->result_type);
   x = bounded(cx, x, 1, TT_HLO_maximum);
   tt_out_as(cx, 0, bounded(cx, x, 2, TT_HLO_minimum));
 }
@@ -220,7 +220,7 @@ void tt_lower_clamp(tt_lower *cx) {
 /* maximum, minimum, clamp_min, clamp_max; param: the tt_hlo_op. NaN wins. */
 void tt_lower_extremum(tt_lower *cx) {
   tt_node *a, *b;
-  tt_operands(cx, &a, &b, cx->common);
+  tt_operands(cx, &a, &b, cx->result_type);
   tt_out_as(cx, 0, tt_hlo_binary(cx->h, (tt_hlo_op)cx->row->param, a, b));
 }
 
@@ -228,9 +228,9 @@ void tt_lower_extremum(tt_lower *cx) {
 void tt_lower_fextremum(tt_lower *cx) {
   tt_hlo *h = cx->h;
   tt_node *a, *b;
-  tt_operands(cx, &a, &b, cx->common);
+  tt_operands(cx, &a, &b, cx->result_type);
   tt_node *y = tt_hlo_binary(h, (tt_hlo_op)cx->row->param, a, b);
-  if (tt_is_float(cx->common)) {
+  if (tt_is_float(cx->result_type)) {
     y = tt_hlo_select(h, tt_is_nan(cx, b), a, y);
     y = tt_hlo_select(h, tt_is_nan(cx, a), b, y);
   }
@@ -240,7 +240,7 @@ void tt_lower_fextremum(tt_lower *cx) {
 /* self + weight * (end - self), from the nearer end. */
 void tt_lower_lerp(tt_lower *cx) {
   tt_hlo *h = cx->h;
-  tt_dtype dtype = tt_compute_dtype(cx->common);
+  tt_dtype dtype = tt_compute_dtype(cx->result_type);
   tt_node *xs[3] = {tt_in_as(cx, 0, dtype), tt_in_as(cx, 1, dtype), tt_in_as(cx, 2, dtype)};
   tt_broadcast_all(cx, xs, 3);
   tt_node *a = xs[0], *b = xs[1], *w = xs[2];
@@ -249,13 +249,13 @@ void tt_lower_lerp(tt_lower *cx) {
   tt_node *near = tt_hlo_compare(h, TT_LT, size, tt_like(cx, size, 0.5));
   tt_node *from_a = tt_hlo_add(h, a, tt_hlo_multiply(h, w, span));
   tt_node *from_b = tt_hlo_subtract(h, b, tt_hlo_multiply(h, span, tt_hlo_subtract(h, one, w)));
-  tt_out_in(cx, 0, tt_hlo_select(h, near, from_a, from_b), cx->common);
+  tt_out_in(cx, 0, tt_hlo_select(h, near, from_a, from_b), cx->result_type);
 }
 
 /* self + value * a * b or self + value * a / b; param: TT_HLO_multiply or TT_HLO_divide. */
 void tt_lower_addcmul(tt_lower *cx) {
   tt_hlo *h = cx->h;
-  tt_dtype result = tt_meta_dtype(cx, 0, cx->common), dtype = tt_compute_dtype(result);
+  tt_dtype result = tt_meta_dtype(cx, 0, cx->result_type), dtype = tt_compute_dtype(result);
   tt_node *x = tt_in_as(cx, 0, dtype), *a = tt_in_as(cx, 1, dtype), *b = tt_in_as(cx, 2, dtype);
   tt_broadcast_pair(cx, &a, &b, dtype);
   if (tt_has(cx, 3) && !tt_static_equals(cx, 3, 1)) a = tt_hlo_multiply(h, tt_num(cx, 3, dtype), a);

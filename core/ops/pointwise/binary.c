@@ -2,7 +2,7 @@
 #include "ops/pointwise/pointwise.h"
 
 static bool real_only(tt_lower *cx) {
-  if (!tt_is_complex(cx->common)) return true;
+  if (!tt_is_complex(cx->result_type)) return true;
   tt_hlo_fail(cx->h, TT_UNIMPLEMENTED, "%s: complex operands are not supported", cx->row->name);
   return false;
 }
@@ -49,14 +49,14 @@ void tt_lower_copysign(tt_lower *cx) {
 
 void tt_lower_nextafter(tt_lower *cx) {
   tt_node *ab[2];
-  tt_operands(cx, &ab[0], &ab[1], cx->common);
+  tt_operands(cx, &ab[0], &ab[1], cx->result_type);
   tt_out_as(cx, 0, tt_hlo_next_after(cx->h, ab[0], ab[1]));
 }
 
 void tt_lower_heaviside(tt_lower *cx) {
   tt_node *x, *values;
-  tt_operands(cx, &x, &values, cx->common);
-  tt_node *step = tt_cast(cx, tt_is(cx, x, TT_GT, 0), cx->common);
+  tt_operands(cx, &x, &values, cx->result_type);
+  tt_node *step = tt_cast(cx, tt_is(cx, x, TT_GT, 0), cx->result_type);
   tt_out_as(cx, 0, tt_hlo_select(cx->h, tt_is(cx, x, TT_EQ, 0), values, step));
 }
 
@@ -80,9 +80,9 @@ static void gcd_step(tt_hlo *h, tt_node *const *args, tt_node **results, void *u
 /* Euclid's algorithm; param 1: lcm. */
 void tt_lower_gcd(tt_lower *cx) {
   tt_hlo *h = cx->h;
-  bool is_signed = tt_dtype_kind(cx->common) == TT_KIND_SIGNED;
+  bool is_signed = tt_dtype_kind(cx->result_type) == TT_KIND_SIGNED;
   tt_node *ab[2], *found[2];
-  tt_operands(cx, &ab[0], &ab[1], cx->common);
+  tt_operands(cx, &ab[0], &ab[1], cx->result_type);
   tt_hlo_while(h, 2, ab, gcd_more, gcd_step, NULL, found);
   tt_node *y = is_signed ? tt_hlo_abs(h, found[0]) : found[0];
   if (cx->row->param) {

@@ -25,8 +25,8 @@ tt_node *tt_rounded(tt_lower *cx, tt_node *x, tt_dtype dtype) {
 }
 
 tt_node *tt_number(tt_lower *cx, int i, tt_dtype dtype) {
-  bool narrow = tt_is_float(cx->common) && dtype == tt_compute_dtype(cx->common);
-  return tt_cast(cx, tt_num(cx, i, narrow ? cx->common : dtype), dtype);
+  bool narrow = tt_is_float(cx->result_type) && dtype == tt_compute_dtype(cx->result_type);
+  return tt_cast(cx, tt_num(cx, i, narrow ? cx->result_type : dtype), dtype);
 }
 
 void tt_operands(tt_lower *cx, tt_node **a, tt_node **b, tt_dtype dtype) {

@@ -225,7 +225,7 @@ tt_dtype tt_draw_dtype(tt_dtype dtype) {
 }
 
 tt_type tt_drawn_type(tt_lower *cx) {
-  if (cx->promised && cx->promised_count > 0) return cx->promised[0];
+  if (cx->meta_types && cx->meta_count > 0) return cx->meta_types[0];
   return tt_in(cx, 0)->type;
 }
 

@@ -34,7 +34,7 @@ void tt_split_pair(tt_lower *cx, tt_node *const *words, tt_dtype dtype, tt_node 
 
 /* The dtype that a distribution over `dtype` is computed in: F64 for F64 and C128, else F32. */
 tt_dtype tt_draw_dtype(tt_dtype dtype);
-/* The result's type: as promised, else that of argument 0. */
+/* The result's type: as Meta says, else that of argument 0. */
 tt_type tt_drawn_type(tt_lower *cx);
 /* A tensor or number argument in this dtype, broadcast to type's dims. */
 tt_node *tt_spread(tt_lower *cx, int arg, tt_dtype dtype, const tt_type *type);

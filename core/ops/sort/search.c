@@ -51,7 +51,7 @@ tt_node *tt_search(tt_lower *cx, tt_node *sequence, tt_node *values, bool right)
 }
 
 static tt_dtype search_dtype(const tt_lower *cx) {
-  return cx->common == TT_BOOL ? TT_U8 : cx->common;
+  return cx->result_type == TT_BOOL ? TT_U8 : cx->result_type;
 }
 
 static void state_search(tt_lower *cx, tt_node *sequence, tt_node *values, bool right) {

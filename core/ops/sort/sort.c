@@ -153,7 +153,7 @@ static void state_pair(tt_lower *cx, tt_node *values, tt_node *indices) {
 /* States two empty results when the promise is empty. */
 static bool pair_empty(tt_lower *cx) {
   if (!tt_out_empty(cx)) return false;
-  if (cx->promised_count > 1) tt_out(cx, 1, tt_hlo_zeros(cx->h, tt_meta_type(cx, 1)));
+  if (cx->meta_count > 1) tt_out(cx, 1, tt_hlo_zeros(cx->h, tt_meta_type(cx, 1)));
   return true;
 }
 
@@ -315,7 +315,7 @@ static tt_node *contained(tt_lower *cx, tt_node *x, tt_node *tests) {
 
 /* elements, test elements, assume_unique, invert */
 void tt_lower_isin(tt_lower *cx) {
-  tt_dtype dtype = cx->common == TT_BOOL ? TT_U8 : cx->common;
+  tt_dtype dtype = cx->result_type == TT_BOOL ? TT_U8 : cx->result_type;
   tt_node *x = tt_cast(cx, tt_in(cx, 0), dtype), *tests = tt_cast(cx, tt_in(cx, 1), dtype);
   tt_node *found = contained(cx, x, tests);
   tt_out_as(cx, 0, tt_bool(cx, 3) ? tt_hlo_not(cx->h, found) : found);

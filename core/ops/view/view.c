@@ -36,7 +36,7 @@ void tt_lower_cat(tt_lower *cx) {
   int count = tt_list_size(cx, 0), used = 0;
   tt_node **xs = node_array(cx, count);
   if (!xs) return;
-  tt_dtype dtype = tt_meta_dtype(cx, 0, cx->common);
+  tt_dtype dtype = tt_meta_dtype(cx, 0, cx->result_type);
   for (int k = 0; k < count; k++) {
     tt_node *x = tt_in_at(cx, 0, k);
     if (!is_nothing(x)) xs[used++] = tt_cast(cx, x, dtype);
@@ -53,7 +53,7 @@ void tt_lower_stack(tt_lower *cx) {
   int count = tt_list_size(cx, 0);
   tt_node **xs = node_array(cx, count);
   if (!xs || count == 0) return;
-  tt_dtype dtype = tt_meta_dtype(cx, 0, cx->common);
+  tt_dtype dtype = tt_meta_dtype(cx, 0, cx->result_type);
   int dim = tt_dim(cx, 1, tt_in_at(cx, 0, 0)->type.rank + 1);
   for (int k = 0; k < count; k++)
     xs[k] = insert_dim(cx, tt_cast(cx, tt_in_at(cx, 0, k), dtype), dim);
@@ -69,7 +69,7 @@ void tt_lower_chunk_cat(tt_lower *cx) {
   if (!xs || count == 0 || chunks < 1) return;
   int dim = tt_dim(cx, 1, tt_in_at(cx, 0, 0)->type.rank);
   for (int k = 0; k < count; k++) {
-    tt_node *x = tt_cast(cx, tt_in_at(cx, 0, k), tt_meta_dtype(cx, 0, cx->common));
+    tt_node *x = tt_cast(cx, tt_in_at(cx, 0, k), tt_meta_dtype(cx, 0, cx->result_type));
     int64_t size = x->type.dims[dim], whole = (size + chunks - 1) / chunks * chunks;
     x = pad_dim(cx, x, zero_of(cx, x), dim, 0, whole - size, 0);
     tt_type type = x->type;
@@ -328,7 +328,7 @@ void tt_lower_block_diag(tt_lower *cx) {
   if (!xs || count == 0) return;
   int64_t width = 0, left = 0;
   for (int k = 0; k < count; k++) {
-    tt_node *x = tt_cast(cx, tt_in_at(cx, 0, k), tt_meta_dtype(cx, 0, cx->common));
+    tt_node *x = tt_cast(cx, tt_in_at(cx, 0, k), tt_meta_dtype(cx, 0, cx->result_type));
     int64_t columns = x->type.rank > 0 ? x->type.dims[x->type.rank - 1] : 1;
     xs[k] = tt_hlo_reshape(cx->h, x, 2, (int64_t[]){leading(&x->type, 1), columns});
     width += columns;
