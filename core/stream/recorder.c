@@ -71,7 +71,8 @@ static void write_targets(const recording *r) {
     if (!storage) continue;
     tt_value *old = storage->value;
     storage->value = tt_value_retain(r->outputs[i]);
-    tt_storage_set_type(storage, r->outputs[i]->holding.type);
+    if (storage->type != r->outputs[i]->holding.type)
+      tt_storage_set_type(storage, r->outputs[i]->holding.type);
     tt_value_release(old);
   }
 }

@@ -20,6 +20,7 @@ constexpr int kAsPyTorch = -1;
 
 std::atomic<int> default_mode{TT_MODE_STRICT}, default_precision{kAsPyTorch};
 std::atomic<HostFallback> default_fallback{HostFallback::Warn};
+std::atomic<int> blocks{0};  // that live: without any, no thread looks for one
 
 tt_precision of_pytorch() {
   const at::Context& context = at::globalContext();
@@ -49,6 +50,8 @@ tt_precision of_pytorch() {
 
 // Shared with threads that outlive the block, for which it has ended then, too.
 struct Block::Info final : c10::DebugInfoBase, std::enable_shared_from_this<Block::Info> {
+  explicit Info(const Choice& what) : choice(what) { blocks++; }
+  ~Info() override { blocks--; }
   Choice choice;
   std::shared_ptr<Info> outer;
   std::atomic<bool> ended{false};
@@ -57,6 +60,7 @@ struct Block::Info final : c10::DebugInfoBase, std::enable_shared_from_this<Bloc
 // What the innermost block that says anything says.
 struct Chosen {
   template <class T> static std::optional<T> find(std::optional<T> Choice::* member) {
+    if (blocks.load(std::memory_order_relaxed) == 0) return std::nullopt;
     auto* info = static_cast<Block::Info*>(c10::ThreadLocalDebugInfo::get(kKind));
     for (; info; info = info->outer.get())
       if (!info->ended.load(std::memory_order_acquire) && info->choice.*member)
@@ -65,8 +69,7 @@ struct Chosen {
   }
 };
 
-Block::Block(const Choice& choice) : info_(std::make_shared<Info>()) {
-  info_->choice = choice;
+Block::Block(const Choice& choice) : info_(std::make_shared<Info>(choice)) {
   if (auto* outer = static_cast<Info*>(c10::ThreadLocalDebugInfo::get(kKind)))
     info_->outer = outer->shared_from_this();
   c10::ThreadLocalDebugInfo::_push(kKind, info_);

@@ -15,7 +15,7 @@ namespace py = pybind11;
 namespace tt {
 namespace {
 
-std::atomic<tt_session*> the_session{nullptr};
+std::atomic<tt_session*> the_session{nullptr}, usable{nullptr};  // usable: not in a forked child
 std::mutex opening;
 std::string plugin = tt_env(TT_ENV_PLUGIN);  // a name or a path; guarded by the GIL
 std::atomic<bool> forked{false};
@@ -46,6 +46,7 @@ std::string plugin_path() {
 }
 
 tt_session* open_session() {
+  if (tt_session* open = usable.load(std::memory_order_acquire)) return open;
   TORCH_CHECK(!is_forked(),
               "Cannot re-initialize device 'tpu' in forked subprocess. To use it with "
               "multiprocessing, you must use the 'spawn' start method");
@@ -57,7 +58,11 @@ tt_session* open_session() {
   bind_lapack();
   check(tt_session_create(path.c_str(), &opened));
   the_session.store(opened, std::memory_order_release);
-  pthread_atfork(nullptr, nullptr, [] { forked.store(true); });
+  usable.store(opened, std::memory_order_release);
+  pthread_atfork(nullptr, nullptr, [] {
+    forked.store(true);
+    usable.store(nullptr);
+  });
   return opened;
 }
 

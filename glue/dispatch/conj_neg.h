@@ -7,8 +7,8 @@
 namespace tt {
 
 inline bool has_conj_neg(const at::Tensor& tensor) {
-  return tensor.key_set().has_any(
-      c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}));
+  constexpr c10::DispatchKeySet due({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
+  return tensor.key_set().has_any(due);
 }
 
 // The numbers that are still to be conjugated or negated, in the same memory.

@@ -80,9 +80,13 @@ tt_dtype require_dtype(at::ScalarType type) {
 }
 
 at::ScalarType from_dtype(tt_dtype dtype) {
-  for (auto [torch, core] : kDtypes)
-    if (core == dtype) return torch;
-  return at::ScalarType::Undefined;
+  static constexpr auto all = [] {
+    std::array<at::ScalarType, TT_DTYPE_LIMIT> made{};
+    for (auto& one : made) one = at::ScalarType::Undefined;
+    for (auto [torch, core] : kDtypes) made[core] = torch;
+    return made;
+  }();
+  return all[dtype];
 }
 
 tt_view view_of(const at::Tensor& tensor) {
