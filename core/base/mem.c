@@ -139,6 +139,18 @@ void tt_text_printf(tt_text *text, const char *format, ...) {
   va_end(args);
 }
 
+void tt_text_bytes(tt_text *text, int64_t bytes) {
+  static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
+  double amount = (double)bytes / 1024;
+  int unit = 0;
+  if (bytes < 1024) {
+    tt_text_printf(text, "%lld bytes", (long long)bytes);
+    return;
+  }
+  for (; amount >= 1024 && unit < 3; unit++) amount /= 1024;
+  tt_text_printf(text, "%.1f %s", amount, units[unit]);
+}
+
 tt_status tt_text_status(const tt_text *text) {
   return text->failed ? tt_out_of_memory() : TT_SUCCESS;
 }

@@ -37,6 +37,7 @@ typedef struct tt_text {
 void tt_text_deinit(tt_text *text);
 void tt_text_add(tt_text *text, const char *data, size_t size);
 void tt_text_printf(tt_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void tt_text_bytes(tt_text *text, int64_t bytes); /* "1.5 MiB" */
 tt_status tt_text_status(const tt_text *text);
 
 /* Makes room for `needed` elements of `size` bytes in *array, doubling; the old content stays. */

@@ -81,6 +81,16 @@ static tt_instr *append(tt_hlo *h, const tt_instr *draft, const tt_type *types) 
   return h->current->last = in;
 }
 
+/* What only repeats or arranges elements costs nothing where a reduction follows it. */
+static bool is_too_large(int op, const tt_type *types, int count) {
+  if (op == TT_OPCODE_constant || op == TT_OPCODE_broadcast_in_dim || op == TT_OPCODE_reshape ||
+      op == TT_OPCODE_transpose)
+    return false;
+  for (int i = 0; i < count; i++)
+    if (tt_type_numel(&types[i]) > TT_HLO_MAX_ELEMENTS) return true;
+  return false;
+}
+
 /* NULL on failure. */
 static tt_instr *emit(tt_hlo *h, const tt_instr *draft, tt_type *types) {
   const char *name = tt_hlo_info(draft->op)->name;
@@ -97,6 +107,11 @@ static tt_instr *emit(tt_hlo *h, const tt_instr *draft, tt_type *types) {
   if (!tt_hlo_check(&in, types, &why)) {
     if (why.memory) tt_hlo_fail_memory(h);
     tt_hlo_fail(h, TT_INVALID_ARGUMENT, "%s: %s", name, why.text);
+    return NULL;
+  }
+  if (is_too_large(in.op, types, in.result_count)) {
+    tt_hlo_fail(h, TT_RESOURCE_EXHAUSTED, "out of memory: %s of %lld elements; at most %lld can be",
+                name, (long long)tt_type_numel(&types[0]), (long long)TT_HLO_MAX_ELEMENTS);
     return NULL;
   }
   bool numbered = key_of(h, &in, types);

@@ -1,6 +1,7 @@
 #include "pjrt/target.h"
 
 #include <string.h>
+#include <unistd.h>
 
 /* XLA's CPU compiler drops NaN in minimum and maximum unless it is told not to. Its own defaults
  * take a fifth longer to compile for no faster programs; threads it need not start: ours compile
@@ -15,6 +16,14 @@ static void add_cpu_options(tt_compile_options *options) {
   options->override_count = sizeof names / sizeof *names;
 }
 
+/* A plugin that computes in the host's memory names no limit of its own. */
+static int64_t memory_of(const tt_pjrt_device *device, bool in_host) {
+  int64_t in_use = 0, limit = 0, bytes = 0;
+  tt_status_release(tt_pjrt_device_memory(device, &in_use, &limit));
+  if (limit > 0 || !in_host) return limit;
+  return tt_mul_i64(sysconf(_SC_PHYS_PAGES), sysconf(_SC_PAGE_SIZE), &bytes) ? bytes : 0;
+}
+
 void tt_target_init_client(tt_target *target, tt_plugin *plugin, tt_client *client, bool lapack) {
   *target = (tt_target){.plugin = plugin,
                         .client = client,
@@ -26,6 +35,7 @@ void tt_target_init_client(tt_target *target, tt_plugin *plugin, tt_client *clie
                         .options = {.portable = true, .optimization_level = -1}};
   target->xla_cpu = strcmp(target->platform, "cpu") == 0;
   if (target->xla_cpu) add_cpu_options(&target->options);
+  target->memory = memory_of(tt_client_device(client, 0), target->xla_cpu);
 }
 
 void tt_target_init_topology(tt_target *target, tt_plugin *plugin, tt_topology *topology,

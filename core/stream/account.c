@@ -2,9 +2,9 @@
 
 #include <assert.h>
 
-void tt_account_init(tt_account *account, tt_client *client, tt_pjrt_device *device) {
+void tt_account_init(tt_account *account, tt_client *client, int64_t limit) {
   account->client = client;
-  account->device = device;
+  account->limit = limit;
   account->listed = NULL;
   pthread_mutex_init(&account->lock, NULL);
 }
@@ -61,9 +61,8 @@ void tt_account_read(tt_account *account, tt_memory *out) {
                      .peak = atomic_load(&account->peak),
                      .total_allocated = atomic_load(&account->total),
                      .allocations = atomic_load(&account->allocations),
-                     .frees = atomic_load(&account->frees)};
-  int64_t in_use = 0;
-  tt_status_release(tt_pjrt_device_memory(account->device, &in_use, &out->limit));
+                     .frees = atomic_load(&account->frees),
+                     .limit = account->limit};
 }
 
 void tt_account_reset_peak(tt_account *account) {

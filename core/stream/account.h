@@ -20,13 +20,14 @@ typedef struct tt_holding {
 
 typedef struct tt_account {
   tt_client *client;
-  tt_pjrt_device *device;
+  int64_t limit;
   TT_ATOMIC(int64_t) allocated, peak, total, allocations, frees;
   pthread_mutex_t lock;
   tt_holding *listed; /* guarded by the lock, as their links */
 } tt_account;
 
-void tt_account_init(tt_account *account, tt_client *client, tt_pjrt_device *device);
+/* `limit`: the device's bytes, 0 if unknown. */
+void tt_account_init(tt_account *account, tt_client *client, int64_t limit);
 void tt_account_deinit(tt_account *account);
 /* The holding has a buffer from now on; or no longer. */
 void tt_account_add(tt_account *account, tt_holding *holding);

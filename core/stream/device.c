@@ -10,7 +10,7 @@ tt_status tt_device_create(tt_client *client, int index, tt_program_table *progr
   device->raw = tt_client_device(client, index);
   device->programs = programs;
   device->index = index;
-  tt_account_init(&device->account, client, device->raw);
+  tt_account_init(&device->account, client, tt_program_table_target(programs)->memory);
   tt_trace_init(&device->trace);
   pthread_mutex_init(&device->lock, NULL);
   tt_status status = tt_scalar_cache_create(client, device->raw, &device->scalars);
@@ -70,22 +70,10 @@ tt_status tt_device_zeros(tt_device *device, const tt_type *type, uint32_t site,
 
 /* -- What is said when memory has run out -- */
 
-void tt_print_bytes(tt_text *text, int64_t bytes) {
-  static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
-  double amount = (double)bytes / 1024;
-  int unit = 0;
-  if (bytes < 1024) {
-    tt_text_printf(text, "%lld bytes", (long long)bytes);
-    return;
-  }
-  for (; amount >= 1024 && unit < 3; unit++) amount /= 1024;
-  tt_text_printf(text, "%.1f %s", amount, units[unit]);
-}
-
 static void print_holding(tt_text *text, const tt_holding *holding) {
   const char *place = tt_site_text(holding->site);
   tt_text_printf(text, "\n  ");
-  tt_print_bytes(text, holding->bytes);
+  tt_text_bytes(text, holding->bytes);
   tt_text_printf(text, ", %s[", tt_dtype_name(holding->type->dtype));
   for (int i = 0; i < holding->type->rank; i++)
     tt_text_printf(text, "%s%lld", i ? "," : "", (long long)holding->type->dims[i]);
@@ -99,11 +87,11 @@ static void print_holdings(tt_text *text, tt_device *device) {
   tt_account_read(&device->account, &memory);
   int count = tt_account_largest(&device->account, largest, LARGEST);
   tt_text_printf(text, "Device tpu:%d holds ", device->index);
-  tt_print_bytes(text, memory.allocated);
+  tt_text_bytes(text, memory.allocated);
   tt_text_printf(text, " in tensors");
   if (memory.limit > 0) {
     tt_text_printf(text, ", of ");
-    tt_print_bytes(text, memory.limit);
+    tt_text_bytes(text, memory.limit);
   }
   if (count) tt_text_printf(text, "; the largest:");
   for (int i = 0; i < count; i++) print_holding(text, &largest[i]);

@@ -42,7 +42,5 @@ tt_status tt_device_report_memory(tt_device *device, tt_status status);
 /* Whether an error says that the device's memory has run out; what the host lacks, it does not
  * hold. */
 bool tt_device_is_full(tt_status status);
-/* "1.5 MiB". */
-void tt_print_bytes(tt_text *text, int64_t bytes);
 
 #endif

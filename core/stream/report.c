@@ -36,16 +36,16 @@ void tt_report_needs(const tt_launch *launch, bool values, tt_text *text) {
     needs.outputs = sum_bytes(launch->outputs, launch->output_count);
   }
   tt_text_printf(text, "needs ");
-  tt_print_bytes(text, needs.arguments);
+  tt_text_bytes(text, needs.arguments);
   tt_text_printf(text, " of inputs, ");
-  tt_print_bytes(text, needs.outputs);
+  tt_text_bytes(text, needs.outputs);
   tt_text_printf(text, " of results");
   if (needs.aliased > 0) tt_text_printf(text, " (");
-  if (needs.aliased > 0) tt_print_bytes(text, needs.aliased);
+  if (needs.aliased > 0) tt_text_bytes(text, needs.aliased);
   if (needs.aliased > 0) tt_text_printf(text, " in place of inputs)");
   if (needs.temporaries < 0) return;
   tt_text_printf(text, ", ");
-  tt_print_bytes(text, needs.temporaries);
+  tt_text_bytes(text, needs.temporaries);
   tt_text_printf(text, " of temporaries");
 }
 

@@ -511,6 +511,9 @@ static void test_limits(void **state) {
   expect_failure(param(TT_F32, 0, NULL), TT_RESOURCE_EXHAUSTED, "parameters");
   expect_failure(tt_hlo_const_i64s(h, TT_I64, DIMS(0), INT64_MAX), TT_RESOURCE_EXHAUSTED,
                  "a constant of");
+  tt_node *wide = tt_hlo_broadcast_to(h, tt_hlo_const(h, TT_F32, 1), 1, DIMS(INT64_C(1) << 40));
+  assert_false(tt_hlo_failed(h));
+  expect_failure(tt_hlo_negate(h, wide), TT_RESOURCE_EXHAUSTED, "1099511627776 elements");
   h->instr_count = TT_HLO_MAX_INSTRS;
   expect_failure(tt_hlo_const(h, TT_I64, 0), TT_RESOURCE_EXHAUSTED, "instructions");
 }

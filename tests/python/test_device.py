@@ -112,6 +112,7 @@ def test_memory_is_counted():
     assert torch.tpu.max_memory_allocated() - before >= 1 << 20
     free, total = torch.tpu.mem_get_info()
     assert 0 < free <= total
+    assert torch.accelerator.get_memory_info()[1] == total
     assert "peak" in torch.tpu.memory_summary()
     assert torch.accelerator.memory_allocated() >= 0
     assert torch.tpu.memory_stats()["allocated_bytes.all.current"] >= 0
@@ -205,3 +206,20 @@ def test_threads_have_their_own_current_device():
     for thread in threads:
         thread.join()
     assert seen == [(0, 256.0)] * 4
+
+
+@only_tpu
+@pytest.mark.parametrize("mode", ["debug", "strict", "fused"])
+@pytest.mark.parametrize(
+    "huge",
+    [
+        lambda: torch.arange(2**40, dtype=torch.int8, device="tpu"),
+        lambda: torch.ones(1, 2, device="tpu").expand(2**40, 2) @ torch.ones(2, 2, device="tpu"),
+        lambda: torch.arange(2**42, dtype=torch.int8, device="tpu").eq(3).any(),
+    ],
+    ids=["range", "product", "reduced"],
+)
+def test_what_no_memory_holds_is_refused_before_it_is_compiled(huge, mode):
+    with torch.tpu.set_eager_mode(mode), pytest.raises(torch.OutOfMemoryError, match="aten::"):
+        huge().sum().item()
+    assert (torch.ones(2, device="tpu") + 1).tolist() == [2, 2]

@@ -1,6 +1,5 @@
 """Device memory: what is in use, what was the most, what there is."""
 
-import os
 from collections import OrderedDict
 
 import torch
@@ -55,13 +54,9 @@ def max_memory_reserved(device: Device = None) -> int:
 def mem_get_info(device: Device = None) -> tuple[int, int]:
     """Returns (free, total) bytes of a device.
 
-    A plugin that names no limit computes in the host's memory, so the host's figures stand in.
+    Of a plugin that computes in the host's memory the total is the host's.
     """
-    free, limit = torch._C._accelerator_getMemoryInfo(_get_device_index(device, optional=True))
-    if limit > 0:
-        return free, limit
-    page = os.sysconf("SC_PAGE_SIZE")
-    return os.sysconf("SC_AVPHYS_PAGES") * page, os.sysconf("SC_PHYS_PAGES") * page
+    return torch._C._accelerator_getMemoryInfo(_get_device_index(device, optional=True))
 
 
 def reset_peak_memory_stats(device: Device = None) -> None:
