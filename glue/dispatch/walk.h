@@ -35,7 +35,6 @@ struct Walk {
   std::optional<c10::Device> place;  // where a result is to be made, if that is said
   bool away = false;                 // a tensor is to be made on another device than its model's
   bool host = false;                 // numbers for the elements of lists are in a host tensor
-  bool cpu_agrees = false;           // it was asked about these arguments and has no objection
 
   Walk(const Plan& p, c10::ArrayRef<c10::IValue> a) : plan(p), args(a) { tt_key_init(&key); }
   ~Walk() { tt_key_deinit(&key); }

@@ -1,7 +1,7 @@
-"""What the glue knows of single operators: does the installed PyTorch still need to be told?
+"""What the package knows of single operators: does the installed PyTorch still need to be told?
 
-Each row of `glue/agreement/table.def` is held against PyTorch's own kernels for the CPU and for the
-meta device. A test that fails names a row that may go.
+Each row of `torch_tpu/_agreement/table.py` is held against PyTorch's own kernels for the CPU and
+for the meta device. A test that fails names a row that may go.
 """
 
 import json
@@ -15,12 +15,12 @@ import torch
 from support import only_tpu
 from torch.utils._pytree import tree_leaves, tree_map
 
-import torch_tpu._C as glue
+from torch_tpu._agreement import table
 
 pytestmark = only_tpu
 
-ROWS = glue.agreements()
-OPERATORS = [(row, name) for row in ROWS for name in row["operators"].split()]
+ROWS = table.ROWS
+OPERATORS = [(row, name) for row in ROWS for name in row.operators.split()]
 KEYS = ("CPU", "SparseCPU", "SparseCsrCPU", "NestedTensorCPU")
 LISTING = f"""
 import json, torch
@@ -240,30 +240,31 @@ def served_by(kernels, key, name, by_packet):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("row", "name"), OPERATORS, ids=[f"{row['kind']}-{name}" for row, name in OPERATORS]
+    ("row", "name"), OPERATORS, ids=[f"{row.kind}-{name}" for row, name in OPERATORS]
 )
 def test_the_row_is_still_needed(row, name, kernels):
-    if row["kind"] in NEEDED:
-        needed = NEEDED[row["kind"]](name)
+    if row.kind in NEEDED:
+        needed = NEEDED[row.kind](name)
     else:
-        by_packet = not row["kind"].startswith("DirectC")
+        by_packet = not row.kind.startswith("DirectC")
         needed = any(
             served_by(kernels, key, name, by_packet)
             and not served_by(kernels, key.replace("CPU", "") + "PrivateUse1", name, by_packet)
-            for key in LENT[row["kind"]]
+            for key in LENT[row.kind]
         )
     assert needed, (
         f"PyTorch {torch.__version__} does without it: take '{name}' out of the rows of kind "
-        f"{row['kind']} in glue/agreement/table.def (it said that the operator {row['reason']})"
+        f"{row.kind} in torch_tpu/_agreement/table.py (it said that the operator {row.reason})"
     )
 
 
 def test_every_kind_has_a_row_and_a_test():
-    assert {row["kind"] for row in ROWS} == set(NEEDED) | set(LENT)
-    assert all(row["what"] and row["reason"] and row["torch"] for row in ROWS)
+    assert {row.kind for row in ROWS} == set(NEEDED) | set(LENT)
+    assert {row.kind for row in ROWS} == set(table.KINDS)
+    assert all(row.reason and row.torch for row in ROWS)
 
 
 def test_arguments_are_those_of_the_schemas():
     for row, name in OPERATORS:
-        if row["argument"]:
-            assert row["argument"] in [one.name for one in overload(name)._schema.arguments]
+        if row.argument:
+            assert row.argument in [one.name for one in overload(name)._schema.arguments]
