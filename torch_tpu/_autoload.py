@@ -63,7 +63,8 @@ def _load() -> None:
 
     _apply_environment()
     backend_registration.rename_privateuse1_backend("tpu")
-    for kernels in ("_lent", "_sparse", "_sparse_softmax", "_nested"):  # they register themselves
+    # They register themselves.
+    for kernels in ("_kernels", "_lent", "_sparse", "_sparse_softmax", "_nested"):
         importlib.import_module(f"torch_tpu.{kernels}")
 
     torch._register_device_module("tpu", tpu)

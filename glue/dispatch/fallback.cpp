@@ -16,7 +16,7 @@ using torch::jit::Stack;
 
 // How an operator without a row is done; never destroyed.
 struct Way {
-  std::unique_ptr<Plan> plan;    // whose functional overload is decomposed, if this one is not
+  std::unique_ptr<Plan> plan;
   PyObject* function = nullptr;  // the decomposition, in Python
 };
 
@@ -35,12 +35,7 @@ std::unique_ptr<const Way> find_way(const c10::OperatorHandle& op) {
   way->plan = rowless_plan(op.schema());
   InPython in_python;
   pybind11::object found = function_of("_decompose", "lookup")(way->plan->name);
-  if (found.is_none()) return way;
-  auto [function, name, overload] =
-      found.cast<std::tuple<pybind11::object, std::string, std::string>>();
-  c10::OperatorName decomposed(name, overload);
-  if (decomposed == op.operator_name()) way->function = function.release().ptr();
-  else way->plan->functional = c10::Dispatcher::singleton().findSchema(decomposed);
+  if (!found.is_none()) way->function = found.release().ptr();
   return way;
 }
 
@@ -108,9 +103,6 @@ bool targets_overlap(const Plan& plan, c10::ArrayRef<c10::IValue> args) {
 bool decompose(const c10::OperatorHandle& op, Stack* stack) {
   const Way& way = way_of(op);
   const Plan& plan = *way.plan;
-  if (plan.functional)
-    return run_functional(plan, op, stack,
-                          [&](Stack* all) { return decompose(*plan.functional, all); });
   if (!way.function || std::count(running.begin(), running.end(), way.function)) return false;
   Running guard(way.function);
   auto ask_cpu = [&] { raise_as_cpu(plan, op, torch::jit::last(*stack, plan.args.size())); };
@@ -149,37 +141,10 @@ void run_fallback(const c10::OperatorHandle& op, Stack* stack) {
   run_on_host(op, stack);
 }
 
-bool run_functional(const Plan& plan, const c10::OperatorHandle& op, Stack* stack,
-                    const std::function<bool(Stack* stack)>& call) {
-  auto args = torch::jit::last(*stack, plan.args.size()).vec();
-  Stack functional;
-  std::vector<at::Tensor> targets, written, results;
-  for (size_t i = 0; i < args.size(); i++) {
-    if (!plan.args[i].out) functional.push_back(args[i]);
-    if (plan.args[i].write) append_tensors(args[i], plan.args[i].out ? &targets : &written);
-  }
-  if (!plan.row && targets_overlap(plan, args)) raise_as_cpu(plan, op, args);
-  if (!call(&functional)) return false;
-  for (const c10::IValue& value : functional) append_tensors(value, &results);
-  size_t outs = targets.size();
-  if (!plan.functional->schema().is_mutable())  // else it writes them itself
-    targets.insert(targets.end(), written.begin(), written.end());
-  TORCH_INTERNAL_ASSERT(results.size() == targets.size(), plan.name);
-  bool unusual = false;
-  for (size_t k = 0; k < outs; k++) unusual |= targets[k].dtype() != results[k].dtype();
-  if (unusual) raise_as_cpu(plan, op, args);
-  for (size_t k = 0; k < results.size(); k++) {
-    auto from = results[k].scalar_type(), to = targets[k].scalar_type();
-    TORCH_CHECK(targets[k].device() == results[k].device(), plan.name,
-                ": expected an out= tensor on ", results[k].device(), ", but it is on ",
-                targets[k].device());
-    TORCH_CHECK(c10::canCast(from, to), plan.name, ": result type ", from,
-                " can't be cast to the desired output type ", to);
-    if (k < outs) fit_output(targets[k], results[k]);
-    targets[k].copy_(results[k]);
-  }
-  return_aliases(plan, stack);
-  return true;
+void run_functional(const Plan& plan, const c10::OperatorHandle& op, Stack* stack) {
+  InPython in_python;
+  auto own = c10::toString(plan.functional->operator_name());
+  call_python(function_of("_decompose", "through")(plan.name, own).ptr(), op, stack);
 }
 
 }  // namespace tt

@@ -2,6 +2,8 @@
 // as it was before; on the CPU an element sees what the elements before it wrote.
 #include "dispatch/lists.h"
 
+#include "python/package.h"
+
 extern "C" {
 #include "call/overlap.h"
 }
@@ -31,20 +33,6 @@ size_t common_length(const Walk& walk) {
   return length;
 }
 
-// Argument `value` of element k of n; a tensor of one dim may hold a number for each element.
-c10::IValue element_of(const ArgPlan& arg, const c10::IValue& value, size_t k, size_t n) {
-  if (value.isTensor() && value.toTensor().defined() && value.toTensor().dim() == 1 &&
-      value.toTensor().numel() == static_cast<int64_t>(n))
-    return value.toTensor().narrow(0, static_cast<int64_t>(k), 1);
-  if (value.isNone() || (arg.kind != ArgKind::TensorList && arg.kind != ArgKind::NumberList))
-    return value;
-  auto all = value.toListRef();
-  if (all.empty()) return value;
-  c10::impl::GenericList one(value.toList().elementType());
-  one.push_back(all[k]);
-  return one;
-}
-
 }  // namespace
 
 bool lists_meet(const Walk& walk) {
@@ -65,16 +53,12 @@ bool lists_meet(const Walk& walk) {
 }
 
 void run_elements(const Walk& walk, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  const Plan& plan = walk.plan;
-  std::vector<c10::IValue> args = walk.args.vec();
-  size_t length = common_length(walk);
-  for (size_t k = 0; k < length; k++) {
-    torch::jit::Stack one;
-    for (size_t i = 0; i < args.size(); i++)
-      one.push_back(element_of(plan.args[i], args[i], k, length));
-    run_plan(plan, op, &one);
+  {
+    InPython in_python;
+    function_of("_lists", "run_elements")(walk.plan.name, python_arguments(op.schema(), walk.args),
+                                          common_length(walk));
   }
-  return_aliases(plan, stack);
+  return_aliases(walk.plan, stack);
 }
 
 }  // namespace tt

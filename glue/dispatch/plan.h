@@ -4,7 +4,6 @@
 #include "dispatch/convert.h"
 
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -71,10 +70,8 @@ std::vector<PlannedOverload> make_plans();
 // A plan that only serves to make keys, for an operator without a row: every number counts.
 std::unique_ptr<Plan> rowless_plan(const c10::FunctionSchema& schema);
 
-// Runs an overload that writes as the one that does not, by call(stack), and copies; of
-// targets of another dtype the CPU is asked. False, with the arguments left there, if call says so.
-bool run_functional(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack,
-                    const std::function<bool(torch::jit::Stack* stack)>& call);
+// Runs an overload that writes as the row's own, which does not, and copies (_decompose.py).
+void run_functional(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 // Replaces the arguments of an operator that only returns some of them by these.
 void return_aliases(const Plan& plan, torch::jit::Stack* stack);

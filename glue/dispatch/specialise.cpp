@@ -5,6 +5,8 @@
 #include <ATen/native/TypeProperties.h>
 
 #include <deque>
+#include <mutex>
+#include <unordered_set>
 
 namespace tt {
 namespace {
@@ -229,17 +231,32 @@ Found Specialiser::specialise(tt_call_spec* spec) {
   return Found::Call;
 }
 
-// Keys that no lowering could express.
-StringSet& unsupported() {
-  static auto* one = new StringSet;
+// Keys that no lowering could express; no more are added once there are very many.
+struct Unsupported {
+  std::mutex lock;
+  std::unordered_set<std::string> keys;
+};
+
+Unsupported& unsupported() {
+  static auto* one = new Unsupported;
   return *one;
+}
+
+bool is_unsupported(const std::string& key) {
+  std::lock_guard<std::mutex> guard(unsupported().lock);
+  return unsupported().keys.count(key) > 0;
+}
+
+void add_unsupported(const std::string& key) {
+  std::lock_guard<std::mutex> guard(unsupported().lock);
+  if (unsupported().keys.size() < 65536) unsupported().keys.insert(key);
 }
 
 }  // namespace
 
 Found new_call(Walk& walk, const c10::OperatorHandle& op, tt_call** call) {
   std::string key(reinterpret_cast<const char*>(walk.key.data), walk.key.size);
-  if (unsupported().has(key)) return Found::Fallback;
+  if (is_unsupported(key)) return Found::Fallback;
   Specialiser specialiser(walk, op);
   tt_call_spec spec;
   if (Found found = specialiser.specialise(&spec); found != Found::Call) return found;
@@ -250,7 +267,7 @@ Found new_call(Walk& walk, const c10::OperatorHandle& op, tt_call** call) {
   if (tt_status_code(status) != TT_UNIMPLEMENTED) check(status);
   tt_log(TT_LOG_HOST, "%s", tt_status_message(status));
   tt_status_release(status);
-  unsupported().add(key);
+  add_unsupported(key);
   return Found::Fallback;
 }
 

@@ -5,9 +5,7 @@
 #include "dispatch/dispatch.h"
 #include "dispatch/plan.h"
 
-#include <mutex>
 #include <optional>
-#include <unordered_set>
 
 namespace tt {
 
@@ -66,23 +64,6 @@ inline uint64_t bits(double value) {
   memcpy(&raw, &value, sizeof raw);
   return raw;
 }
-
-// Strings that any thread may look for; no more are added once there are very many.
-class StringSet {
- public:
-  bool has(const std::string& one) {
-    std::lock_guard<std::mutex> guard(lock_);
-    return all_.count(one) > 0;
-  }
-  void add(const std::string& one) {
-    std::lock_guard<std::mutex> guard(lock_);
-    if (all_.size() < 65536) all_.insert(one);
-  }
-
- private:
-  std::mutex lock_;
-  std::unordered_set<std::string> all_;
-};
 
 enum class Found {
   Call,

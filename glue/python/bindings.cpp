@@ -76,6 +76,7 @@ void bind_operators(py::module_& m) {
   m.def("precision", [] { return static_cast<int>(product_precision()); });
   py::class_<Block>(m, "Block").def(py::init<const Choice&>()).def("leave", &Block::leave);
   m.def("iterated", &iterated);
+  m.def("fit_output", &fit_output);
   m.def("lend", &lend);
   m.def("op_rows", &op_rows);
 }

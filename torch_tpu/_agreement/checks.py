@@ -80,11 +80,8 @@ def _unusual_target(trial: Trial, twins: list[Any]) -> bool:
             torch._debug_has_internal_overlap(one) for one in trial.of(op.outs)
         )
     for computed, own in _written_dtypes(op, twins):
-        if not out and not torch.can_cast(computed, own):
-            raise RuntimeError(
-                f"{op.name}: result type {_word(computed)} can't be cast to the desired output "
-                f"type {_word(own)}"
-            )
+        if not out:
+            check_cast(op.name, computed, own)
         unusual = unusual or (out and computed != own)
     return unusual
 
@@ -106,6 +103,15 @@ def _written_dtypes(op: Operator, twins: list[Any]) -> list[tuple[torch.dtype, t
     return [
         (one.dtype, own.dtype) for one, own in zip(results, written, strict=True) if one is not None
     ]
+
+
+def check_cast(name: str, computed: torch.dtype, own: torch.dtype) -> None:
+    """Raises if what is computed is of a kind that its target cannot hold."""
+    if not torch.can_cast(computed, own):
+        raise RuntimeError(
+            f"{name}: result type {_word(computed)} can't be cast to the desired output type "
+            f"{_word(own)}"
+        )
 
 
 def _has_fractions(dtype: torch.dtype) -> bool:
