@@ -24,13 +24,14 @@ def lookup(name: str) -> Function | None:
         return None
     own = _direct(function)
     twin = None if own else _functional_twin(function)
-    return own if twin is None else _through(function, twin)
+    return own if twin is None else _through(function, twin, _direct(twin))
 
 
 @functools.cache
 def through(name: str, functional: str) -> Function:
     """Returns a function that writes an overload's targets with what another one computes."""
-    return _through(_overload(name), _overload(functional))
+    twin = _overload(functional)
+    return _through(_overload(name), twin, twin)
 
 
 def _overload(name: str) -> Any:
@@ -76,10 +77,10 @@ def _tensors(values: Iterable[Any]) -> list[Tensor]:
     return [one for some in flat for one in some if isinstance(one, Tensor)]
 
 
-def _through(function: Any, twin: Any) -> Function:
-    """Calls the functional twin of what writes, and copies what it returns to the targets.
+def _through(function: Any, twin: Any, compute: Any) -> Function:
+    """Copies to the targets of what writes what its functional twin returns.
 
-    Of targets of another dtype the CPU is asked.
+    compute: the twin, or its decomposition. Of targets of another dtype the CPU is asked.
     """
     schema, name = function._schema, function.name()
     names = [one.name for one in schema.arguments]
@@ -91,7 +92,9 @@ def _through(function: Any, twin: Any) -> Function:
 
     def call(*args: Any, **keywords: Any) -> Any:
         given = dict(zip(names, args, strict=False)) | keywords
-        results = twin(*args, **{key: keywords[key] for key in keywords if key not in outs})
+        results = compute(*args, **{key: keywords[key] for key in keywords if key not in outs})
+        if results is NotImplemented:
+            return NotImplemented
         computed = _tensors(results if isinstance(results, list | tuple) else (results,))
         targets = _tensors(given[key] for key in (*outs, *(w for w in written if w not in outs)))
         fitted = len(_tensors(given[key] for key in outs))
