@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from torch_tpu import _C, __version__, _cache, tpu
+from torch_tpu._agreement import table
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
 app.add_typer(_cache.app, name="cache")
@@ -58,10 +59,10 @@ def show(rows: Sequence[Mapping[str, Any]], title: str, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(rows, indent=1))
         return
-    table = Table(*(rows[0] if rows else []), title=title, title_justify="left")
+    shown = Table(*(rows[0] if rows else []), title=title, title_justify="left")
     for row in rows:
-        table.add_row(*(str(value) for value in row.values()))
-    Console().print(table)
+        shown.add_row(*(str(value) for value in row.values()))
+    Console().print(shown)
 
 
 @app.command()
@@ -112,7 +113,8 @@ def info(as_json: Json = False) -> None:
 @app.command()
 def ops(as_json: Json = False, markdown: Markdown = False) -> None:
     """Lists the operators of the op table."""
-    rows = _C.op_rows()
+    names = ("name", "class", "statics", "doc", "tolerance", "why")
+    rows = [dict(zip(names, row, strict=True)) for row in _C.op_rows()]
     if markdown:
         typer.echo(ops_page(rows))
     else:
@@ -121,15 +123,15 @@ def ops(as_json: Json = False, markdown: Markdown = False) -> None:
 
 @app.command()
 def agreement(as_json: Json = False) -> None:
-    """Lists what the glue knows of single operators, and why it has to."""
+    """Lists what the package knows of single operators, and why it has to."""
     rows = [
-        {"kind": one["kind"], "operators": one["operators"], "because the operator": one["reason"]}
-        for one in _C.agreements()
+        {"kind": one.kind, "operators": one.operators, "because the operator": one.reason}
+        for one in table.ROWS
     ]
     show(rows, f"{len(rows)} agreements with PyTorch's kernels", as_json)
 
 
-def ops_page(rows: "list[_C.OpRow]") -> str:
+def ops_page(rows: list[dict[str, Any]]) -> str:
     """Returns the op table and what lies beside it as a Markdown page, one section a class."""
     from torch_tpu import _decompositions, _host
 
@@ -168,7 +170,7 @@ def _summary(function: Any) -> str:
     return str(function.__doc__).partition("\n")[0]
 
 
-def _ops_line(row: "_C.OpRow") -> str:
+def _ops_line(row: dict[str, Any]) -> str:
     statics = ", ".join(f"`{name}`" for name in row["statics"].split(",") if name)
     doc = row["doc"].replace("|", r"\|")
     return f"| `{row['name']}` | {statics} | {doc} |"

@@ -59,11 +59,12 @@ def _load() -> None:
         importlib.import_module("torch_tpu._C")  # registers kernels, guard, hooks, allocator
     except ImportError as error:
         raise ImportError(_explain_import(error)) from error
-    from torch_tpu import _C, _patches, tpu
+    from torch_tpu import _C, _agreement, _patches, tpu  # noqa: F401 (the glue asks _agreement)
 
     _apply_environment()
     backend_registration.rename_privateuse1_backend("tpu")
-    for kernels in ("_sparse", "_sparse_softmax", "_nested"):  # they register themselves
+    # They register themselves.
+    for kernels in ("_kernels", "_lent", "_sparse", "_sparse_softmax", "_nested"):
         importlib.import_module(f"torch_tpu.{kernels}")
 
     torch._register_device_module("tpu", tpu)

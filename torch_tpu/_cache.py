@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Console
@@ -27,16 +27,40 @@ PROGRAM = ".program1"
 console = Console(stderr=True)
 
 
+MODES = ("off", "readonly", "on")
+WARMTH = ("ready", "copied", "compiled")
+
+
+class Settings(NamedTuple):
+    """What the environment says of the cache."""
+
+    mode: str
+    dir: str
+    shared_dir: str
+    limit: int
+
+
+def read_settings() -> Settings:
+    """Returns what the environment says now."""
+    mode, own, shared, limit = _C.cache_settings()
+    return Settings(MODES[mode], own, shared, limit)
+
+
+def entries_of(folder: "_C.CacheFolder") -> list[tuple[str, int]]:
+    """Returns name and bytes of each entry, the one used longest ago first."""
+    return [(name, size) for _, name, size in sorted(folder.entries())]
+
+
 def open_folder(path: Path | None, readonly: bool = False) -> "_C.CacheFolder | None":
     """Opens a folder, or the user's cache folder; None if there is no such folder.
 
     Raises RuntimeError if others could have put programs there.
     """
-    settings = _C.cache_settings()
-    chosen = Path(path or settings["dir"])
-    if not str(path or settings["dir"]) or not chosen.is_dir():
+    settings = read_settings()
+    chosen = Path(path or settings.dir)
+    if not str(path or settings.dir) or not chosen.is_dir():
         return None
-    own = chosen.resolve() == Path(settings["dir"]).resolve()
+    own = chosen.resolve() == Path(settings.dir).resolve()
     return _C.CacheFolder(str(chosen), not own, readonly)
 
 
@@ -51,21 +75,17 @@ def measure(path: str) -> dict[str, Any]:
         return facts | {"problem": str(error)}
     if folder is None:
         return facts
-    entries = folder.entries()
+    entries = entries_of(folder)
     facts["programs"] = sum(name.endswith(PROGRAM) for name, _ in entries)
     facts["bytes"] = sum(size for _, size in entries)
-    return facts | folder.totals()
+    return facts | dict(folder.totals())
 
 
 @app.command()
 def info(as_json: Json = False) -> None:
     """Tells where the programs are, how many, and how often they were found."""
-    settings = _C.cache_settings()
-    mode, limit = settings["mode"], settings["limit"]
-    folders = {
-        "local": measure(settings["dir"]),
-        "shared": measure(settings["shared_dir"]),
-    }
+    mode, own, shared, limit = read_settings()
+    folders = {"local": measure(own), "shared": measure(shared)}
     if as_json:
         typer.echo(json.dumps({"mode": mode, "limit": limit} | folders, indent=1))
         return
@@ -85,7 +105,7 @@ def info(as_json: Json = False) -> None:
 def clear(folder: Dir = None) -> None:
     """Removes all entries."""
     opened = open_folder(folder)
-    count = len(opened.entries()) if opened else 0
+    count = len(entries_of(opened)) if opened else 0
     if opened:
         opened.clear()
     typer.echo(f"{count} entries removed")
@@ -95,7 +115,7 @@ def clear(folder: Dir = None) -> None:
 def verify(folder: Dir = None, as_json: Json = False) -> None:
     """Checks every entry and removes the bad ones; exits 1 if there were any."""
     opened = open_folder(folder)
-    entries = opened.entries() if opened else []
+    entries = entries_of(opened) if opened else []
     bad = {}
     for name, _ in track(entries, "verifying", console=console, disable=as_json):
         problem = opened.verify(name) if opened else ""
@@ -111,10 +131,10 @@ def verify(folder: Dir = None, as_json: Json = False) -> None:
     raise typer.Exit(1 if bad else 0)
 
 
-def outcome(warm: Callable[[str], str], name: str) -> tuple[str, str]:
+def outcome(warm: Callable[[str], int], name: str) -> tuple[str, str]:
     """Makes one program ready; returns what was done, and the error if it failed."""
     try:
-        return warm(name), ""
+        return WARMTH[warm(name)], ""
     except RuntimeError as error:
         return "failed", str(error)
 
@@ -128,9 +148,9 @@ def warm(source: From = None, as_json: Json = False) -> None:
     """
     opened = open_folder(source, readonly=True)
     if opened is None:
-        typer.echo(f"there is no folder {source or _C.cache_settings()['dir']}", err=True)
+        typer.echo(f"there is no folder {source or read_settings().dir}", err=True)
         raise typer.Exit(1)
-    names = [name for name, _ in opened.entries() if name.endswith(PROGRAM)]
+    names = [name for name, _ in entries_of(opened) if name.endswith(PROGRAM)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         results = pool.map(lambda name: outcome(opened.warm, name), names)
         done = list(track(results, "warming", len(names), console=console, disable=as_json))

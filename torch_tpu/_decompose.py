@@ -1,40 +1,52 @@
 """Finds the decomposition of an operator; imported by the glue on first need."""
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 import torch._decomp
+from torch import Tensor
 
-from torch_tpu import _decompositions
+from torch_tpu import _C, _agreement, _decompositions
+from torch_tpu._agreement import checks
 
-Found = tuple[Callable[..., Any], str, str]
-"""A decomposition, and the operator's and overload's name whose arguments it takes."""
+Function = Callable[..., Any]
 
 
-def lookup(name: str) -> Found | None:
-    """Returns the decomposition of an overload, or None if there is none.
+def lookup(name: str) -> Function | None:
+    """Returns the decomposition of an overload, which takes its arguments; None if there is none.
 
     name: a qualified overload name, such as "aten::addcmul" or "aten::add.Tensor".
-    The decomposition takes the arguments of that overload or, where that writes to some of them, of
-    the functional one; it returns the results, built from simpler operators.
     """
+    function = _overload(name)
+    if function is None:
+        return None
+    own = _direct(function)
+    twin = None if own else _functional_twin(function)
+    return own if twin is None else _through(function, twin, _direct(twin))
+
+
+@functools.cache
+def through(name: str, functional: str) -> Function:
+    """Returns a function that writes an overload's targets with what another one computes."""
+    twin = _overload(functional)
+    return _through(_overload(name), twin, twin)
+
+
+def _overload(name: str) -> Any:
     namespace, _, rest = name.partition("::")
     operator, _, overload = rest.partition(".")
     packet = getattr(getattr(torch.ops, namespace), operator, None)
-    function = getattr(packet, overload or "default", None)
-    if function is None:
-        return None
-    return _direct(function) or _of_functional(packet, function)
+    return getattr(packet, overload or "default", None)
 
 
-def _direct(function: Any) -> Found | None:
-    schema = function._schema
+def _direct(function: Any) -> Function | None:
     found = _decompositions.table().get(function.name())
     found = found or torch._decomp.decomposition_table.get(function)
     if found is None and function._can_decompose():
         found = function.decompose
-    return None if found is None else (found, schema.name, schema.overload_name)
+    return found
 
 
 def _inputs(function: Any) -> list[tuple[str, str]]:
@@ -43,18 +55,73 @@ def _inputs(function: Any) -> list[tuple[str, str]]:
     return [(one.name, str(one.type)) for one in arguments if not one.is_out]
 
 
-def _of_functional(packet: Any, function: Any) -> Found | None:
-    """Returns the decomposition of what takes the same arguments as an out= or in-place form."""
+def _functional_twin(function: Any) -> Any:
+    """What takes the same arguments as an out= or in-place form, and has a decomposition."""
     has_out = any(one.is_out for one in function._schema.arguments)
-    operator = function._schema.name.partition("::")[2]
+    namespace, _, operator = function._schema.name.partition("::")
     if not has_out and not operator.endswith("_"):
         return None
-    twins = packet if has_out else getattr(torch.ops.aten, operator[:-1], None)
+    name = operator if has_out else operator[:-1]
+    twins = getattr(getattr(torch.ops, namespace if has_out else "aten"), name, None)
     for overload in twins.overloads() if twins is not None else ():
         twin = getattr(twins, overload)
         if twin is function or any(one.is_out for one in twin._schema.arguments):
             continue
-        found = _direct(twin) if _inputs(twin) == _inputs(function) else None
-        if found is not None:
-            return found
+        if _inputs(twin) == _inputs(function) and _direct(twin) is not None:
+            return twin
     return None
+
+
+def _tensors(values: Iterable[Any]) -> list[Tensor]:
+    flat = (value if isinstance(value, list | tuple) else (value,) for value in values)
+    return [one for some in flat for one in some if isinstance(one, Tensor)]
+
+
+def _through(function: Any, twin: Any, compute: Any) -> Function:
+    """Copies to the targets of what writes what its functional twin returns.
+
+    compute: the twin, or its decomposition. Of targets of another dtype the CPU is asked.
+    """
+    schema, name = function._schema, function.name()
+    names = [one.name for one in schema.arguments]
+    outs = [one.name for one in schema.arguments if one.is_out]
+    written = [one.name for one in schema.arguments if one.alias_info and one.alias_info.is_write]
+    aliases = [_alias(schema, one) for one in schema.returns]
+    if twin._schema.is_mutable:  # it writes the others itself
+        written = outs
+
+    def call(*args: Any, **keywords: Any) -> Any:
+        given = dict(zip(names, args, strict=False)) | keywords
+        results = compute(*args, **{key: keywords[key] for key in keywords if key not in outs})
+        if results is NotImplemented:
+            return NotImplemented
+        computed = _tensors(results if isinstance(results, list | tuple) else (results,))
+        targets = _tensors(given[key] for key in (*outs, *(w for w in written if w not in outs)))
+        fitted = len(_tensors(given[key] for key in outs))
+        pairs = list(zip(targets, computed, strict=True))
+        if any(target.dtype != result.dtype for target, result in pairs[:fitted]):
+            _agreement.raise_as_cpu(name, "", [given.get(key) for key in names])
+        for i, (target, result) in enumerate(pairs):
+            _check_target(name, target, result)
+            if i < fitted:
+                _C.fit_output(target, result)
+            target.copy_(result)
+        returned = tuple(given[alias] for alias in aliases)
+        return returned[0] if len(returned) == 1 else returned
+
+    return call
+
+
+def _alias(schema: Any, returned: Any) -> str:
+    """The argument that is returned."""
+    same = returned.alias_info.before_set
+    aliases = (one for one in schema.arguments if one.alias_info)
+    return str(next(one.name for one in aliases if one.alias_info.before_set == same))
+
+
+def _check_target(name: str, target: Tensor, result: Tensor) -> None:
+    if target.device != result.device:
+        raise RuntimeError(
+            f"{name}: expected an out= tensor on {result.device}, but it is on {target.device}"
+        )
+    checks.check_cast(name, result.dtype, target.dtype)

@@ -1,8 +1,10 @@
-"""Why programs were compiled."""
+"""What was counted, and why programs were compiled."""
+
+import torch
 
 from torch_tpu import _C
 
-KEPT = 1024  # sentences that the core keeps
+KEPT = _C.JOURNAL_KEPT  # sentences
 
 
 def explain(last: int = KEPT) -> str:
@@ -17,4 +19,36 @@ def explain(last: int = KEPT) -> str:
     """
     if last < 0:
         raise ValueError(f"expected a number of sentences, but got {last}")
-    return "\n".join(_C.explain(last))
+    count = _C.journal_count()
+    lines = [_C.journal_line(i) for i in range(max(0, count - min(last, KEPT)), count)]
+    return "\n".join(line.decode(errors="replace") for line in lines if line is not None)
+
+
+def metrics() -> dict[str, int | float | dict[str, int]]:
+    """Returns what `torch.tpu.metrics` explains."""
+    from torch_tpu import _host
+
+    counts = {name.lower(): count for name, count in _C.counters()}
+    cuts = {name: counts.pop(name) for name in list(counts) if name.startswith("cuts_")}
+    sizes = [
+        (f"{1 << i}-{(2 << i) - 1}" if i else "1", _C.chunks(i)) for i in range(_C.CHUNK_SIZES)
+    ]
+    devices = _C.device_count() if _C.is_initialized() else 0
+    return {
+        "calls": 0,
+        **counts,
+        "cuts": {name.removeprefix("cuts_"): count for name, count in cuts.items()},
+        "compile_seconds": counts["compile_ns"] / 1e9,
+        "load_seconds": counts["load_ns"] / 1e9,
+        # All but a program's first launch find it in memory.
+        "cache": {
+            "memory": max(0, counts["launches"] - counts["programs_launched"]),
+            "disk": counts["disk_hits"],
+            "shared": counts["disk_shared_hits"],
+            "compiled": counts["compiles"],
+        },
+        "bytes_held": sum(torch.accelerator.memory_allocated(i) for i in range(devices)),
+        "chunk_sizes": {size: count for size, count in sizes if count},
+        "synchronisations": dict(_C.waits()),
+        "host_operators": _host.counts(),
+    }

@@ -1,10 +1,13 @@
-"""Which operators stay on the host, and why; and how each other operator runs."""
+"""Which operators run on the host, and why; and how each other operator runs."""
 
+import warnings
+from collections import Counter
 from collections.abc import Iterator
 
 import torch
 
 from torch_tpu import _decompose, _decompositions
+from torch_tpu.tpu.modes import HostFallback, Setting
 
 ON_HOST: dict[str, tuple[str, ...]] = {
     "Block-wise scales of 8-bit floats have no decomposition yet.": (
@@ -70,6 +73,32 @@ OTHER_TENSORS: dict[str, tuple[str, ...]] = {
     ),
 }
 """Overloads about tensors or libraries that this device does not have, by what these are."""
+
+
+_counts: Counter[str] = Counter()
+
+
+def counts() -> dict[str, int]:
+    """Returns how often each operator ran on the host."""
+    return dict(_counts)
+
+
+def announce(name: str) -> None:
+    """Counts that an operator is about to run on the host, and says or refuses it as was chosen."""
+    policy = HostFallback(Setting.HOST_FALLBACK.now())
+    _counts[name] += 1
+    if policy is HostFallback.ERROR:
+        raise NotImplementedError(
+            f"{name} has no path on device 'tpu', and running it on the host is refused "
+            "(TORCH_TPU_HOST_FALLBACK=error); move the tensors with .cpu(), or allow it with "
+            "torch.tpu.host_fallback = 'warn'"
+        )
+    if policy is HostFallback.WARN and _counts[name] == 1:
+        warnings.warn(
+            f"{name} has no path on device 'tpu' and runs on the host, with a synchronisation and "
+            "two copies; TORCH_TPU_HOST_FALLBACK=silent hides this",
+            stacklevel=2,
+        )
 
 
 def named(table: dict[str, tuple[str, ...]]) -> dict[str, str]:

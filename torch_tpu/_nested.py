@@ -1,7 +1,7 @@
 """Kernels for nested tensors of strided layout, made of dense operators on their buffers.
 
-`glue/agreement/lent.cpp` lends the device what PyTorch itself has composed of such operators; here
-is the rest. Imported with the device: it registers its functions.
+`_lent.py` lends the device what PyTorch itself has composed of such operators; here is the rest.
+Imported with the device: it registers its functions.
 """
 
 from collections.abc import Callable

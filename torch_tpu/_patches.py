@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from torch_tpu import _C, _exchange
+from torch_tpu import _agreement, _exchange
 
 
 def apply() -> None:
@@ -116,13 +116,14 @@ def _patch_device_hint() -> None:
     """Lets results lie in memory as the CPU's do, where devices differ.
 
     Shape functions in Python take every tensor of the meta device for one of CUDA
-    (`device_hint` in torch/_meta_registrations.py); those that the glue asks about stand for ours.
+    (`device_hint` in torch/_meta_registrations.py); those that `_agreement` asks about stand for
+    ours.
     """
     from torch import _meta_registrations
 
     original = _meta_registrations.device_hint
 
     def device_hint(tensor: Any) -> str:
-        return "cpu" if _C.asks_meta() else str(original(tensor))
+        return "cpu" if _agreement.asks_meta() else str(original(tensor))
 
     _meta_registrations.device_hint = device_hint

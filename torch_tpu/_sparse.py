@@ -1,7 +1,7 @@
 """Kernels for sparse tensors, made of dense operators on their indices and values.
 
-`glue/agreement/lent.cpp` lends the device what PyTorch itself has composed of such operators; here
-is the rest. Imported with the device: it registers its functions.
+`_lent.py` lends the device what PyTorch itself has composed of such operators; here is the rest.
+Imported with the device: it registers its functions.
 """
 
 from collections.abc import Callable

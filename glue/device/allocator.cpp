@@ -2,6 +2,7 @@
 #include "dispatch/convert.h"
 
 #include <ATen/core/CachingHostAllocator.h>
+#include <ATen/EmptyTensor.h>
 
 namespace tt {
 
@@ -98,26 +99,16 @@ at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, at::Sca
                          c10::DeviceIndex device) {
   TORCH_CHECK(sizes.size() <= TT_MAX_RANK, "device 'tpu' supports tensors of at most ", TT_MAX_RANK,
               " dims, not ", sizes.size());
+  at::detail::check_size_nonnegative(sizes);
   tt_view view{};
   view.dtype = require_dtype(dtype);
   view.rank = static_cast<int>(sizes.size());
-  int64_t extent = 1;
-  for (int i = 0; i < view.rank; i++) {
-    TORCH_CHECK(sizes[i] >= 0, "Trying to create tensor with negative dimension ", sizes[i], ": ",
-                sizes);
-    view.sizes[i] = sizes[i];
-    view.strides[i] = strides[i];
-    if (sizes[i] == 0) extent = 0;
-  }
-  for (int i = 0; i < view.rank && extent > 0; i++) {
-    int64_t span = 0;
-    bool fits = tt_mul_i64(sizes[i] - 1, strides[i], &span) && tt_add_i64(extent, span, &extent);
-    TORCH_CHECK(fits, "Storage size calculation overflowed with sizes=", sizes,
-                " and strides=", strides);
-  }
-  int64_t bytes = 0;
-  TORCH_CHECK(tt_mul_i64(extent, tt_dtype_bytes(view.dtype), &bytes),
-              "Storage size calculation overflowed with sizes=", sizes, " and strides=", strides);
+  std::copy(sizes.begin(), sizes.end(), view.sizes);
+  std::copy(strides.begin(), strides.end(), view.strides);
+  int64_t width = tt_dtype_bytes(view.dtype);
+  auto bytes = static_cast<int64_t>(
+      at::detail::computeStorageNbytes(sizes, strides, static_cast<size_t>(width)));
+  int64_t extent = bytes / width;
   tt_type type = tt_type_make(tt_dtype_held(view.dtype), 1, &extent);
   if (tt_view_covers(&view, &type)) tt_view_dense(&view, &type);
   return make_tensor(new_storage(type, device), bytes, device, dtype, sizes, strides);

@@ -16,10 +16,7 @@ constexpr c10::DebugInfoKind kKind(&kName);
 #else
 constexpr auto kKind = c10::DebugInfoKind::INFERENCE_CONTEXT;
 #endif
-constexpr int kAsPyTorch = -1;
-
-std::atomic<int> default_mode{TT_MODE_STRICT}, default_precision{kAsPyTorch};
-std::atomic<HostFallback> default_fallback{HostFallback::Warn};
+std::array<std::atomic<int>, kSettings> of_process{TT_MODE_STRICT, 0, 0, 0};
 std::atomic<int> blocks{0};  // that live: without any, no thread looks for one
 
 tt_precision of_pytorch() {
@@ -57,17 +54,14 @@ struct Block::Info final : c10::DebugInfoBase, std::enable_shared_from_this<Bloc
   std::atomic<bool> ended{false};
 };
 
-// What the innermost block that says anything says.
-struct Chosen {
-  template <class T> static std::optional<T> find(std::optional<T> Choice::* member) {
-    if (blocks.load(std::memory_order_relaxed) == 0) return std::nullopt;
-    auto* info = static_cast<Block::Info*>(c10::ThreadLocalDebugInfo::get(kKind));
-    for (; info; info = info->outer.get())
-      if (!info->ended.load(std::memory_order_acquire) && info->choice.*member)
-        return info->choice.*member;
-    return std::nullopt;
-  }
-};
+std::optional<int> chosen(Setting setting) {
+  if (blocks.load(std::memory_order_relaxed) == 0) return std::nullopt;
+  auto* info = static_cast<Block::Info*>(c10::ThreadLocalDebugInfo::get(kKind));
+  for (; info; info = info->outer.get())
+    if (!info->ended.load(std::memory_order_acquire) && info->choice[setting])
+      return info->choice[setting];
+  return std::nullopt;
+}
 
 Block::Block(const Choice& choice) : info_(std::make_shared<Info>(choice)) {
   if (auto* outer = static_cast<Info*>(c10::ThreadLocalDebugInfo::get(kKind)))
@@ -86,52 +80,24 @@ void Block::leave() {
   info_.reset();
 }
 
-tt_mode eager_mode() {
-  auto chosen = Chosen::find(&Choice::mode);
-  return chosen ? *chosen : static_cast<tt_mode>(default_mode.load(std::memory_order_relaxed));
+int setting_now(Setting setting) {
+  auto found = chosen(setting);
+  return found ? *found : of_process[setting].load(std::memory_order_relaxed);
 }
+
+void set_for_process(Setting setting, int value) { of_process[setting] = value; }
 
 tt_policy policy() {
   tt_policy now{};
-  now.mode = eager_mode();
-  now.known_only = Chosen::find(&Choice::known_only).value_or(false);
+  now.mode = static_cast<tt_mode>(setting_now(kMode));
+  now.known_only = setting_now(kKnownOnly) != 0;
   now.deterministic = at::globalContext().deterministicAlgorithms();
   return now;
 }
 
 tt_precision product_precision() {
-  if (auto chosen = Chosen::find(&Choice::precision)) return *chosen;
-  int own = default_precision.load(std::memory_order_relaxed);
-  return own == kAsPyTorch ? of_pytorch() : static_cast<tt_precision>(own);
-}
-
-HostFallback host_fallback() {
-  return Chosen::find(&Choice::host_fallback).value_or(default_fallback.load());
-}
-
-void set_eager_mode(int mode) {
-  TORCH_CHECK_VALUE(mode >= TT_MODE_DEBUG && mode <= TT_MODE_FUSED, "eager mode ", mode,
-                    " does not exist");
-  default_mode = mode;
-}
-
-void set_product_precision(int value) {
-  TORCH_CHECK_VALUE(value >= kAsPyTorch && value <= TT_PRECISION_HIGHEST,
-                    "expected a precision from 0 to 2, or -1 for PyTorch's, but got ", value);
-  default_precision = value;
-}
-
-void set_host_fallback(HostFallback fallback) { default_fallback = fallback; }
-
-const char* name_of(HostFallback fallback) {
-  static const char* const names[] = {"warn", "silent", "error"};
-  return names[static_cast<int>(fallback)];
-}
-
-HostFallback host_fallback_of(const std::string& name) {
-  for (auto one : {HostFallback::Warn, HostFallback::Silent, HostFallback::Error})
-    if (name == name_of(one)) return one;
-  TORCH_CHECK_VALUE(false, "host fallback is 'warn', 'silent', or 'error', not '", name, "'");
+  auto found = chosen(kPrecision);
+  return found ? static_cast<tt_precision>(*found) : of_pytorch();
 }
 
 }  // namespace tt

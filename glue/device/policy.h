@@ -1,23 +1,19 @@
 // What is chosen for how operators run: by the process, and by `with` blocks for their own thread
-// and for the autograd threads that work for it.
+// and for the autograd threads that work for it. The names of what is chosen are Python's
+// (torch_tpu/tpu/modes.py).
 #pragma once
 
 #include "device/session.h"
 
+#include <array>
 #include <memory>
-#include <string>
 
 namespace tt {
 
-enum class HostFallback : int8_t { Warn, Silent, Error };
+enum Setting { kMode, kPrecision, kHostFallback, kKnownOnly, kSettings };
 
 // What a block changes; nothing else. Blocks nest.
-struct Choice {
-  std::optional<tt_mode> mode;
-  std::optional<tt_precision> precision;
-  std::optional<HostFallback> host_fallback;
-  std::optional<bool> known_only;  // nothing new is compiled
-};
+using Choice = std::array<std::optional<int>, kSettings>;
 
 // A block of this thread: what it chose counts until leave().
 class Block {
@@ -30,22 +26,15 @@ class Block {
  private:
   struct Info;
   std::shared_ptr<Info> info_;
-  friend struct Chosen;
+  friend std::optional<int> chosen(Setting setting);
 };
 
-// What counts for this thread now.
+// What counts for this thread now: what the innermost block that says anything says, else the
+// process's own choice.
+int setting_now(Setting setting);
+void set_for_process(Setting setting, int value);
+
 tt_policy policy();
-tt_mode eager_mode();
-tt_precision product_precision();  // else what PyTorch's own settings ask for
-HostFallback host_fallback();
-
-// The process's own choice, which counts where no block says otherwise; precision -1: PyTorch's.
-void set_eager_mode(int mode);
-void set_product_precision(int precision);
-void set_host_fallback(HostFallback fallback);
-
-// "warn", "silent", "error", and back; throws ValueError for another name.
-const char* name_of(HostFallback fallback);
-HostFallback host_fallback_of(const std::string& name);
+tt_precision product_precision();  // where no block says it, what PyTorch's own settings ask for
 
 }  // namespace tt

@@ -11,7 +11,6 @@
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/is_set_to_native.h>
 #include <ATen/ops/set_native.h>
-#include <ATen/ops/tensor_split_native.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_as_complex_native.h>
 #include <ATen/ops/view_as_real_native.h>
@@ -222,21 +221,6 @@ at::Scalar local_scalar_dense(const Tensor& self) {
   return at::_local_scalar_dense(to_host(without_conj_neg(self)));
 }
 
-bool equal(const Tensor& self, const Tensor& other) {
-  TORCH_CHECK(self.scalar_type() == other.scalar_type(), "Expected object of data type ",
-              self.scalar_type(), " but got data type ", other.scalar_type(),
-              " for argument 'other'");
-  TORCH_CHECK(self.device() == other.device(),
-              "Expected all tensors to be on the same device, but found ", self.device(), " and ",
-              other.device());
-  return self.sizes() == other.sizes() && at::eq(self, other).all().item<bool>();
-}
-
-// How many parts there are depends on the sections, which PyTorch wants on the host.
-std::vector<Tensor> tensor_split(const Tensor& self, const Tensor& sections, int64_t dim) {
-  return at::native::tensor_split(self, sections.cpu(), dim);
-}
-
 bool compatible_shallow_copy(const Tensor&, const Tensor&) { return true; }
 
 void record_stream(Tensor&, at::Stream) {}
@@ -262,13 +246,6 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
   m.impl("_has_compatible_shallow_copy_type", TORCH_FN(compatible_shallow_copy));
   m.impl("record_stream", TORCH_FN(record_stream));
-  m.impl("equal", TORCH_FN(equal));
-  m.impl("tensor_split.tensor_indices_or_sections", TORCH_FN(tensor_split));
-}
-
-// Composite for autograd: made of views, which have gradients of their own.
-TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
-  m.impl("tensor_split.tensor_indices_or_sections", TORCH_FN(tensor_split));
 }
 
 // copy_ reaches _copy_from below these keys; the kernel above handles the bits itself.

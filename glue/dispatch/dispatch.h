@@ -18,7 +18,10 @@ bool fit_output(const at::Tensor& target, const at::Tensor& like);
 // What an operator without a row, or whose row cannot express these arguments, does: PyTorch's
 // decomposition, else the host, counted and named.
 void run_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
-std::vector<std::pair<std::string, int64_t>> host_operators();
+
+// Registers for the key `to` PyTorch's kernels for the key `from`, of these overloads of ATen.
+void lend(const std::vector<std::string>& overloads, const std::string& from,
+          const std::string& to);
 
 // Lets programs call PyTorch's LAPACK; before the runtime is opened.
 void bind_lapack();

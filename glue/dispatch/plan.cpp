@@ -49,9 +49,7 @@ std::unique_ptr<Plan> make_plan(const c10::FunctionSchema& schema, const tt_op_r
   plan->name = c10::toString(schema.operator_name());
   plan->row = row;
   plan->multiplies = row && tt_op_multiplies(row);
-  plan->agreed = agreements_of(plan->name.substr(plan->name.find("::") + 2));
-  if (row) plan->agreed.add(agreements_of(row->name));
-  plan->argument = schema.argumentIndexWithName(plan->agreed.argument).value_or(-1);
+  plan->overwrites = plan->name == "aten::copy_";
   for (const auto& arg : schema.arguments()) {
     ArgPlan one{kind_of(arg), is_static(row, arg.name()), writes(arg), arg.is_out()};
     if (!one.out) plan->row_args++;

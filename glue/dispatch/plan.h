@@ -1,9 +1,9 @@
 // A plan: how one overload's arguments become a call of a table row. Made once, from the schema.
 #pragma once
 
-#include "agreement/table.h"
+#include "dispatch/convert.h"
 
-#include <functional>
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,6 +36,14 @@ struct ReturnPlan {
   bool number;  // an int: 0, since such returns only carry host state of other backends
 };
 
+// The numbers that a random operator takes: looked at in each call, since they are in no key.
+struct Domain {
+  int argument;  // the number, or the first of two; or -1
+  bool ordered;  // two numbers are a range
+  bool open;     // neither end is in the interval
+  double least, most;
+};
+
 struct Plan {
   std::string name;  // "aten::add_.Tensor"
   const tt_op_row* row;
@@ -44,13 +52,12 @@ struct Plan {
   int row_args = 0;                               // arguments that the row sees: all but out=
   std::optional<c10::OperatorHandle> functional;  // the row's own overload, if it is another
   bool mutates = false;
-  bool multiplies;  // the chosen precision of products is about it
-  bool writes_lists =
-      false;          // an operator on lists, element by element, that writes to one of them
-  int indices = -1;   // the argument that lists index tensors, which may be masks or live on the
-                      // host; or -1
-  Agreements agreed;  // what is known of the operator
-  int argument;       // the argument that this is about, or -1
+  bool multiplies;            // the chosen precision of products is about it
+  bool writes_lists = false;  // is on lists, element by element, and writes to one of them
+  bool overwrites = false;    // the target's dtype does not take part in promotion
+  int indices = -1;  // the argument that lists index tensors, which may be masks or live on
+                     // the host; or -1
+  mutable std::atomic<const Domain*> domain{nullptr};  // once it is known (agreement.cpp)
 };
 
 // Plans for every overload that a row serves: the row's own, its in-place and its out= forms.
@@ -63,10 +70,8 @@ std::vector<PlannedOverload> make_plans();
 // A plan that only serves to make keys, for an operator without a row: every number counts.
 std::unique_ptr<Plan> rowless_plan(const c10::FunctionSchema& schema);
 
-// Runs an overload that writes as the one that does not, by call(stack), and copies; of
-// targets of another dtype the CPU is asked. False, with the arguments left there, if call says so.
-bool run_functional(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack,
-                    const std::function<bool(torch::jit::Stack* stack)>& call);
+// Runs an overload that writes as the row's own, which does not, and copies (_decompose.py).
+void run_functional(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 // Replaces the arguments of an operator that only returns some of them by these.
 void return_aliases(const Plan& plan, torch::jit::Stack* stack);

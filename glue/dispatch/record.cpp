@@ -139,11 +139,7 @@ void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack
     tt_call* call = tt_call_find(open_session()->calls, &walk.key);
     Found found = call ? Found::Call : new_call(walk, op, &call);
     if (found == Found::Restart) continue;
-    if (found == Found::Functional) {
-      run_functional(plan, op, stack,
-                     [&](auto* all) { return plan.functional->callBoxed(all), true; });
-      return;
-    }
+    if (found == Found::Functional) return run_functional(plan, op, stack);
     if (found == Found::Fallback) return run_fallback(op, stack);
     c10::SmallVector<tt_storage*, 8> results(static_cast<size_t>(call->result_count), nullptr);
     record(walk, call, results.data());

@@ -45,19 +45,32 @@ struct Registration {
                          __LINE__};
   Registration() {
     for (PlannedOverload& one : make_plans()) {
-      if (one.plan->agreed.has(Agree::Overwrites))
+      const std::string& name = one.plan->name;
+      if (name ==
+          "aten::copy_") {  // PyTorch's own minds devices, and leaves the rest to _copy_from
         copy_plan() = {c10::Dispatcher::singleton().findSchema(one.name), one.plan};
-      if (one.plan->agreed.has(Agree::ByHand)) continue;
-      library.impl(one.plan->name.c_str(),
-                   torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(one.plan)));
+        continue;
+      }
+      if (name == "aten::native_batch_norm" || name == "aten::native_batch_norm.out")
+        library.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&batch_norm>());
+      else
+        library.impl(name.c_str(),
+                     torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(one.plan)));
     }
-    for (const char* name : {"native_batch_norm", "native_batch_norm.out"})
-      library.impl(name, torch::CppFunction::makeFromBoxedFunction<&batch_norm>());
   }
 };
 
 // Never destroyed: kernels must outlive whatever still calls them at exit.
 [[maybe_unused]] auto* registration = new Registration;
+
+// PyTorch's kernel for another key, which serves this one as it is.
+struct Lent final : c10::OperatorKernel {
+  explicit Lent(c10::DispatchKey key) : keys(key) {}
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+    op.redispatchBoxed(keys, stack);
+  }
+  c10::DispatchKeySet keys;
+};
 
 bool is_special(const at::Tensor& one) {
   if (one.is_nested()) return true;
@@ -84,6 +97,15 @@ void run_copy(const at::Tensor& target, const at::Tensor& source) {
   TORCH_CHECK(copy_plan().plan, "the op table has no row for copy");
   torch::jit::Stack stack{target, source, false};
   run_plan(*copy_plan().plan, *copy_plan().op, &stack);
+}
+
+void lend(const std::vector<std::string>& overloads, const std::string& from,
+          const std::string& to) {
+  auto* library = new torch::Library(torch::Library::IMPL, "aten", c10::parseDispatchKey(to),
+                                     __FILE__, __LINE__);  // for the life of the process
+  for (const std::string& name : overloads)
+    library->impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(
+                                    std::make_unique<Lent>(c10::parseDispatchKey(from))));
 }
 
 }  // namespace tt

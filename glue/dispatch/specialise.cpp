@@ -5,6 +5,8 @@
 #include <ATen/native/TypeProperties.h>
 
 #include <deque>
+#include <mutex>
+#include <unordered_set>
 
 namespace tt {
 namespace {
@@ -76,7 +78,7 @@ void Specialiser::add_scalar(const ArgPlan& arg, const c10::Scalar& value, tt_dt
 void Specialiser::add_tensor(const ArgPlan& arg, const at::Tensor& tensor, tt_arg& out) {
   out.kind = TT_ARG_NONE;
   if (!tensor.defined()) return;
-  if (!arg.out && !(arg.write && plan_.agreed.has(Agree::Overwrites))) promote(tensor);
+  if (!arg.out && !(arg.write && plan_.overwrites)) promote(tensor);
   if (!tensor.device().is_privateuseone())
     return add_scalar(arg, tensor.item(), require_dtype(tensor.scalar_type()), out);
   out.kind = TT_ARG_TENSOR;
@@ -170,16 +172,13 @@ bool Specialiser::resize_targets(const std::vector<at::Tensor>& shapes) {
 
 // Fills the fresh results, and makes sure that the CPU would take the arguments.
 Found Specialiser::ask_types() {
-  std::vector<at::Tensor> fresh, outs;
-  if (plan_.mutates) check_overlap(walk_, op_);
-  Meta meta = run_meta(plan_, op_, walk_.args, &fresh, &outs);
-  if (meta == Meta::Refused) return Found::Fallback;
+  Agreement agreed = agree(walk_, op_);
+  if (agreed.meta == Meta::Refused) return Found::Fallback;
   bool has_out = plan_.row_args < count_of(plan_.args);
-  if (meta == Meta::Missing && has_out && plan_.functional) return Found::Functional;
-  check_values(walk_, op_, fresh);
-  if (resize_targets(outs)) return Found::Restart;
-  types_known_ = meta == Meta::Done;
-  for (const at::Tensor& one : fresh) {
+  if (agreed.meta == Meta::Missing && has_out && plan_.functional) return Found::Functional;
+  if (resize_targets(agreed.outs)) return Found::Restart;
+  types_known_ = agreed.meta == Meta::Done;
+  for (const at::Tensor& one : agreed.results) {
     tt_call_result result{};
     result.target = -1;
     if (one.defined()) result.view = view_of(one);  // else dtype TT_INVALID: undefined
@@ -232,28 +231,43 @@ Found Specialiser::specialise(tt_call_spec* spec) {
   return Found::Call;
 }
 
-// Keys that no lowering could express.
-StringSet& unsupported() {
-  static auto* one = new StringSet;
+// Keys that no lowering could express; no more are added once there are very many.
+struct Unsupported {
+  std::mutex lock;
+  std::unordered_set<std::string> keys;
+};
+
+Unsupported& unsupported() {
+  static auto* one = new Unsupported;
   return *one;
+}
+
+bool is_unsupported(const std::string& key) {
+  std::lock_guard<std::mutex> guard(unsupported().lock);
+  return unsupported().keys.count(key) > 0;
+}
+
+void add_unsupported(const std::string& key) {
+  std::lock_guard<std::mutex> guard(unsupported().lock);
+  if (unsupported().keys.size() < 65536) unsupported().keys.insert(key);
 }
 
 }  // namespace
 
 Found new_call(Walk& walk, const c10::OperatorHandle& op, tt_call** call) {
   std::string key(reinterpret_cast<const char*>(walk.key.data), walk.key.size);
-  if (unsupported().has(key)) return Found::Fallback;
+  if (is_unsupported(key)) return Found::Fallback;
   Specialiser specialiser(walk, op);
   tt_call_spec spec;
   if (Found found = specialiser.specialise(&spec); found != Found::Call) return found;
   tt_status status =
       tt_call_create(open_session()->calls, &walk.key, &spec, &open_session()->target, call);
   if (!status) return Found::Call;
-  if (tt_status_code(status) == TT_INVALID_ARGUMENT) raise_as_cpu(walk, op);
+  if (tt_status_code(status) == TT_INVALID_ARGUMENT) raise_as_cpu(walk.plan, op, walk.args);
   if (tt_status_code(status) != TT_UNIMPLEMENTED) check(status);
   tt_log(TT_LOG_HOST, "%s", tt_status_message(status));
   tt_status_release(status);
-  unsupported().add(key);
+  add_unsupported(key);
   return Found::Fallback;
 }
 

@@ -3,6 +3,8 @@
 
 #include "dispatch/plan.h"
 
+#include <functional>
+
 namespace tt {
 
 // Replaces the arguments on the stack by the results: recorded from a template if these arguments

@@ -5,9 +5,7 @@
 #include "dispatch/dispatch.h"
 #include "dispatch/plan.h"
 
-#include <mutex>
 #include <optional>
-#include <unordered_set>
 
 namespace tt {
 
@@ -35,7 +33,6 @@ struct Walk {
   std::optional<c10::Device> place;  // where a result is to be made, if that is said
   bool away = false;                 // a tensor is to be made on another device than its model's
   bool host = false;                 // numbers for the elements of lists are in a host tensor
-  bool cpu_agrees = false;           // it was asked about these arguments and has no objection
 
   Walk(const Plan& p, c10::ArrayRef<c10::IValue> a) : plan(p), args(a) { tt_key_init(&key); }
   ~Walk() { tt_key_deinit(&key); }
@@ -67,23 +64,6 @@ inline uint64_t bits(double value) {
   memcpy(&raw, &value, sizeof raw);
   return raw;
 }
-
-// Strings that any thread may look for; no more are added once there are very many.
-class StringSet {
- public:
-  bool has(const std::string& one) {
-    std::lock_guard<std::mutex> guard(lock_);
-    return all_.count(one) > 0;
-  }
-  void add(const std::string& one) {
-    std::lock_guard<std::mutex> guard(lock_);
-    if (all_.size() < 65536) all_.insert(one);
-  }
-
- private:
-  std::mutex lock_;
-  std::unordered_set<std::string> all_;
-};
 
 enum class Found {
   Call,

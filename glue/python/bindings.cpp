@@ -10,6 +10,7 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Generator.h>
+#include <torch/csrc/utils/pybind.h>
 
 #include <memory>
 
@@ -32,25 +33,10 @@ py::list op_rows() {
   const tt_op_row* rows = tt_op_rows(&count);
   py::list list;
   for (int i = 0; i < count; i++) {
-    py::dict row;
-    row["name"] = rows[i].name;
-    row["class"] = tt_op_class_name(rows[i].cls);
-    row["statics"] = rows[i].statics;
-    row["doc"] = rows[i].doc;
     tt_op_tolerance tolerance = tt_op_tolerance_of(rows[i].name);
-    row["tolerance"] = tolerance.value;
-    row["why"] = tolerance.why ? tolerance.why : "";
-    list.append(row);
+    list.append(py::make_tuple(rows[i].name, tt_op_class_name(rows[i].cls), rows[i].statics,
+                               rows[i].doc, tolerance.value, tolerance.why ? tolerance.why : ""));
   }
-  return list;
-}
-
-py::list agreements() {
-  py::list list;
-  for (const AgreementRow& row : agreement_rows())
-    list.append(py::dict("kind"_a = row.kind, "what"_a = row.what, "operators"_a = row.operators,
-                         "argument"_a = row.argument, "torch"_a = row.torch,
-                         "reason"_a = row.reason));
   return list;
 }
 
@@ -82,34 +68,17 @@ py::object default_generator(int64_t index) {
 
 }  // namespace
 
-// A block of torch.tpu: what a `with` statement chooses.
-std::unique_ptr<Block> new_block(const std::optional<int>& mode,
-                                 const std::optional<int>& precision,
-                                 const std::optional<std::string>& fallback, bool known_only) {
-  Choice choice;
-  if (mode) choice.mode = static_cast<tt_mode>(*mode);
-  if (precision) choice.precision = static_cast<tt_precision>(*precision);
-  if (fallback) choice.host_fallback = host_fallback_of(*fallback);
-  if (known_only) choice.known_only = true;
-  return std::make_unique<Block>(choice);
-}
-
-// How operators run, and what their decompositions in Python ask for.
+// How operators run.
 void bind_operators(py::module_& m) {
-  m.def("eager_mode", [] { return static_cast<int>(eager_mode()); });
-  m.def("set_eager_mode", &set_eager_mode);
+  m.def("setting_now", [](int setting) { return setting_now(static_cast<Setting>(setting)); });
+  m.def("set_for_process",
+        [](int setting, int value) { set_for_process(static_cast<Setting>(setting), value); });
   m.def("precision", [] { return static_cast<int>(product_precision()); });
-  m.def("set_precision", &set_product_precision);
-  m.def("host_fallback", [] { return name_of(host_fallback()); });
-  m.def("set_host_fallback",
-        [](const std::string& name) { set_host_fallback(host_fallback_of(name)); });
-  py::class_<Block>(m, "Block")
-      .def(py::init(&new_block), "mode"_a = py::none(), "precision"_a = py::none(),
-           "host_fallback"_a = py::none(), "known_only"_a = false)
-      .def("leave", &Block::leave);
-  m.def("asks_meta", &asks_meta);
+  py::class_<Block>(m, "Block").def(py::init<const Choice&>()).def("leave", &Block::leave);
+  m.def("iterated", &iterated);
+  m.def("fit_output", &fit_output);
+  m.def("lend", &lend);
   m.def("op_rows", &op_rows);
-  m.def("agreements", &agreements);
 }
 
 template <class Release> void bind_graphs(py::module_& m, const Release& release) {

@@ -1,7 +1,7 @@
-"""What the glue knows of single operators: does the installed PyTorch still need to be told?
+"""What the package knows of single operators: does the installed PyTorch still need to be told?
 
-Each row of `glue/agreement/table.def` is held against PyTorch's own kernels for the CPU and for the
-meta device. A test that fails names a row that may go.
+Each row of `torch_tpu/_agreement/table.py` is held against PyTorch's own kernels for the CPU and
+for the meta device. A test that fails names a row that may go.
 """
 
 import json
@@ -12,15 +12,17 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from support import only_tpu
+from support import DEVICE, only_tpu
+from torch._subclasses import FakeTensorMode
+from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-import torch_tpu._C as glue
+from torch_tpu._agreement import table
 
 pytestmark = only_tpu
 
-ROWS = glue.agreements()
-OPERATORS = [(row, name) for row in ROWS for name in row["operators"].split()]
+ROWS = table.ROWS
+OPERATORS = [(row, name) for row in ROWS for name in row.operators.split()]
 KEYS = ("CPU", "SparseCPU", "SparseCsrCPU", "NestedTensorCPU")
 LISTING = f"""
 import json, torch
@@ -240,30 +242,90 @@ def served_by(kernels, key, name, by_packet):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("row", "name"), OPERATORS, ids=[f"{row['kind']}-{name}" for row, name in OPERATORS]
+    ("row", "name"), OPERATORS, ids=[f"{row.kind}-{name}" for row, name in OPERATORS]
 )
 def test_the_row_is_still_needed(row, name, kernels):
-    if row["kind"] in NEEDED:
-        needed = NEEDED[row["kind"]](name)
+    if row.kind in NEEDED:
+        needed = NEEDED[row.kind](name)
     else:
-        by_packet = not row["kind"].startswith("DirectC")
+        by_packet = not row.kind.startswith("DirectC")
         needed = any(
             served_by(kernels, key, name, by_packet)
             and not served_by(kernels, key.replace("CPU", "") + "PrivateUse1", name, by_packet)
-            for key in LENT[row["kind"]]
+            for key in LENT[row.kind]
         )
     assert needed, (
         f"PyTorch {torch.__version__} does without it: take '{name}' out of the rows of kind "
-        f"{row['kind']} in glue/agreement/table.def (it said that the operator {row['reason']})"
+        f"{row.kind} in torch_tpu/_agreement/table.py (it said that the operator {row.reason})"
     )
 
 
 def test_every_kind_has_a_row_and_a_test():
-    assert {row["kind"] for row in ROWS} == set(NEEDED) | set(LENT)
-    assert all(row["what"] and row["reason"] and row["torch"] for row in ROWS)
+    assert {row.kind for row in ROWS} == set(NEEDED) | set(LENT)
+    assert {row.kind for row in ROWS} == set(table.KINDS)
+    assert all(row.reason and row.torch for row in ROWS)
 
 
 def test_arguments_are_those_of_the_schemas():
     for row, name in OPERATORS:
-        if row["argument"]:
-            assert row["argument"] in [one.name for one in overload(name)._schema.arguments]
+        if row.argument:
+            assert row.argument in [one.name for one in overload(name)._schema.arguments]
+
+
+# -- What asks is not seen, and sees nothing of what surrounds the operator --
+
+
+class Seen(TorchFunctionMode):
+    def __init__(self):
+        self.functions = []
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        self.functions.append(function)
+        return function(*args, **(kwargs or {}))
+
+
+def test_the_users_modes_do_not_see_what_the_glue_asks():
+    x = torch.ones(3, 17, device=DEVICE)
+    with Seen() as seen:
+        x.add(x)  # a row
+        torch.logcumsumexp(x, 1)  # a decomposition
+    assert seen.functions == [torch.Tensor.add, torch.logcumsumexp]
+
+
+def test_defaults_do_not_disturb_a_new_key():
+    x = torch.arange(38.0).reshape(2, 19)
+    device_x = x.to(DEVICE)
+    with torch.device(DEVICE), torch.autocast("cpu", torch.bfloat16), torch.autocast(DEVICE):
+        assert (device_x.add(1.5)).cpu().tolist() == (x + 1.5).tolist()
+        with pytest.raises(RuntimeError, match="must match the size"):
+            device_x.add(torch.ones(3, 4))
+    with torch.inference_mode():
+        assert device_x.mul(device_x[:1]).cpu().tolist() == (x * x[:1]).tolist()
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        fake = torch.empty(2, 23, device=DEVICE)
+        assert (fake + fake).shape == (2, 23)
+
+
+def test_a_new_key_on_autograds_thread():
+    x = torch.ones(3, 29, device=DEVICE, requires_grad=True)
+    (x.transpose(0, 1) * 2.5).square().sum().backward()
+    assert x.grad.cpu().eq(12.5).all()
+
+
+def test_errors_keep_their_types_and_texts():
+    def refused(device):
+        found = []
+        for call in (
+            lambda: torch.ones(2, 3, device=device).sum(5),
+            lambda: torch.ones(2, 3, device=device) @ torch.ones(2, 3, device=device),
+            lambda: torch.ones(3, dtype=torch.int32, device=device).add_(1.5),
+            lambda: torch.ones(3, device=device).index_select(0, torch.ones(1, device=device)),
+            lambda: torch.ones(3, device=device).uniform_(2, 1),
+            lambda: torch.linalg.cholesky(torch.ones(2, 3, device=device)),
+        ):
+            with pytest.raises((RuntimeError, IndexError)) as caught:
+                call()
+            found.append((caught.type, str(caught.value).partition("\n")[0]))
+        return found
+
+    assert refused(DEVICE) == refused("cpu")

@@ -24,8 +24,7 @@ value = loss.item()
 """
 SUM = 'value = (torch.arange(5.0).to("tpu") * 3).exp().sum().item()'
 REPORT = """
-import torch_tpu._C as glue
-print(repr(value), *(glue.metrics()[name] for name in ("compiles", "disk_hits", "disk_bad")))
+print(repr(value), *(torch.tpu.metrics()[name] for name in ("compiles", "disk_hits", "disk_bad")))
 """
 # Several commands in one process, as starting one takes seconds.
 COMMANDS = """

@@ -22,9 +22,9 @@ def counted():
 
         def run(*args, **kwargs):
             COUNTS[name] = COUNTS.get(name, 0) + 1
-            return found[0](*args, **kwargs)
+            return found(*args, **kwargs)
 
-        return found and (run, *found[1:])
+        return found and run
 
     _decompose.lookup = counting
     yield

@@ -177,3 +177,22 @@ POWERS_OF_BOOLEANS = {
 def test_powers_of_booleans(name, mode):
     for exponent in (True, False):
         check(POWERS_OF_BOOLEANS[name], torch.tensor([True, False, True]), exponent)
+
+
+@pytest.mark.parametrize("number", [1.0, 1.5])
+@pytest.mark.parametrize("size", [2, 3])
+def test_equal_compares_numbers_of_other_dtypes(number, size):
+    def compare(device):
+        whole = torch.ones(size, dtype=torch.int32, device=device)
+        return torch.equal(torch.full((2,), number, device=device), whole)
+
+    assert compare(DEVICE) == compare("cpu")
+
+
+def test_splitting_at_places_on_the_device():
+    x = torch.arange(12.0).reshape(6, 2)
+    for places in (torch.tensor([1, 4]), torch.tensor(3)):
+        parts = torch.tensor_split(x.to(DEVICE), places.to(DEVICE))
+        assert [one.tolist() for one in parts] == [one.tolist() for one in x.tensor_split(places)]
+    with pytest.raises(RuntimeError, match="dtype of long"):
+        torch.tensor_split(x.to(DEVICE), torch.tensor([1.0], device=DEVICE))

@@ -16,7 +16,8 @@ ROWS = {}
 if DEVICE == "tpu":
     import torch_tpu._C as glue
 
-    ROWS = {row["name"]: row for row in glue.op_rows()}
+    FIELDS = ("name", "class", "statics", "doc", "tolerance", "why")
+    ROWS = {row[0]: dict(zip(FIELDS, row, strict=True)) for row in glue.op_rows()}
 # What the CPU has under another name.
 TWINS = {"convolution_overrideable": torch.ops.aten.convolution.default}
 WORST: dict[str, float] = defaultdict(float)

@@ -52,7 +52,9 @@ from torch_tpu.tpu.memory import (
 )
 from torch_tpu.tpu.modes import (
     EagerMode,
+    HostFallback,
     Precision,
+    Setting,
     get_precision,
     metrics,
     no_recompile,
@@ -155,20 +157,20 @@ class _TpuModule(types.ModuleType):
     @property
     def eager_mode(self) -> EagerMode:
         """How eager operators are launched; see EagerMode."""
-        return EagerMode(_C.eager_mode())
+        return EagerMode(Setting.MODE.now())
 
     @eager_mode.setter
     def eager_mode(self, mode: EagerMode | str | int) -> None:
-        _C.set_eager_mode(EagerMode.of(mode).value)
+        Setting.MODE.set(EagerMode.of(mode).value)
 
     @property
     def host_fallback(self) -> str:
         """What an operator without a device path does: "warn", "silent" or "error"."""
-        return _C.host_fallback()
+        return HostFallback(Setting.HOST_FALLBACK.now()).name.lower()
 
     @host_fallback.setter
     def host_fallback(self, mode: str) -> None:
-        _C.set_host_fallback(mode)
+        Setting.HOST_FALLBACK.set(HostFallback.of(mode).value)
 
     @property
     def default_generators(self) -> tuple[torch.Generator, ...]:

@@ -4,7 +4,7 @@ import enum
 from contextlib import ContextDecorator
 from typing import TypeVar
 
-from torch_tpu import _C
+from torch_tpu import _C, _explain
 
 Kind = TypeVar("Kind", bound=enum.Enum)
 
@@ -40,18 +40,50 @@ class EagerMode(enum.Enum):
         return _member(cls, mode, "eager mode")
 
 
+class HostFallback(enum.Enum):
+    """What operators without a device path do: see `set_host_fallback`."""
+
+    WARN = 0
+    SILENT = 1
+    ERROR = 2
+
+    @classmethod
+    def of(cls, mode: str) -> "HostFallback":
+        """Returns the one that is named. Raises ValueError for an unknown one."""
+        if mode not in ("warn", "silent", "error"):
+            raise ValueError(f"host fallback is 'warn', 'silent' or 'error', not {mode!r}")
+        return cls[mode.upper()]
+
+
+class Setting(enum.Enum):
+    """What a process or a block can choose, in the order of `Setting` in glue/device/policy.h."""
+
+    MODE = 0
+    PRECISION = 1
+    HOST_FALLBACK = 2
+    KNOWN_ONLY = 3
+
+    def now(self) -> int:
+        """What counts for this thread."""
+        return _C.setting_now(self.value)
+
+    def set(self, value: int) -> None:
+        """Chooses for the process."""
+        _C.set_for_process(self.value, value)
+
+
 class _Block(ContextDecorator):
     """A `with` block that chooses something for its own thread.
 
     Autograd's threads take the choice from the thread that called backward; other threads do not.
     """
 
-    def __init__(self, **choice: int | str | bool) -> None:
-        self._choice = choice
+    def __init__(self, setting: Setting, value: int) -> None:
+        self._choice = [value if one is setting else None for one in Setting]
         self._blocks: list[_C.Block] = []
 
     def __enter__(self) -> None:
-        self._blocks.append(_C.Block(**self._choice))  # type: ignore[arg-type]
+        self._blocks.append(_C.Block(self._choice))
 
     def __exit__(self, *exception: object) -> None:
         self._blocks.pop().leave()
@@ -65,7 +97,7 @@ class set_eager_mode(_Block):  # noqa: N801 (used as `with torch.tpu.set_eager_m
 
     def __init__(self, mode: EagerMode | str | int) -> None:
         self.mode = EagerMode.of(mode)
-        super().__init__(mode=self.mode.value)
+        super().__init__(Setting.MODE, self.mode.value)
 
 
 class set_host_fallback(_Block):  # noqa: N801
@@ -76,10 +108,8 @@ class set_host_fallback(_Block):  # noqa: N801
     """
 
     def __init__(self, mode: str) -> None:
-        if mode not in ("warn", "silent", "error"):
-            raise ValueError(f"expected 'warn', 'silent' or 'error', but got {mode!r}")
         self.mode = mode
-        super().__init__(host_fallback=mode)
+        super().__init__(Setting.HOST_FALLBACK, HostFallback.of(mode).value)
 
 
 class Precision(enum.Enum):
@@ -110,7 +140,7 @@ class precision(_Block):  # noqa: N801
 
     def __init__(self, precision: Precision | str | int) -> None:
         self.precision = Precision.of(precision)
-        super().__init__(precision=self.precision.value)
+        super().__init__(Setting.PRECISION, self.precision.value)
 
 
 class no_recompile(_Block):  # noqa: N801 (used as `with torch.tpu.no_recompile():`)
@@ -123,7 +153,7 @@ class no_recompile(_Block):  # noqa: N801 (used as `with torch.tpu.no_recompile(
     """
 
     def __init__(self) -> None:
-        super().__init__(known_only=True)
+        super().__init__(Setting.KNOWN_ONLY, 1)
 
 
 def get_precision() -> Precision:
@@ -143,7 +173,7 @@ def metrics() -> dict[str, int | float | dict[str, int]]:
     `compile_seconds` to compile, and `load_seconds` to load what a folder had. `launches`; `reads`
     and `writes` by the host; `synchronisations` by the line that waited; `bytes_held` now.
     """
-    return _C.metrics()
+    return _explain.metrics()
 
 
 def reset_metrics() -> None:

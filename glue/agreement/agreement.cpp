@@ -1,0 +1,145 @@
+#include "agreement/agreement.h"
+
+#include "python/package.h"
+
+#include <ATen/autocast_mode.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/TensorIterator.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <limits>
+
+namespace py = pybind11;
+
+namespace tt {
+namespace {
+
+using c10::IValue;
+
+// The package's operators are to run as they do elsewhere.
+struct Asking {
+  InPython in_python;
+  c10::impl::ExcludeDispatchKeyGuard no_autocast{c10::autocast_dispatch_keyset};
+  at::AutoDispatchBelowAutograd below;
+};
+
+const char* row_of(const Plan& plan) { return plan.row ? plan.row->name : ""; }
+
+// A tensor without data. A number in a tensor of the host may stand beside any tensor; some Meta
+// kernels in Python think otherwise.
+at::Tensor meta_twin(const at::Tensor& tensor) {
+  if (!tensor.defined()) return tensor;
+  auto options = tensor.options().device(c10::DeviceType::Meta);
+  bool wrapped = tensor.unsafeGetTensorImpl()->is_wrapped_number();
+  if (tensor.device().is_cpu() && tensor.dim() == 0 && !wrapped) return at::empty({}, options);
+  if (!tensor.device().is_privateuseone()) return tensor;
+  return at::empty_strided(tensor.sizes(), tensor.strides(), options);
+}
+
+IValue meta_twin(const IValue& value) {
+  if (value.isDevice()) return c10::Device(c10::DeviceType::Meta);
+  if (value.isGenerator()) return {};
+  return map_tensors(value, [](const at::Tensor& one) { return meta_twin(one); });
+}
+
+std::vector<at::Tensor> tensors_of(const py::handle& list) {
+  std::vector<at::Tensor> tensors;
+  for (const py::handle& one : list)
+    tensors.push_back(one.is_none() ? at::Tensor() : one.cast<at::Tensor>());
+  return tensors;
+}
+
+// Calls visit(tensor, the plan of its argument).
+template <class Visit>
+void each_operand(const Plan& plan, c10::ArrayRef<IValue> args, Visit visit) {
+  for (size_t i = 0; i < args.size(); i++)
+    each_tensor(args[i], [&](const at::Tensor& tensor) {
+      if (tensor.defined()) visit(tensor, plan.args[i]);
+    });
+}
+
+const Domain& domain_of(const Plan& plan) {
+  if (const Domain* known = plan.domain.load(std::memory_order_acquire)) return *known;
+  InPython in_python;
+  auto found = function_of("_agreement", "domain")(plan.name, row_of(plan));
+  auto [argument, ordered, open, least, most] =
+      found.cast<std::tuple<int, bool, bool, double, double>>();
+  const auto* made = new Domain{argument, ordered, open, least, most};  // as the plan, it stays
+  plan.domain.store(made, std::memory_order_release);
+  return *made;
+}
+
+// Half numbers stop early; of the others the CPU is asked where float32 stops.
+bool fits(const Domain& domain, double one, double next, at::ScalarType dtype) {
+  if (!domain.ordered)
+    return domain.open ? domain.least < one && one < domain.most
+                       : domain.least <= one && one <= domain.most;
+  double most = dtype == at::kHalf ? 65504 : std::numeric_limits<float>::max();
+  return at::isFloatingType(dtype) && one <= next && one >= -most && next <= most &&
+         next - one <= most;
+}
+
+}  // namespace
+
+Agreement agree(const Walk& walk, const c10::OperatorHandle& op) {
+  const Plan& plan = walk.plan;
+  Meets meets = plan.mutates ? written_meets(plan, walk.args) : Meets::Nothing;
+  std::vector<IValue> twins;
+  {
+    at::AutoDispatchBelowAutograd below;
+    for (const IValue& value : walk.args) twins.push_back(meta_twin(value));
+  }
+  Asking asking;
+  py::tuple said = function_of("_agreement", "specialise")(
+      plan.name, row_of(plan), python_arguments(op.schema(), walk.args),
+      python_arguments(op.schema(), twins), static_cast<int>(meets));
+  return {static_cast<Meta>(said[0].cast<int>()), tensors_of(said[1]), tensors_of(said[2])};
+}
+
+void raise_as_cpu(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<IValue> args) {
+  Asking asking;
+  function_of("_agreement", "raise_as_cpu")(plan.name, row_of(plan),
+                                            python_arguments(op.schema(), args));
+}
+
+Meets written_meets(const Plan& plan, c10::ArrayRef<IValue> args) {
+  Meets found = Meets::Nothing;
+  each_operand(plan, args, [&](const at::Tensor& out, const ArgPlan& written) {
+    if (!written.write) return;
+    if (at::has_internal_overlap(out) == at::MemOverlap::Yes) found = Meets::Itself;
+    each_operand(plan, args, [&](const at::Tensor& read, const ArgPlan& arg) {
+      if (!arg.write && at::get_overlap_status(out, read) == at::MemOverlapStatus::Partial)
+        found = Meets::Read;
+    });
+  });
+  return found;
+}
+
+void check_parameters(const Walk& walk, const c10::OperatorHandle& op) {
+  const Domain& domain = domain_of(walk.plan);
+  if (domain.argument < 0) return;
+  auto number = [&](size_t i) {
+    bool given = i < walk.args.size() && walk.args[i].isScalar();
+    return given ? walk.args[i].toScalar().toDouble() : 0.0;
+  };
+  auto first = static_cast<size_t>(domain.argument);
+  auto dtype = walk.tensors.empty() ? at::kFloat : walk.tensors[0]->scalar_type();
+  if (!fits(domain, number(first), number(first + 1), dtype))
+    raise_as_cpu(walk.plan, op, walk.args);
+}
+
+at::Tensor iterated(const std::vector<at::Tensor>& operands, const at::Tensor& result) {
+  for (const at::Tensor& one : operands)
+    if (!at::is_expandable_to(one.sizes(), result.sizes())) return result;
+  at::TensorIteratorConfig config;
+  config.check_all_same_dtype(false).check_all_same_device(false).set_check_mem_overlap(false);
+  config.declare_static_dtype_and_device(result.scalar_type(), result.device());
+  config.add_owned_output(at::Tensor());
+  for (const at::Tensor& one : operands) config.add_const_input(one);
+  return config.build().output();
+}
+
+}  // namespace tt

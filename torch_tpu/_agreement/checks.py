@@ -1,0 +1,232 @@
+"""What the CPU refuses and Meta kernels let pass."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.storage import _dtype_to_storage_type_map
+
+from torch_tpu._agreement.operators import (
+    COMPUTES_WITH_ALL,
+    Operator,
+    Results,
+    Trial,
+    tensors_of,
+)
+
+# -- Numbers --
+
+DOMAINS = {
+    "Ordered": (True, True, -math.inf, math.inf),
+    "NonNegative": (False, False, 0.0, math.inf),
+    "Positive": (False, True, 0.0, math.inf),
+    "Probability": (False, False, 0.0, 1.0),
+    "ProperProbability": (False, True, 0.0, 1.0),
+}
+"""Whether two numbers are a range; else whether an interval is open, and its ends."""
+
+
+def domain(op: Operator) -> tuple[int, bool, bool, float, float]:
+    """Returns which argument is to be looked at in each call, or -1, and its entry of DOMAINS.
+
+    Numbers of random operators are operands of the running program, and in no key.
+    """
+    for kind, entry in DOMAINS.items():
+        if kind in op.known.kinds:
+            return op.argument, *entry
+    return -1, False, False, 0.0, 0.0
+
+
+# -- Memory --
+
+TWICE = (
+    "unsupported operation: more than one element of the written-to tensor refers to a single "
+    "memory location. Please clone() the tensor before performing the operation."
+)
+PARTLY = (
+    "unsupported operation: some elements of the input tensor and the written-to tensor refer to "
+    "a single memory location. Please clone() the tensor before performing the operation."
+)
+
+
+def check_overlap(trial: Trial, meets: int) -> None:
+    """Where a write goes through a view that sees an element twice, or overlaps what is read.
+
+    The CPU is asked. Of what is too large to be tried there, the operators that PyTorch iterates
+    element by element are refused. meets: 1 for the one, 2 for the other, as glue/agreement has it.
+    """
+    if not meets or trial.raise_as_cpu():
+        return
+    if trial.op.kind == "pointwise" or "ApartFromSource" in trial.op.known.kinds:
+        raise RuntimeError(TWICE if meets == 1 else PARTLY)
+
+
+def _unusual_target(trial: Trial, twins: list[Any]) -> bool:
+    """Whether an out= tensor is one that the CPU may refuse, though its shape and device are right.
+
+    Raises if what an in-place operator computes is of a kind that its target cannot hold; not all
+    Meta kernels see to that.
+    """
+    op, out = trial.op, bool(trial.op.outs)
+    if not op.written:
+        return False
+    if not out and all(_has_fractions(one.dtype) for one in trial.of(op.written)):
+        return False
+    unusual = False
+    if out and op.kind != "pointwise":  # see check_overlap
+        storages = {one.untyped_storage()._cdata for one in trial.tensors}
+        unusual = len(storages) < len(trial.tensors) or any(
+            torch._debug_has_internal_overlap(one) for one in trial.of(op.outs)
+        )
+    for computed, own in _written_dtypes(op, twins):
+        if not out:
+            check_cast(op.name, computed, own)
+        unusual = unusual or (out and computed != own)
+    return unusual
+
+
+def _written_dtypes(op: Operator, twins: list[Any]) -> list[tuple[torch.dtype, torch.dtype]]:
+    """For each tensor that is written, the dtype of what is computed, and the tensor's own.
+
+    The former is what the functional overload's Meta kernel says. Empty if there is no such kernel.
+    """
+    if op.functional is None or not op.functional.has_meta:
+        return []
+    written = tensors_of([twins[i] for i in op.written])
+    try:
+        results = op.functional.call_meta(twins[: len(twins) - len(op.outs)])
+    except Exception:
+        return []  # the operator's own Meta kernel, and the CPU, have had their say
+    if len(results) != len(written):
+        return []
+    return [
+        (one.dtype, own.dtype) for one, own in zip(results, written, strict=True) if one is not None
+    ]
+
+
+def check_cast(name: str, computed: torch.dtype, own: torch.dtype) -> None:
+    """Raises if what is computed is of a kind that its target cannot hold."""
+    if not torch.can_cast(computed, own):
+        raise RuntimeError(
+            f"{name}: result type {_word(computed)} can't be cast to the desired output type "
+            f"{_word(own)}"
+        )
+
+
+def _has_fractions(dtype: torch.dtype) -> bool:
+    return dtype.is_floating_point or dtype.is_complex
+
+
+def _word(dtype: torch.dtype) -> str:
+    """As PyTorch's own messages call it."""
+    return str(_dtype_to_storage_type_map().get(dtype, dtype)).removesuffix("Storage")
+
+
+# -- Dtypes --
+
+CHOOSY = frozenset(
+    (
+        torch.bool,
+        torch.uint8,
+        torch.int8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+        torch.complex64,
+        torch.complex128,
+    )
+)
+"""Dtypes for which operators have kernels on the CPU or not, as it happens.
+
+Real numbers in one floating point are taken nearly everywhere, and what is rare on the CPU is not
+worth refusing.
+"""
+
+_accepted: set[tuple[object, ...]] = set()
+"""Operators and dtypes of which the CPU was asked."""
+
+
+def _choices(op: Operator, args: list[Any]) -> tuple[object, ...] | None:
+    """The operator and the dtypes of its operands, of lists without repetitions.
+
+    None where the CPU takes what the Meta kernel does. Bounded: there are few dtypes.
+    """
+    if op.kind not in COMPUTES_WITH_ALL:
+        return None
+    asks = False
+    found: list[object] = [op.name]
+    floating = None
+    for value in args:
+        for one in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(one, Tensor):
+                dtype = one.dtype
+                asks = asks or dtype in CHOOSY
+                if dtype != found[-1]:
+                    found.append(dtype)
+                if dtype.is_floating_point:
+                    asks = asks or (floating is not None and floating != dtype)
+                    floating = dtype
+        if isinstance(value, int | float | complex | torch.dtype):
+            asks = asks or isinstance(value, bool | complex)
+            if type(value) is not found[-1]:
+                found.append(type(value))
+    return tuple(found) if asks else None
+
+
+def _mixes_floats(trial: Trial) -> bool:
+    """Whether floating-point operands differ in dtype where the CPU's kernels mostly want one."""
+    if trial.op.kind not in ("loss", "norm", "matmul") or not trial.op.for_cpu:
+        return False
+    return len({one.dtype for one in trial.tensors if one.dtype.is_floating_point}) > 1
+
+
+def _loses_imaginary(trial: Trial, results: Results) -> bool:
+    """Whether a complex number is given where real numbers come out."""
+    op = trial.op
+    number = any(type(value) is complex for value in trial.args)
+    if not number and not any(one.is_complex() for one in trial.tensors):
+        return False
+    complex_ = any(one.is_complex() for one in trial.of(op.read))
+    target = any(not one.is_complex() for one in trial.of(op.written))
+    real = any(one is not None and not one.is_complex() for one in results)
+    return (number and (real or target)) or (complex_ and target)
+
+
+# -- Shapes --
+
+
+def _widens_product(op: Operator, args: list[Any]) -> bool:
+    """Whether what is added to a product of matrices, or of matrix and vector, is larger."""
+    if "NarrowSummand" not in op.known.kinds:
+        return False
+    summand, a, b = args[:3]
+    return not expands(summand.shape, (a.shape[0], *b.shape[1:]))
+
+
+def expands(sizes: torch.Size, to: tuple[int, ...]) -> bool:
+    """Tells if a tensor of these sizes can be expanded."""
+    pairs = zip(reversed(sizes), reversed(to), strict=False)
+    return len(sizes) <= len(to) and all(one in (1, wide) for one, wide in pairs)
+
+
+def _reduces_nothing(trial: Trial) -> bool:
+    return trial.op.kind == "reduce" and any(one.numel() == 0 for one in trial.tensors)
+
+
+def check_values(trial: Trial, twins: list[Any], results: Results) -> None:
+    """Raises what the CPU would raise, for a new key whose results are known."""
+    op, args = trial.op, trial.args
+    choices = _choices(op, args)
+    known = choices is None or choices in _accepted
+    if (
+        not known
+        or _unusual_target(trial, twins)
+        or _reduces_nothing(trial)
+        or _widens_product(op, args)
+        or _mixes_floats(trial)
+        or _loses_imaginary(trial, results)
+    ):
+        trial.raise_as_cpu()
+    if choices is not None:
+        _accepted.add(choices)

@@ -1,0 +1,199 @@
+"""One overload that runs on the device, and how the same is asked of other devices' kernels."""
+
+import functools
+import threading
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_tpu import _C
+from torch_tpu._agreement import table
+
+Results = list[Tensor | None]
+MOST_BYTES = 1 << 28
+"""What is larger is not tried on the host."""
+COMPUTES_WITH_ALL = ("pointwise", "reduce", "foreach", "optim")
+"""The classes of rows whose operands are all numbers to compute with, and none is an index."""
+
+_has = torch._C._dispatch_has_kernel_for_dispatch_key
+_has_computed = torch._C._dispatch_has_computed_kernel_for_dispatch_key
+
+
+class _Asking(threading.local):
+    now = False
+
+
+_asking = _Asking()
+
+
+def asks_meta() -> bool:
+    """Tells if this thread asks Meta kernels about tensors that lie as the CPU's."""
+    return _asking.now
+
+
+@functools.cache
+def _classes() -> dict[str, str]:
+    return {name: kind for name, kind, *_ in _C.op_rows()}
+
+
+def tensors_of(args: list[Any]) -> list[Tensor]:
+    """Returns the tensors among arguments, and those in lists."""
+    found = []
+    for value in args:
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif isinstance(value, list | tuple):
+            found += [one for one in value if isinstance(one, Tensor)]
+    return found
+
+
+class Operator:
+    """What is known of an overload.
+
+    name: its qualified name, such as "aten::add_.Tensor". row: the one that serves it, or "".
+    """
+
+    def __init__(self, name: str, row: str) -> None:
+        namespace, _, short = name.partition("::")
+        operator, _, overload = short.partition(".")
+        self.name, self.row = name, row
+        self.kind = _classes().get(row, "")
+        self.known = table.known(short, row)
+        packet = getattr(getattr(torch.ops, namespace), operator)
+        self._function = getattr(packet, overload or "default")
+        schema = self._function._schema
+        self._returns = [one.alias_info is None for one in schema.returns]
+        names = [one.name for one in schema.arguments]
+        self.argument = names.index(self.known.argument) if self.known.argument in names else -1
+        self._keywords = [one.name for one in schema.arguments if one.kwarg_only]
+        self._positional = len(names) - len(self._keywords)
+        self.outs = [i for i, one in enumerate(schema.arguments) if one.is_out]
+        self.written = [
+            i
+            for i, one in enumerate(schema.arguments)
+            if one.alias_info and one.alias_info.is_write
+        ]
+        self.read = [i for i in range(len(names)) if i not in self.written]
+        self.on_cpu = _has_computed(name, "CPU")
+        self.for_cpu = _has(name, "CPU")
+        # The composite kernels of *_overrideable operators only throw.
+        self.has_meta = _has(name, "Meta") or (self.kind != "conv" and _has_computed(name, "Meta"))
+
+    @functools.cached_property
+    def functional(self) -> "Operator | None":
+        """The row's own overload, if it is another."""
+        own = f"aten::{self.row}"
+        return operator(own, self.row) if self.row and own != self.name else None
+
+    def call(self, args: list[Any]) -> Any:
+        """Calls it with arguments in the schema's order."""
+        at = self._positional
+        if not self._keywords:
+            return self._function(*args)
+        return self._function(*args[:at], **dict(zip(self._keywords, args[at:], strict=True)))
+
+    def call_meta(self, twins: list[Any]) -> Results:
+        """What the Meta kernel returns, without the arguments among it; lists are flattened."""
+        before, _asking.now = _asking.now, "AsOnCuda" not in self.known.kinds
+        try:
+            value = self.call(twins)
+        finally:
+            _asking.now = before
+        found: Results = []
+        for one, fresh in zip(
+            (value,) if len(self._returns) == 1 else value or (), self._returns, strict=True
+        ):
+            if fresh and isinstance(one, list | tuple):
+                found += one
+            elif fresh:
+                found.append(one if isinstance(one, Tensor) else None)
+        return found
+
+
+@functools.cache
+def operator(name: str, row: str) -> Operator:
+    """Returns what is known of an overload."""
+    return Operator(name, row)
+
+
+# -- The host --
+
+
+def _host_twins(args: list[Any], fill: int) -> list[Any]:
+    """The arguments on the host, full of one number.
+
+    Those that share memory do so there as well, and each storage has room for all tensors: kernels
+    that take a target for contiguous, though its elements coincide, then write nowhere else.
+    """
+    room: dict[int, int] = {}
+    storages: dict[int, torch.UntypedStorage] = {}
+    for tensor in tensors_of(args):
+        if tensor.device.type != "tpu":
+            continue
+        own = tensor.untyped_storage()
+        needed = int(tensor.storage_offset()) * tensor.itemsize + tensor.nbytes
+        room[own._cdata] = max(room.get(own._cdata, 0), own.nbytes(), needed)
+
+    def twin(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [twin(one) for one in value]
+        if isinstance(value, torch.device):
+            return torch.device("cpu")
+        if isinstance(value, torch.Generator):
+            return None
+        if not isinstance(value, Tensor) or value.device.type != "tpu":
+            return value
+        own = value.untyped_storage()._cdata
+        if own not in storages:
+            full = (
+                torch.full((-(-room[own] // value.itemsize),), fill, dtype=value.dtype)
+                if fill
+                else torch.zeros(room[own], dtype=torch.uint8)
+            )
+            storages[own] = full.untyped_storage()
+        same = torch.empty(0, dtype=value.dtype)
+        return same.set_(storages[own], value.storage_offset(), value.size(), value.stride())
+
+    return [twin(value) for value in args]
+
+
+def _refusal(op: Operator, args: list[Any], fill: int) -> Exception | None:
+    try:
+        op.call(_host_twins(args, fill))
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+        return None  # it took the arguments: of matrices full of one number there is no result
+    except Exception as error:
+        return error
+    return None
+
+
+class Trial:
+    """The arguments of one call, of which the CPU is asked but once."""
+
+    def __init__(self, op: Operator, args: list[Any]) -> None:
+        self.op, self.args = op, args
+        self.tensors = [one for one in tensors_of(args) if one.device.type == "tpu"]
+        self._agrees = False
+
+    def of(self, places: list[int]) -> list[Tensor]:
+        """The tensors among some of the arguments."""
+        return tensors_of([self.args[i] for i in places])
+
+    def raise_as_cpu(self) -> bool:
+        """Runs the operator on host tensors of the same shapes, so that errors are the CPU's.
+
+        What it raises counts if it does for zeros and for ones: else it was about the numbers (a
+        pivot, a divisor). Returns false if the arguments are too large to try; true if the CPU has
+        no objection.
+        """
+        op = self.op
+        size = sum(max(one.nbytes, one.untyped_storage().nbytes()) for one in self.tensors)
+        if self._agrees or size > MOST_BYTES or not op.on_cpu:
+            return self._agrees
+        fill = int(op.kind in COMPUTES_WITH_ALL)  # zeros are fit for indices, ones for divisors
+        error = _refusal(op, self.args, fill)
+        if error and _refusal(op, self.args, 1 - fill):
+            raise error.with_traceback(None)
+        self._agrees = True
+        return True

@@ -1,0 +1,145 @@
+"""What PyTorch's Meta kernels say of results, and where the CPU's are otherwise."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._prims_common import suggest_memory_format
+
+from torch_tpu import _C
+from torch_tpu._agreement.operators import Operator, Results, tensors_of
+
+# -- Results that are stated here --
+
+
+def _convolve(args: list[Any]) -> list[Tensor]:
+    """A convolution's result, which lies as its image or its weight does, of doubles aside.
+
+    Its sizes were checked by who calls it. The arguments are those of aten::convolution.
+    """
+    x, w, _, strides, paddings, dilations, transposed, more, groups = args
+    sizes = [x.shape[0], w.shape[1] * groups if transposed else w.shape[0]]
+    for i, (size, kernel) in enumerate(zip(x.shape[2:], w.shape[2:], strict=True)):
+        stride, padding = strides[i % len(strides)], paddings[i % len(paddings)]
+        reach = dilations[i % len(dilations)] * (kernel - 1) + 1
+        if transposed:
+            sizes.append((size - 1) * stride - 2 * padding + reach + more[i % len(more)])
+        else:
+            sizes.append((size + 2 * padding - reach) // stride + 1)
+    layout = suggest_memory_format(x)
+    if layout == torch.contiguous_format:
+        layout = suggest_memory_format(w)
+    if x.dtype == torch.float64:
+        layout = torch.contiguous_format
+    return [torch.empty(sizes, dtype=x.dtype, device=x.device, memory_format=layout)]
+
+
+def _reflect(args: list[Any]) -> list[Tensor]:
+    """Reflectors in columns that lie together, and their factors: geqrf has no Meta kernel."""
+    x = args[0]
+    if x.dim() < 2:
+        return []
+    return [x.new_empty(x.mT.shape).mT, x.new_empty((*x.shape[:-2], min(x.shape[-2:])))]
+
+
+STATED: dict[str, Callable[[list[Any]], list[Tensor]]] = {
+    "Convolved": _convolve,
+    "Reflected": _reflect,
+}
+
+# -- Corrections --
+
+
+def _training(op: Operator, args: list[Any]) -> bool:
+    return op.argument >= 0 and bool(args[op.argument])
+
+
+def _narrow_statistics(op: Operator, args: list[Any], results: Results) -> None:
+    """The CPU keeps a normalization's in the input's dtype unless its parameters are wider."""
+    dtype = args[0].dtype
+    same = all(one.dtype == dtype for one in tensors_of(args))
+    for i, one in enumerate(results[1:3] if same else (), 1):
+        results[i] = (
+            None if one is None else torch.empty_like(one, dtype=dtype).new_empty(one.shape)
+        )
+
+
+def _forget_statistics(op: Operator, args: list[Any], results: Results) -> None:
+    for i, one in enumerate(results[1:3], 1):
+        if one is not None and not _training(op, args):
+            results[i] = one.new_empty(0)
+
+
+def _forget_sample_dim(op: Operator, args: list[Any], results: Results) -> None:
+    if args[0].dim() <= 1 and results[0] is not None:
+        results[0] = results[0].new_empty(())
+
+
+def _promote(op: Operator, args: list[Any], results: Results) -> None:
+    dtype = torch.result_type(args[0], args[1])
+    if (dtype.is_floating_point or dtype.is_complex) and results[0] is not None:
+        results[0] = results[0].to(dtype)
+
+
+def _keep_format(op: Operator, args: list[Any], results: Results) -> None:
+    if results[0] is not None:
+        layout = suggest_memory_format(args[0])
+        results[0] = torch.empty_like(results[0], memory_format=layout)
+
+
+def _lay_by_rows(op: Operator, args: list[Any], results: Results) -> None:
+    results[:] = [None if one is None else one.new_empty(one.shape) for one in results]
+
+
+def _lay_like_first(op: Operator, args: list[Any], results: Results) -> None:
+    results[0] = torch.empty_like(args[0])
+
+
+CORRECTIONS: dict[str, Callable[[Operator, list[Any], Results], None]] = {
+    "NarrowStatistics": _narrow_statistics,
+    "NoStatistics": _forget_statistics,
+    "NoSampleDim": _forget_sample_dim,
+    "Promotes": _promote,
+    "KeepsFormat": _keep_format,
+    "Contiguous": _lay_by_rows,
+    "LikeFirst": _lay_like_first,
+}
+
+
+def _iterate(op: Operator, args: list[Any], result: Tensor) -> Tensor:
+    """Numbers computed element by element lie as PyTorch's iterator has it.
+
+    Shape functions in Python do without it, and only come near.
+    """
+    kinds = op.known.kinds
+    operands = tensors_of(args[: -len(op.outs)] if op.outs else args)
+    if "SecondFirst" in kinds:
+        operands[:2] = operands[1], operands[0]
+    if "WithNoise" in kinds:
+        operands = [operands[2 if _training(op, args) else 1], operands[0]]
+    return _C.iterated(operands, result)
+
+
+def state(op: Operator, args: list[Any]) -> list[Tensor]:
+    """Returns results whose types are stated here, since Meta does not state them; else nothing."""
+    if op.outs:
+        return []
+    return next((STATED[kind](args) for kind in op.known.kinds if kind in STATED), [])
+
+
+def correct(op: Operator, args: list[Any], results: Results) -> None:
+    """Corrects what the Meta kernel said of the results or, where there are any, of out= arguments.
+
+    args: without data.
+    """
+    if not results:
+        return
+    kinds = op.known.kinds
+    for kind, change in CORRECTIONS.items() if kinds else ():
+        if kind in kinds:
+            change(op, args, results)
+    first = results[0]
+    iterates = op.kind == "pointwise" and not kinds & {"Contiguous", "LikeFirst"}
+    if iterates and len(results) == 1 and first is not None:
+        results[0] = _iterate(op, args, first)

@@ -1,0 +1,210 @@
+"""What the package knows of single operators of ATen, because PyTorch's schemas, Meta kernels and
+dispatcher do not say it.
+
+`tests/python/test_agreement.py` says which rows the installed PyTorch no longer needs.
+"""
+
+import functools
+from typing import NamedTuple
+
+KINDS = {
+    # Results (results.py)
+    "Convolved": "has no Meta kernel; its result lies as its image or its weight does",
+    "Reflected": "has no Meta kernel; it returns reflectors in columns, and their factors",
+    "AsOnCuda": "is implemented with CUDA's results, so Meta is not asked about the CPU",
+    "NarrowStatistics": "keeps statistics in the input's dtype unless its parameters are wider",
+    "NoStatistics": "saves no statistics in evaluation",
+    "NoSampleDim": "gives the loss of a lone sample no dims",
+    "Promotes": "computes in the dtype that its operands are promoted to",
+    "KeepsFormat": "keeps an image's channels last",
+    "Contiguous": "lays its results row by row, whatever its operands do",
+    "LikeFirst": "lays its result as its first operand",
+    "WithNoise": "iterates over the noise and its first operand in training, and over its second "
+    "and first else",
+    "SecondFirst": "iterates over its second operand first",
+    # Arguments (checks.py)
+    "Ordered": "refuses a range whose end is before its start, or is no number of the dtype",
+    "NonNegative": "refuses a negative number",
+    "Positive": "refuses a number that is not positive",
+    "Probability": "refuses a number outside of 0 to 1",
+    "ProperProbability": "refuses a number that is not between 0 and 1",
+    "NarrowSummand": "refuses a summand that is larger than the product",
+    "ApartFromSource": "refuses a target that meets its source or itself",
+    "Overwrites": "takes no dtype from its target",
+    # Kernels (glue/dispatch/register.cpp, _lent.py)
+    "ByHand": "has a kernel of its own or PyTorch's, not its row's",
+    "LentSparse": "has a kernel for the CPU's sparse tensors that serves any device",
+    "DirectCoo": "has a kernel in torch_tpu/_sparse.py where LentSparse names others of its "
+    "overloads",
+    "DirectCsr": "has a kernel for compressed tensors in torch_tpu/_sparse.py, likewise",
+    "DirectNested": "has a kernel for the CPU's nested tensors that does not serve any device",
+    "LentDense": "has a kernel for the CPU's dense tensors that serves any device",
+}
+"""What an operator of each kind does on the CPU, and the package therefore heeds."""
+
+
+class Row(NamedTuple):
+    """Operators of one kind: overloads, such as "ldexp.Tensor".
+
+    One that has a row in the op table stands for its in-place and out= forms, too. Of the kinds
+    Lent*, and of DirectNested, they stand for all overloads of that name, in-place ones included.
+    """
+
+    kind: str
+    operators: str
+    reason: str
+    """Why it has to be known; the operator is the subject."""
+    argument: str = ""
+    """The one that the kind is about."""
+    torch: str = "2.13"
+    """The versions of PyTorch with which it was found so."""
+
+
+NUMBERS_IN_NO_KEY = "has numbers that are in no key, so that Meta is not asked about them"
+
+ROWS = (
+    Row(
+        "Convolved",
+        "convolution_overrideable",
+        "is for other backends, and throws on the meta device",
+    ),
+    Row("Reflected", "geqrf", "has a kernel for the CPU and CUDA alone"),
+    Row(
+        "AsOnCuda",
+        "_embedding_bag _embedding_bag_forward_only",
+        "keeps for gradients what has other shapes on CUDA",
+    ),
+    Row(
+        "NarrowStatistics",
+        "native_layer_norm native_batch_norm _native_batch_norm_legit.no_stats "
+        "_native_batch_norm_legit_no_training _native_batch_norm_legit_functional",
+        "has a Meta kernel that keeps statistics in f32 for every device but the CPU",
+    ),
+    Row(
+        "NoStatistics",
+        "native_batch_norm _native_batch_norm_legit_functional",
+        "has a Meta kernel that saves statistics in evaluation, too",
+        argument="training",
+    ),
+    Row(
+        "NoStatistics",
+        "_native_batch_norm_legit_no_training",
+        "has a Meta kernel that saves statistics",
+    ),
+    Row(
+        "NoSampleDim",
+        "multilabel_margin_loss_forward",
+        "has a Meta kernel that gives a lone sample's loss one dim",
+    ),
+    Row("Promotes", "ldexp.Tensor", "multiplies by powers of two that have a dtype of their own"),
+    Row(
+        "KeepsFormat",
+        "channel_shuffle max_unpool2d",
+        "has a Meta kernel that forgets channels_last",
+    ),
+    Row("Contiguous", "pow.Scalar log_sigmoid_forward", "makes its result without an iterator"),
+    Row("LikeFirst", "log_sigmoid_backward", "makes its result without an iterator"),
+    Row(
+        "WithNoise",
+        "rrelu_with_noise_backward",
+        "is computed by other operators",
+        argument="training",
+    ),
+    Row(
+        "SecondFirst",
+        "rsub.Tensor leaky_relu_backward threshold_backward",
+        "hands its operands to the iterator in another order than its schema's",
+    ),
+    Row("Ordered", "uniform", NUMBERS_IN_NO_KEY, argument="from"),
+    Row(
+        "NonNegative",
+        "normal_functional normal.float_float normal.Tensor_float",
+        NUMBERS_IN_NO_KEY,
+        argument="std",
+    ),
+    Row("Positive", "log_normal", NUMBERS_IN_NO_KEY, argument="std"),
+    Row("Positive", "exponential", NUMBERS_IN_NO_KEY, argument="lambd"),
+    Row("Positive", "cauchy", NUMBERS_IN_NO_KEY, argument="sigma"),
+    Row("ProperProbability", "geometric", NUMBERS_IN_NO_KEY, argument="p"),
+    Row("Probability", "bernoulli.p", NUMBERS_IN_NO_KEY, argument="p"),
+    Row(
+        "NarrowSummand",
+        "addmm addmv",
+        "has a Meta kernel that takes a summand as large as it likes",
+    ),
+    Row("ApartFromSource", "copy", "takes any target on the meta device"),
+    Row("Overwrites", "copy_", "casts between dtypes that PyTorch does not promote"),
+    Row(
+        "ByHand",
+        "native_batch_norm native_batch_norm.out",
+        "has a schema that does not say that it updates the running statistics",
+    ),
+    Row(
+        "ByHand",
+        "copy_",
+        "is composed by PyTorch, which minds devices and leaves the rest to _copy_from",
+    ),
+    Row(
+        "LentSparse",
+        "_coalesced_ _conj_physical _dimI _dimV _indices _nnz _sparse_broadcast_to "
+        "_sparse_coo_tensor_with_dims _sparse_coo_tensor_with_dims_and_tensors _to_dense "
+        "_to_sparse _to_sparse_bsc _to_sparse_bsr _to_sparse_csc _to_sparse_csr _values abs add "
+        "addmm angle any asin asinh atan atanh cat ccol_indices ceil clone col_indices "
+        "conj_physical copy copy_sparse_to_sparse crow_indices deg2rad dense_dim div empty "
+        "empty_like erf erfinv expm1 fill floor floor_divide frac indices is_coalesced isinf "
+        "isnan isneginf isposinf log1p mm mul mv nan_to_num narrow_copy native_norm neg norm "
+        "permute pow rad2deg relu resize_as_sparse round row_indices select select_copy sgn "
+        "sign signbit sin sinh sparse_dim sparse_mask sparse_resize sparse_resize_and_clear "
+        "sqrt sub sum tan tanh threshold_backward trunc unsqueeze values view_as_complex "
+        "view_as_real zero zeros",
+        "never looks at memory itself: its kernel is made of dense operators",
+    ),
+    Row("DirectCoo", "add.out addmm addmm.out addmm_ mul.out sparse_mask", "looks at memory"),
+    Row(
+        "DirectCsr",
+        "_to_sparse_csc _to_sparse_csr add.out addmm.out sparse_mask",
+        "looks at memory",
+    ),
+    Row(
+        "DirectNested",
+        "_fused_sdp_choice _native_multi_head_attention _nested_sum_backward "
+        "_nested_tensor_softmax_with_shape _transform_bias_rescale_qkv "
+        "_transformer_encoder_layer_fwd _pin_memory is_pinned matmul native_layer_norm "
+        "native_layer_norm_backward sum",
+        "looks at memory, or chooses by the device",
+    ),
+    Row(
+        "LentDense",
+        "_to_sparse _to_sparse_bsc _to_sparse_bsr _to_sparse_csc _to_sparse_csr",
+        "makes a sparse tensor of dense operators",
+    ),
+    Row(
+        "LentDense",
+        "_nested_tensor_from_mask _nested_tensor_from_mask_left_aligned _nested_view_from_buffer",
+        "makes a nested tensor of dense operators",
+    ),
+)
+
+
+class Known(NamedTuple):
+    """All that is known of one operator."""
+
+    kinds: frozenset[str] = frozenset()
+    argument: str = ""
+
+
+@functools.cache
+def _table() -> dict[str, Known]:
+    table: dict[str, Known] = {}
+    for row in ROWS:
+        for name in row.operators.split():
+            before = table.get(name, Known())
+            table[name] = Known(before.kinds | {row.kind}, row.argument or before.argument)
+    return table
+
+
+def known(*names: str) -> Known:
+    """Returns what is known of an operator by any of its names as rows have them."""
+    found = [_table()[name] for name in names if name in _table()]
+    kinds = frozenset[str]().union(*(one.kinds for one in found))
+    return Known(kinds, next((one.argument for one in reversed(found) if one.argument), ""))

@@ -1,0 +1,43 @@
+"""Kernels of the device that are made of others, and that read something back.
+
+Imported with the device: it registers its functions.
+"""
+
+import torch
+from torch import Tensor
+
+
+def equal(self: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same sizes and numbers."""
+    if self.device != other.device:
+        raise RuntimeError(
+            "Expected all tensors to be on the same device, but found "
+            f"{self.device} and {other.device}"
+        )
+    return self.shape == other.shape and bool(torch.eq(self, other).all())
+
+
+def tensor_split(self: Tensor, sections: Tensor, dim: int = 0) -> list[Tensor]:
+    """How many parts there are depends on the sections, which PyTorch wants on the host."""
+    torch._check(
+        sections.dim() <= 1,
+        lambda: (
+            "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or "
+            f"one-dimensional tensor, but got a tensor with {sections.dim()} dims"
+        ),
+    )
+    torch._check(
+        sections.dtype == torch.int64,
+        lambda: (
+            "tensor_split expected tensor_indices_or_sections to have dtype of long, but got "
+            f"{sections.dtype}"
+        ),
+    )
+    return list(torch.tensor_split(self, sections.tolist(), dim))
+
+
+library = torch.library.Library("aten", "IMPL")  # the kernels live as long as this
+library.impl("equal", equal, "PrivateUse1")
+# Composite for autograd: made of views, which have gradients of their own.
+for _key in ("PrivateUse1", "AutogradPrivateUse1"):
+    library.impl("tensor_split.tensor_indices_or_sections", tensor_split, _key)
