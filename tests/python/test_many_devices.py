@@ -60,7 +60,7 @@ before = [count(what) for what in (b"h2d", b"d2h", b"d2d")] if count else []
 torch.tpu.reset_metrics()
 for i in range(copies):
     x = x.to(f"tpu:{(i + 1) % 3}")
-torch.tpu.synchronize()
+torch.tpu.synchronize(x.device)
 metrics = torch.tpu.metrics()
 assert metrics["reads"] == 0 and metrics["writes"] == 0, metrics
 assert metrics["transfers"] == copies
