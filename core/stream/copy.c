@@ -1,5 +1,6 @@
-/* Copies that queues make in their turn: to the host, and from another device. */
+/* Copies that queues make in their turn: to the host, from it, and from another device. */
 #include "stream/host.h"
+#include "stream/lent.h"
 #include "stream/pending.h"
 #include "stream/submit.h"
 
@@ -7,15 +8,18 @@
 typedef struct copy {
   tt_job job;
   tt_device *device;         /* the queue's */
-  tt_value *source, *target; /* one reference each; target NULL: the host */
+  tt_value *source, *target; /* one reference each; NULL: the host */
   void *data;                /* of the host */
   int64_t size;
   void (*release)(void *user);
   void *user;
+  tt_lent lent;
+  uint64_t after; /* the copy of the queue that must end first; 0: none */
 } copy;
 
 static void destroy(tt_job *job) {
   copy *c = (copy *)job;
+  tt_lent_remove(&c->lent);
   tt_value_release(c->source);
   tt_value_release(c->target);
   if (c->release) c->release(c->user);
@@ -32,7 +36,62 @@ static tt_status await_source(copy *c) {
 
 static tt_status explain(tt_job *job, tt_status status) {
   const copy *c = (copy *)job;
-  return tt_status_prefix(status, c->target ? "a copy between devices" : "a copy to the host");
+  return tt_status_prefix(status, !c->target   ? "a copy to the host"
+                                  : !c->source ? "a copy from the host"
+                                               : "a copy between devices");
+}
+
+static tt_status new_copy(tt_device *device, copy **out) {
+  *out = tt_calloc(1, sizeof **out);
+  if (!*out) return tt_out_of_memory();
+  (*out)->device = device;
+  return TT_SUCCESS;
+}
+
+/* The device's lock is held. */
+static void push(tt_stream *stream, copy *c) {
+  if (c->size) {
+    bool written = !c->target;
+    c->after = tt_lent_last(stream->queue, c->data, c->size, written);
+    tt_lent_add(&c->lent, c->data, c->size, written, stream->queue,
+                tt_queue_last(stream->queue) + 1);
+  }
+  tt_queue_push(stream->queue, &c->job);
+}
+
+/* Nobody interrupts a queue. */
+static void await_order(copy *c) {
+  tt_queue *queue = c->job.queue;
+  while (c->after && !tt_queue_passed(queue, c->after))
+    tt_status_release(tt_queue_await(queue, c->after));
+}
+
+/* The target's storage has its value from now on, and the copy its job. */
+static tt_status push_to(tt_stream *stream, tt_storage *target, copy *c, const char *refusal) {
+  tt_device *device = stream->device;
+  tt_device_lock(device);
+  if (target->value && tt_value_captured(target->value)) {
+    tt_device_unlock(device);
+    return tt_error(TT_FAILED_PRECONDITION, "%s", refusal);
+  }
+  tt_value *old = target->value;
+  target->value = tt_value_retain(c->target);
+  tt_storage_set_type(target, c->target->holding.type);
+  c->target->queue = stream->queue;
+  c->target->ticket = tt_queue_last(stream->queue) + 1;
+  push(stream, c);
+  tt_device_unlock(device);
+  tt_value_release(old);
+  return TT_SUCCESS;
+}
+
+/* Without a value, the target has the error. */
+static tt_status run_to_target(copy *c, tt_status status) {
+  if (!status) return TT_SUCCESS;
+  status = tt_device_report_memory(c->device, explain(&c->job, status));
+  if (tt_value_get_state(c->target) == TT_VALUE_PENDING)
+    tt_value_fail(c->target, tt_status_clone(status));
+  return status;
 }
 
 /* -- To the host -- */
@@ -40,6 +99,7 @@ static tt_status explain(tt_job *job, tt_status status) {
 static tt_status copy_out(copy *c, tt_event **end) {
   tt_event *own = NULL;
   tt_client *client = c->device->client;
+  await_order(c);
   TT_TRY(tt_buffer_to_host_start(client, c->source->buffer, c->source->holding.type, c->data,
                                  c->size, &own));
   if (end) {
@@ -56,13 +116,6 @@ static tt_status run_to_host(tt_job *job, tt_event **end) {
   tt_status error = await_source(c);
   if (error) return tt_status_prefix(error, "a copy to the host of a tensor that has no value");
   return explain(job, copy_out(c, end));
-}
-
-static tt_status new_copy(tt_device *device, copy **out) {
-  *out = tt_calloc(1, sizeof **out);
-  if (!*out) return tt_out_of_memory();
-  (*out)->device = device;
-  return TT_SUCCESS;
 }
 
 /* A reference to the storage's value, which then has a job. */
@@ -103,9 +156,66 @@ tt_status tt_storage_read_later(tt_stream *stream, tt_storage *storage, void *da
   }
   tt_count_add(TT_COUNT_READS, 1);
   tt_device_lock(stream->device);
-  tt_queue_push(stream->queue, &c->job);
+  push(stream, c);
   tt_device_unlock(stream->device);
   return TT_SUCCESS;
+}
+
+/* -- From the host -- */
+
+static tt_status copy_in(copy *c, tt_event **end) {
+  tt_client *client = c->device->client;
+  tt_buffer *buffer = NULL;
+  void (*release)(void *user) = c->release;
+  await_order(c);
+  c->release = NULL; /* the plugin's now */
+  TT_TRY(tt_buffer_from_host(c->device->raw, c->target->holding.type, c->data, release, c->user,
+                             &buffer));
+  tt_value_fulfil(c->target, buffer);
+  return end ? tt_buffer_ready_event(client, buffer, end) : tt_buffer_await(client, buffer);
+}
+
+static tt_status run_from_host(tt_job *job, tt_event **end) {
+  copy *c = (copy *)job;
+  return run_to_target(c, copy_in(c, end));
+}
+
+static tt_status write_later(tt_stream *stream, tt_storage *storage, const tt_type *type, copy *c,
+                             uint32_t site) {
+  const tt_type *interned = NULL;
+  TT_TRY(tt_type_intern(type, &interned));
+  if (!tt_type_bytes(interned, &c->size))
+    return tt_error(TT_INVALID_ARGUMENT, "host to device: the tensor's type is malformed");
+  TT_TRY(tt_value_create(&stream->device->account, stream, interned, site, &c->target));
+  return push_to(stream, storage, c, TT_WRITE_IN_CAPTURE);
+}
+
+tt_status tt_storage_write_later(tt_stream *stream, tt_storage *storage, const tt_type *type,
+                                 const void *data, void (*release)(void *user), void *user,
+                                 uint32_t site) {
+  static const tt_job_class from_host = {run_from_host, explain, destroy};
+  copy *c = NULL;
+  tt_status status = new_copy(stream->device, &c);
+  if (status) {
+    release(user);
+    return status;
+  }
+  c->job.is = &from_host;
+  c->data = (void *)data;
+  c->release = release;
+  c->user = user;
+  tt_observer_disturb();
+  tt_guard_enter();
+  status = write_later(stream, storage, type, c, site);
+  tt_guard_leave();
+  if (status) destroy(&c->job);
+  else tt_count_add(TT_COUNT_WRITES, 1);
+  return status;
+}
+
+tt_status tt_stream_await_host(tt_stream *stream, const void *data, int64_t size, bool written) {
+  uint64_t last = tt_lent_last(stream->queue, data, size, written);
+  return last ? tt_queue_await(stream->queue, last) : TT_SUCCESS;
 }
 
 /* -- Between devices -- */
@@ -122,35 +232,17 @@ static tt_status copy_value(copy *c, tt_event **end) {
 
 static tt_status run_between(tt_job *job, tt_event **end) {
   copy *c = (copy *)job;
-  tt_status status = copy_value(c, end);
-  if (!status) return TT_SUCCESS;
-  status = tt_device_report_memory(c->device, explain(job, status));
-  if (tt_value_get_state(c->target) == TT_VALUE_PENDING)
-    tt_value_fail(c->target, tt_status_clone(status));
-  return status;
+  return run_to_target(c, copy_value(c, end));
 }
 
 static tt_status transfer(tt_stream *stream, tt_storage *target, tt_storage *source, copy *c,
                           const tt_policy *policy, uint32_t site) {
-  tt_device *device = stream->device;
   TT_TRY(take_source(source, policy, &c->source));
   const tt_type *type = c->source->holding.type;
-  TT_TRY(tt_value_create(&device->account, stream, type, site, &c->target));
-  tt_device_lock(device);
-  if (target->value && tt_value_captured(target->value)) {
-    tt_device_unlock(device);
-    return tt_error(TT_FAILED_PRECONDITION, "a tensor that a graph which is being captured has "
-                                            "used cannot be copied to from another device");
-  }
-  tt_value *old = target->value;
-  target->value = tt_value_retain(c->target);
-  tt_storage_set_type(target, type);
-  c->target->queue = stream->queue;
-  c->target->ticket = tt_queue_last(stream->queue) + 1;
-  tt_queue_push(stream->queue, &c->job);
-  tt_device_unlock(device);
-  tt_value_release(old);
-  return TT_SUCCESS;
+  TT_TRY(tt_value_create(&stream->device->account, stream, type, site, &c->target));
+  return push_to(stream, target, c,
+                 "a tensor that a graph which is being captured has used cannot be copied to from "
+                 "another device");
 }
 
 tt_status tt_storage_transfer(tt_stream *stream, tt_storage *target, tt_storage *source,

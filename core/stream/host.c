@@ -14,19 +14,14 @@ static tt_value *exchange(tt_storage *storage, const tt_type *type, tt_value *va
   return old;
 }
 
-static tt_status write(tt_storage *storage, const tt_type *type, const void *data,
-                       void (*release)(void *user), void *user, uint32_t site) {
+static tt_status write(tt_storage *storage, const tt_type *type, const void *data, uint32_t site) {
   tt_device *device = storage->device;
   const tt_type *interned = NULL;
   tt_value *value = NULL;
   tt_buffer *buffer = NULL;
-  tt_status status = tt_type_intern(type, &interned);
-  if (!status) status = tt_value_create(&device->account, NULL, interned, site, &value);
-  if (status) {
-    if (release) release(user);
-    return status;
-  }
-  status = tt_buffer_from_host(device->raw, type, data, release, user, &buffer);
+  TT_TRY(tt_type_intern(type, &interned));
+  TT_TRY(tt_value_create(&device->account, NULL, interned, site, &value));
+  tt_status status = tt_buffer_from_host(device->raw, type, data, NULL, NULL, &buffer);
   if (status) {
     tt_value_release(value);
     return tt_device_report_memory(device, status);
@@ -38,17 +33,14 @@ static tt_status write(tt_storage *storage, const tt_type *type, const void *dat
   tt_value *old = captured ? value : exchange(storage, interned, value);
   tt_device_unlock(device);
   tt_value_release(old);
-  return captured ? tt_error(TT_FAILED_PRECONDITION,
-                             "the host cannot write to a tensor that a graph which is being "
-                             "captured has used: what it writes would not be part of the graph")
-                  : TT_SUCCESS;
+  return captured ? tt_error(TT_FAILED_PRECONDITION, TT_WRITE_IN_CAPTURE) : TT_SUCCESS;
 }
 
 tt_status tt_storage_write(tt_storage *storage, const tt_type *type, const void *data,
-                           void (*release)(void *user), void *user, uint32_t site) {
+                           uint32_t site) {
   tt_observer_disturb();
   tt_guard_enter();
-  tt_status status = write(storage, type, data, release, user, site);
+  tt_status status = write(storage, type, data, site);
   tt_guard_leave();
   return status;
 }

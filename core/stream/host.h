@@ -7,11 +7,22 @@
 #include "call/table.h"
 #include "stream/stream.h"
 
-/* Replaces the storage's value by row-major host bytes of `type`. Copies at once, or, where
- * `release` is given, later: then `data` must stay as it is until `release(user)` is called, once,
- * from any thread, also on failure. `site`: the Python line. */
+/* Replaces the storage's value by row-major host bytes of `type`, which are copied at once. `site`:
+ * the Python line. */
 tt_status tt_storage_write(tt_storage *storage, const tt_type *type, const void *data,
-                           void (*release)(void *user), void *user, uint32_t site);
+                           uint32_t site);
+/* The same, copied in its turn on `stream`, of the storage's device: returns at once. `data` must
+ * stay as it is until `release(user)` is called, once, from any thread, also on failure, which
+ * tt_stream_sync tells. */
+tt_status tt_storage_write_later(tt_stream *stream, tt_storage *storage, const tt_type *type,
+                                 const void *data, void (*release)(void *user), void *user,
+                                 uint32_t site);
+/* Waits for the copies in turn on `stream` that write this memory, or read it where it shall be
+ * `written`. */
+tt_status tt_stream_await_host(tt_stream *stream, const void *data, int64_t size, bool written);
+#define TT_WRITE_IN_CAPTURE                                                                        \
+  "the host cannot write to a tensor that a graph which is being captured has used: what it "      \
+  "writes would not be part of the graph"
 /* Waits for the storage's value and for nothing else, and copies it out: tt_storage_bytes bytes. */
 tt_status tt_storage_read(tt_storage *storage, void *data, int64_t size, const tt_policy *policy);
 /* The same, copied in its turn on `stream`: returns at once. `release(user)` is called, once, from

@@ -129,26 +129,42 @@ Tensor to_host(const Tensor& source) {
   return result;
 }
 
-// Where the host's memory is pinned, the copy may still be under way at the return.
+// What the stream was asked to copy from this memory of the host, or to it, comes first.
+void await_host(const Tensor& host, c10::DeviceIndex device, bool written) {
+  if (!host.has_storage()) return;
+  const auto& storage = host.storage();
+  check(tt_stream_await_host(stream_of(device), storage.data(),
+                             static_cast<int64_t>(storage.nbytes()), written));
+}
+
+// Its bytes are the target's as they are, and pinned: the copy may go on after the return.
+bool may_lend(const Tensor& source, const Tensor& target) {
+  return source.is_pinned() && source.scalar_type() == target.scalar_type() &&
+         source.sizes() == target.sizes() && source.is_contiguous() && !has_conj_neg(source) &&
+         !has_conj_neg(target);
+}
+
 void copy_from_host(const Tensor& source, const Tensor& target, bool later) {
   tt_storage* storage = storage_of(target);
+  auto index = target.device().index();
+  bool lent = later && may_lend(source, target);
   auto host = source.to(target.scalar_type())
                   .expand(target.sizes())
                   .contiguous()
                   .resolve_conj()
                   .resolve_neg();
   tt_view view = view_of(target);
-  if (target.is_contiguous() && tt_view_covers(&view, storage->type)) {
-    tt_type type = tt_view_held(&view);
-    if (storage->type->dtype == type.dtype) type = *storage->type;
-    auto* lent = later && host.is_pinned() ? new Tensor(host) : nullptr;
-    check(tt_storage_write(storage, &type, host.const_data_ptr(), lent ? &release_tensor : nullptr,
-                           lent, call_site()));
-    return;
+  if (!target.is_contiguous() || !tt_view_covers(&view, storage->type)) {
+    auto staged = at::empty(target.sizes(), target.options());
+    copy_from_host(host, staged, later);
+    return run_copy(target, staged);
   }
-  auto staged = at::empty(target.sizes(), target.options());
-  copy_from_host(host, staged, later);
-  run_copy(target, staged);
+  tt_type type = tt_view_held(&view);
+  if (storage->type->dtype == type.dtype) type = *storage->type;
+  const void* data = host.const_data_ptr();
+  check(lent ? tt_storage_write_later(stream_of(index), storage, &type, data, &release_tensor,
+                                      new Tensor(host), call_site())
+             : tt_storage_write(storage, &type, data, call_site()));
 }
 
 // A tensor that is the whole of its storage, row by row: another place may take its bytes.
@@ -191,6 +207,8 @@ Tensor copy_from(const Tensor& self, const Tensor& dst, bool non_blocking) {
   TORCH_CHECK(!dst._is_zerotensor(),
               "ZeroTensors are immutable. Please materialize the tensor using `.clone()`");
   if (self.numel() == 0 && dst.numel() == 0) return dst;
+  if (self.is_cpu() && !(non_blocking && may_lend(self, dst)))
+    await_host(self, dst.device().index(), false);
   auto source = without_conj_neg(self);
   if (dst.is_conj() || dst.is_neg()) {
     if (dst.is_conj()) source = at::_conj_physical(source);
@@ -202,8 +220,10 @@ Tensor copy_from(const Tensor& self, const Tensor& dst, bool non_blocking) {
   if (!from_device) {
     copy_from_host(source, dst, non_blocking);
   } else if (!to_device) {
-    if (!non_blocking || !copy_to_host_later(source, dst))
-      const_cast<Tensor&>(dst).copy_(to_host(source));
+    if (non_blocking && copy_to_host_later(source, dst)) return dst;
+    auto host = to_host(source);
+    await_host(dst, source.device().index(), true);
+    const_cast<Tensor&>(dst).copy_(host);
   } else if (source.device() == dst.device()) {
     run_copy(dst, source);
   } else if (!copy_between(source, dst)) {

@@ -477,25 +477,49 @@ static void test_writes_later(void **state) {
   fake.tt_fake_async(true);
   fake.tt_fake_hold(true);
   atomic_store(&released, 0);
-  ok(tt_storage_write(a, &type, data, count_release, &one, 0));
+  ok(tt_storage_write_later(second, a, &type, data, count_release, &one, 0));
+  tt_marker *marker = mark(second), *elsewhere = mark(stream);
+  usleep(5000);
   assert_int_equal(atomic_load(&released), 0);
+  assert_false(tt_marker_passed(marker)); /* the memory is not the user's yet */
+  ok(tt_marker_await(elsewhere));
   fake.tt_fake_hold(false);
+  ok(tt_marker_await(marker));
   ok(storage_read(a, back, sizeof back));
   assert_memory_equal(back, data, sizeof data);
   for (int i = 0; i < 5000 && !atomic_load(&released); i++) usleep(1000);
   assert_int_equal(atomic_load(&released), 1);
-  fake.tt_fake_async(false);
-  for (int64_t nth = 1;; nth++) { /* once, also when it fails */
-    atomic_store(&released, 0);
-    tt_alloc_fail_at(nth, false);
-    tt_status status = tt_storage_write(a, &type, data, count_release, &one, 0);
-    int64_t asked = tt_alloc_count();
-    tt_alloc_fail_at(0, false);
-    assert_int_equal(atomic_load(&released), 1);
-    tt_status_release(status);
-    if (asked < nth) break;
-  }
+  tt_marker_release(marker);
+  tt_marker_release(elsewhere);
   tt_storage_release(a);
+}
+
+/* Released once, and told. */
+static void test_writes_later_that_fail(void **state) {
+  int one = 1;
+  float data[4] = {1, 2, 3, 4};
+  tt_type type = type_of(TT_F32, 1, DIMS(4));
+  for (int kind = 0; kind < 3; kind++) /* plugin, plugin asynchronously, memory */
+    for (int64_t nth = 1;; nth++) {
+      fake.tt_fake_async(kind == 1);
+      tt_storage *a = storage_new(stream, type);
+      atomic_store(&released, 0);
+      if (kind < 2) fake.tt_fake_fail_at(nth);
+      else tt_alloc_fail_at(nth, false);
+      tt_status status = tt_storage_write_later(second, a, &type, data, count_release, &one, 0);
+      status = tt_join(status, stream_sync(second));
+      bool happened = kind < 2 ? fake.tt_fake_failed() : tt_alloc_count() >= nth;
+      fake.tt_fake_fail_at(0);
+      tt_alloc_fail_at(0, false);
+      for (int i = 0; i < 5000 && !atomic_load(&released); i++) usleep(1000);
+      assert_int_equal(atomic_load(&released), 1);
+      tt_storage_release(a);
+      if (kind == 2 && status) fails(status, TT_RESOURCE_EXHAUSTED, "out of host memory");
+      else if (status) fails(status, TT_INTERNAL, "a copy from the host: ");
+      if (!happened) break;
+      assert_int_equal(fake_close(state), 0);
+      assert_int_equal(start(state), 0);
+    }
 }
 
 /* -- Threads -- */
@@ -598,6 +622,7 @@ int main(void) {
       TEST(test_reads_later),
       TEST(test_reads_of_failed_values),
       TEST(test_writes_later),
+      TEST(test_writes_later_that_fail),
       TEST(test_threads),
       TEST(test_two_sessions),
   };

@@ -97,6 +97,29 @@ static void reads_later(int plugin) {
   tt_storage_release(a);
 }
 
+/* One number of the host takes turns in what a stream copies from it and to it. */
+static void through_the_host(int plugin) {
+  enum { COUNT = 50 };
+  (void)plugin;
+  float x = 1, cell = 0;
+  tt_storage *a = floats_of(stream, 1, &x), *b = storage_new(stream, *a->type);
+  for (int i = 0; i < COUNT; i++) {
+    ok(tt_storage_read_later(stream, a, &cell, sizeof cell, &policy, free, malloc(1)));
+    ok(tt_storage_write_later(stream, b, a->type, &cell, free, malloc(1), 0));
+    ok(record_add_into(stream, a, NULL, b, NULL));
+    if (i % 20 == 19) {
+      ok(tt_stream_await_host(stream, &cell, sizeof cell, false));
+      assert_true(cell == (float)(INT64_C(1) << i));
+      ok(tt_stream_await_host(stream, &cell, sizeof cell, true));
+      cell = -1; /* nobody reads or writes it now */
+    }
+  }
+  expect(a, 1, (float[]){(float)(INT64_C(1) << COUNT)});
+  ok(session_sync());
+  tt_storage_release(a);
+  tt_storage_release(b);
+}
+
 /* What comes behind a marker sees what was written before it. */
 static void markers(int plugin) {
   (void)plugin;
@@ -136,13 +159,13 @@ static void on_all(void (*test)(int plugin)) {
 TEST(exchange)
 TEST(transfers)
 TEST(reads_later)
+TEST(through_the_host)
 TEST(markers)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_exchange),
-      cmocka_unit_test(test_transfers),
-      cmocka_unit_test(test_reads_later),
+      cmocka_unit_test(test_exchange),    cmocka_unit_test(test_transfers),
+      cmocka_unit_test(test_reads_later), cmocka_unit_test(test_through_the_host),
       cmocka_unit_test(test_markers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

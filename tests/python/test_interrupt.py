@@ -7,6 +7,7 @@ pytestmark = only_tpu
 
 CODE = """
 import os, signal, threading, time, torch
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of shells ignore it
 torch.tpu.eager_mode = {mode!r}
 x = torch.rand(1200, 1200, device="tpu")
 def work():

@@ -1,10 +1,16 @@
-"""Several devices of a process: virtual ones of the CPU plugin."""
+"""Several devices of a process: virtual ones of the CPU plugin or of the accelerator-like one."""
+
+import os
 
 import pytest
 from support import only_tpu, python, slow_but
 
 pytestmark = only_tpu
-SEVERAL = {"TORCH_TPU_CPU_DEVICES": "3", "TORCH_TPU_PLUGIN": "cpu"}
+SEVERAL = {
+    "TORCH_TPU_PLUGIN": os.environ.get("TORCH_TPU_PLUGIN", "cpu"),
+    "TORCH_TPU_CPU_DEVICES": "3",
+    "TT_ACCEL_DEVICES": "3",
+}
 
 
 def run(code, **environment):
@@ -40,22 +46,31 @@ else:
     )
 
 
-def test_copies_between_devices_leave_the_host_alone():
+@pytest.mark.parametrize("copies", slow_but([300, 10_000], 300))
+def test_copies_between_devices_leave_the_host_alone(copies):
     run(
+        f"copies = {copies}"
         """
+import ctypes
+import torch_tpu._C as glue
+
 x = torch.arange(24.0, device="tpu:0").view(4, 6)
+count = getattr(ctypes.CDLL(glue.plugin_path()), "tt_accel_count", None)  # by the plugin
+before = [count(what) for what in (b"h2d", b"d2h", b"d2d")] if count else []
 torch.tpu.reset_metrics()
-for i in range(3000):
+for i in range(copies):
     x = x.to(f"tpu:{(i + 1) % 3}")
-torch.tpu.synchronize()
+torch.tpu.synchronize(x.device)
 metrics = torch.tpu.metrics()
 assert metrics["reads"] == 0 and metrics["writes"] == 0, metrics
-assert metrics["transfers"] == 3000
+assert metrics["transfers"] == copies
+after = [count(what) for what in (b"h2d", b"d2h", b"d2d")] if count else []
+assert not count or after == [*before[:2], before[2] + copies], (before, after)
 assert torch.equal(x.cpu(), torch.arange(24.0).view(4, 6))
-y = torch.zeros(6, 4, dtype=torch.float64, device="tpu:1")
+y = torch.zeros(6, 4, dtype=torch.float64, device="tpu:2")
 y.copy_(x.t())
 assert torch.equal(y.cpu(), torch.arange(24.0).view(4, 6).t().double())
-y[1:3] = x[0, :4].to("tpu:1")
+y[1:3] = x[0, :4].to("tpu:2")
 assert y[2].tolist() == [0.0, 1.0, 2.0, 3.0]
 """
     )

@@ -1,14 +1,16 @@
 """Several streams, events, and copies that do not wait."""
 
 import gc
+import json
 import threading
 import time
 
 import pytest
 import torch
-from support import only_tpu, same
+from support import ROOT, only_tpu, python, same
 
 pytestmark = only_tpu
+ACCEL = ROOT / "build/release/libtt_accel_plugin.so"
 
 
 @pytest.mark.parametrize("mode", ["debug", "strict", "fused"])
@@ -119,6 +121,36 @@ def test_pinned_memory_lives_until_it_was_copied():
     assert [x[7].item() for x in there] == list(range(20))
 
 
+@pytest.mark.parametrize("wait", ["stream", "event", "device"])
+def test_pinned_memory_was_copied_when_its_stream_was_waited_for(wait):
+    stream, host, event = torch.tpu.Stream(), torch.empty(1 << 12).pin_memory(), torch.tpu.Event()
+    for i in range(20):
+        host.fill_(i)
+        with torch.tpu.stream(stream):
+            there = host.to("tpu", non_blocking=True)
+            event.record()
+        {"stream": stream, "event": event, "device": torch.tpu}[wait].synchronize()
+        host.fill_(-1)
+        assert there[7].item() == i
+
+
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+def test_copies_through_pinned_memory_keep_their_order(mode):
+    torch.tpu.eager_mode = mode
+    host, seen = torch.zeros(1 << 12).pin_memory(), []
+    for i in range(20):
+        x = torch.full((1 << 12,), float(i), device="tpu")
+        host.copy_(x, non_blocking=True)
+        seen += [host.to("tpu", non_blocking=True), host.to("tpu"), host[5:].double().to("tpu")]
+        host.copy_(x + 0.5, non_blocking=True)
+        seen += [host[7:].to("tpu", non_blocking=True), host.to("tpu", non_blocking=True)]
+        host.copy_(x - 1)
+        assert host[7] == i - 1
+    assert [one[7].item() for one in seen] == [
+        i + d for i in range(20) for d in (0, 0, 0, 0.5, 0.5)
+    ]
+
+
 @pytest.mark.parametrize("mode", ["strict", "fused"])
 def test_copies_to_pinned_memory_are_there_after_the_stream(mode):
     torch.tpu.eager_mode = mode
@@ -149,3 +181,13 @@ def test_a_read_waits_for_nothing_but_its_value():
     looked, pending = time.perf_counter() - begin, not event.query()
     event.synchronize()
     assert pending and looked < (time.perf_counter() - begin) / 2
+
+
+@pytest.mark.skipif(not ACCEL.exists(), reason="what takes time are the delays of this plugin")
+def test_copies_overlap_computations():
+    """Each stream alone is busy for half of the time that both take in turn."""
+    code = "import runpy; runpy.run_path('bench/overlap.py', run_name='__main__')"
+    environment = {"TORCH_TPU_PLUGIN": str(ACCEL), "TT_ACCEL_DELAY_US": "4000"}
+    status, out, errors = python(code, **environment)
+    assert status == 0, errors
+    assert json.loads(out)["ratio"] <= 0.75, out
