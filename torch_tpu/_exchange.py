@@ -104,6 +104,7 @@ def _patch_processes() -> None:
     The other process must be able to use the device: one that was forked from a process that has
     used it is not. What is written there is not seen here.
     """
+    from multiprocessing.context import get_spawning_popen
     from multiprocessing.reduction import ForkingPickler
 
     from torch.multiprocessing import reductions
@@ -118,6 +119,8 @@ def _patch_processes() -> None:
             original(tensor)  # raises
         torch.utils.hooks.warn_if_has_hooks(tensor)
         host = tensor.detach().cpu().share_memory_()
+        if (process := get_spawning_popen()) is not None:  # which is given no file of its own
+            vars(process).setdefault("tensors_under_way", []).append(host)
         parameter = isinstance(tensor, torch.nn.Parameter)
         return _rebuild, (host, str(tensor.device), parameter, tensor.requires_grad)
 

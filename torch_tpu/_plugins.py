@@ -22,6 +22,22 @@ def resolve(name: str) -> str:
     return _find(name)
 
 
+def expected_devices(name: str) -> int:
+    """Returns how many devices a plugin will have, if that is known without opening it; else -1.
+
+    name: as for resolve.
+    """
+    if name not in ("", "cpu") or (name == "" and _has_tpu()):
+        return -1
+    if importlib.util.find_spec("lammps_jax_pjrt_cpu") is None:
+        return -1
+    from torch_tpu import _C
+
+    values = {variable: value for variable, _, _, value in _C.env_vars()}
+    count = values["TORCH_TPU_CPU_DEVICES"]
+    return int(count) if count.isascii() and count.isdigit() and 0 < int(count) <= 127 else -1
+
+
 def _find(name: str) -> str:
     if name == "":
         return _find("tpu" if _has_tpu() else "cpu")

@@ -71,26 +71,14 @@ static tt_status lower_step(building *b, const tt_step *step) {
   return TT_SUCCESS;
 }
 
-/* What no device can hold is refused before a compiler sees it: XLA's for the CPU dies of it. */
-static tt_status check_size(const building *b, const char *name) {
-  int64_t total = 0;
-  bool fits = true;
-  for (int i = 0; i < b->graph->output_count && fits; i++) {
-    int64_t bytes = 0;
-    fits = tt_type_bytes(&b->slots[b->graph->outputs[i].slot]->type, &bytes) &&
-           tt_add_i64(total, bytes, &total);
-  }
-  if (fits && (b->target->memory <= 0 || total <= b->target->memory)) return TT_SUCCESS;
-  tt_text text = TT_TEXT_INIT;
-  tt_text_printf(&text, "%s: out of memory: the results take ", name);
-  if (fits) tt_text_bytes(&text, total);
-  else tt_text_printf(&text, "more bytes than 64 bits count");
-  tt_text_printf(&text, ", and the device has ");
-  tt_text_bytes(&text, b->target->memory);
-  tt_status status = tt_text_status(&text);
-  if (!status) status = tt_error(TT_RESOURCE_EXHAUSTED, "%s", text.data);
-  tt_text_deinit(&text);
-  return status;
+/* INT64_MAX where 64 bits do not count them. */
+static int64_t result_bytes(const building *b) {
+  int64_t total = 0, bytes = 0;
+  for (int i = 0; i < b->graph->output_count; i++)
+    if (!tt_type_bytes(&b->slots[b->graph->outputs[i].slot]->type, &bytes) ||
+        !tt_add_i64(total, bytes, &total))
+      return INT64_MAX;
+  return total;
 }
 
 static tt_status add_results(building *b, tt_module *module) {
@@ -108,6 +96,8 @@ static tt_status add_results(building *b, tt_module *module) {
     module->donors[at] = output->over;
   }
   module->result_count = graph->output_count;
+  module->result_bytes = result_bytes(b);
+  module->largest = tt_hlo_largest(b->h);
   for (int i = 0; i < b->checks.count; i++)
     b->results[graph->output_count + i] = b->checks.flags[i];
   return TT_SUCCESS;
@@ -143,12 +133,11 @@ static tt_status name_module(const tt_graph *graph, tt_module *module) {
 static tt_status build(building *b, tt_module *module) {
   const tt_graph *graph = b->graph;
   TT_TRY(prepare(b));
-  TT_TRY(name_module(graph, module));
   add_params(b);
   for (int i = 0; i < graph->step_count && !tt_hlo_failed(b->h); i++)
     TT_TRY(lower_step(b, &graph->steps[i]));
-  if (!tt_hlo_failed(b->h)) TT_TRY(check_size(b, module->name));
   if (!tt_hlo_failed(b->h)) TT_TRY(add_results(b, module));
+  TT_TRY(name_module(graph, module));
   TT_TRY(copy_checks(&b->checks, module));
   return tt_hlo_finish(b->h, b->results, graph->output_count + b->checks.count, &module->text);
 }

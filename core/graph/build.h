@@ -8,9 +8,10 @@
  * its words, if there are any; results are its outputs, then one flag for each Debug check. */
 typedef struct tt_module {
   tt_text text;
-  char *name;       /* for messages */
-  int result_count; /* without check flags */
-  int donor_count;  /* parameters that may be donated, ascending */
+  char *name;                    /* for messages */
+  int result_count;              /* without check flags */
+  int64_t result_bytes, largest; /* of all results; elements of the largest value on the way */
+  int donor_count;               /* parameters that may be donated, ascending */
   int64_t *donors;
   int check_count; /* rank-0 bool results behind the others; true means violated */
   char **check_texts;

@@ -57,6 +57,17 @@ static bool key_of(tt_hlo *h, const tt_instr *in, const tt_type *types) {
 }
 
 /* Copies the checked draft and links it into the current block. */
+/* What only repeats or arranges elements costs nothing where a reduction follows it. */
+static bool only_arranges(int op) {
+  return op == TT_OPCODE_constant || op == TT_OPCODE_broadcast_in_dim || op == TT_OPCODE_reshape ||
+         op == TT_OPCODE_transpose;
+}
+
+static void measure(tt_hlo *h, const tt_type *type) {
+  int64_t count = tt_type_numel(type);
+  if (count > h->largest) h->largest = count;
+}
+
 static tt_instr *append(tt_hlo *h, const tt_instr *draft, const tt_type *types) {
   assert(h->current && h->current->owner == h);
   tt_instr *in = tt_hlo_alloc(h, 1, sizeof *in);
@@ -73,22 +84,13 @@ static tt_instr *append(tt_hlo *h, const tt_instr *draft, const tt_type *types) 
     in->results[i] =
         (tt_hlo_value){.node = {.type = types[i], .instr = in, .result = i, .id = h->next_id++},
                        .block = h->current};
+  for (int i = 0; i < in->result_count && !only_arranges(in->op); i++) measure(h, &types[i]);
   in->number = h->instr_count++;
   in->prev = h->current->last;
   in->next = NULL;
   if (in->prev) in->prev->next = in;
   else h->current->first = in;
   return h->current->last = in;
-}
-
-/* What only repeats or arranges elements costs nothing where a reduction follows it. */
-static bool is_too_large(int op, const tt_type *types, int count) {
-  if (op == TT_OPCODE_constant || op == TT_OPCODE_broadcast_in_dim || op == TT_OPCODE_reshape ||
-      op == TT_OPCODE_transpose)
-    return false;
-  for (int i = 0; i < count; i++)
-    if (tt_type_numel(&types[i]) > TT_HLO_MAX_ELEMENTS) return true;
-  return false;
 }
 
 /* NULL on failure. */
@@ -107,11 +109,6 @@ static tt_instr *emit(tt_hlo *h, const tt_instr *draft, tt_type *types) {
   if (!tt_hlo_check(&in, types, &why)) {
     if (why.memory) tt_hlo_fail_memory(h);
     tt_hlo_fail(h, TT_INVALID_ARGUMENT, "%s: %s", name, why.text);
-    return NULL;
-  }
-  if (is_too_large(in.op, types, in.result_count)) {
-    tt_hlo_fail(h, TT_RESOURCE_EXHAUSTED, "out of memory: %s of %lld elements; at most %lld can be",
-                name, (long long)tt_type_numel(&types[0]), (long long)TT_HLO_MAX_ELEMENTS);
     return NULL;
   }
   bool numbered = key_of(h, &in, types);

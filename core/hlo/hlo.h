@@ -57,6 +57,8 @@ tt_status tt_hlo_finish(tt_hlo *h, tt_node *const *results, int count, tt_text *
 tt_status tt_hlo_verify(tt_hlo *h, const char *stage);
 /* Number of instructions built so far. */
 int tt_hlo_size(const tt_hlo *h);
+/* Elements of the largest value that is computed, and not only repeated or arranged. */
+int64_t tt_hlo_largest(const tt_hlo *h);
 
 /* -- Constants -- */
 tt_node *tt_hlo_const(tt_hlo *h, tt_dtype dtype, double value); /* rank 0; bool: value != 0 */

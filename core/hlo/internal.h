@@ -7,10 +7,9 @@
 /* Limits on what grows. */
 #define TT_HLO_MAX_INSTRS 1000000
 #define TT_HLO_MAX_PARAMS 65536
-#define TT_HLO_MAX_ELEMENTS (INT64_C(1) << 38) /* of what is computed; from 2^40 XLA's CPU dies */
-#define TT_HLO_MAX_DEPTH 32                    /* of nested regions */
-#define TT_HLO_MAX_CONSTANT 16777216           /* elements of a list constant */
-#define TT_HLO_MAX_KEY 4096                    /* bytes; longer instructions are not numbered */
+#define TT_HLO_MAX_DEPTH 32          /* of nested regions */
+#define TT_HLO_MAX_CONSTANT 16777216 /* elements of a list constant */
+#define TT_HLO_MAX_KEY 4096          /* bytes; longer instructions are not numbered */
 
 /* Ops that are not plain element-wise; their numbers follow tt_hlo_op's. */
 /* clang-format off */
@@ -113,6 +112,7 @@ struct tt_hlo {
   tt_donation *donations;
   size_t donation_count, donation_capacity;
   int next_id, instr_count, depth;
+  int64_t largest;
   tt_precision precision;
   tt_intern numbered; /* value numbering: what was built already, by content */
   tt_text key;        /* scratch for it */

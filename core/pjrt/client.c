@@ -86,14 +86,14 @@ static tt_status client_open(tt_client *client, int cpu_devices) {
 
 tt_status tt_client_create(tt_plugin *plugin, const tt_client_options *options, tt_client **out) {
   *out = NULL;
-  int cpu_devices = options && options->cpu_devices ? options->cpu_devices : 1;
+  int64_t cpu_devices = options && options->cpu_devices ? options->cpu_devices : 1;
   if (cpu_devices < 0 || cpu_devices > TT_MAX_CPU_DEVICES)
-    return tt_error(TT_INVALID_ARGUMENT, "%d CPU devices were asked for; %s must be 1 to %d",
-                    cpu_devices, tt_env_name(TT_ENV_CPU_DEVICES), TT_MAX_CPU_DEVICES);
+    return tt_error(TT_INVALID_ARGUMENT, "%lld CPU devices were asked for; %s must be 1 to %d",
+                    (long long)cpu_devices, tt_env_name(TT_ENV_CPU_DEVICES), TT_MAX_CPU_DEVICES);
   tt_client *client = tt_calloc(1, sizeof *client);
   if (!client) return tt_out_of_memory();
   client->api = plugin->api;
-  tt_status status = client_open(client, cpu_devices);
+  tt_status status = client_open(client, (int)cpu_devices);
   if (status) {
     tt_client_destroy(client);
     return status;

@@ -27,7 +27,7 @@ const char *tt_plugin_path(const tt_plugin *plugin);
 
 /* -- client.c -- */
 typedef struct tt_client_options {
-  int cpu_devices; /* virtual devices of the CPU plugin; 0: 1. Other plugins are not told. */
+  int64_t cpu_devices; /* virtual devices of the CPU plugin; 0: 1. Other plugins are not told. */
 } tt_client_options;
 tt_status tt_client_create(tt_plugin *plugin, const tt_client_options *options, tt_client **out);
 void tt_client_destroy(tt_client *client);

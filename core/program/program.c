@@ -115,6 +115,24 @@ static tt_lookup lookup_of(const tt_module *module) {
 
 static tt_status cancelled_status(void) { return tt_error(TT_CANCELLED, "the process is ending"); }
 
+/* XLA's compiler for the CPU dies of results that no memory holds, and of values of 2^40 elements.
+ * So these are refused, as the plugin refuses what it cannot allocate. */
+static tt_status check_size(const tt_target *target, const tt_module *module) {
+  static const int64_t most = INT64_C(1) << 38;
+  bool fits = target->memory <= 0 || module->result_bytes <= target->memory;
+  if (fits && (!target->xla_cpu || module->largest <= most)) return TT_SUCCESS;
+  tt_text text = TT_TEXT_INIT;
+  tt_text_printf(&text, "out of memory: ");
+  if (fits) tt_text_printf(&text, "a value of %lld elements", (long long)module->largest);
+  else tt_text_bytes(&text, module->result_bytes);
+  tt_text_printf(&text, "%s, where the device has ", fits ? "" : " of results");
+  tt_text_bytes(&text, target->memory);
+  tt_status status = tt_text_status(&text);
+  if (!status) status = tt_error(TT_RESOURCE_EXHAUSTED, "%s", text.data);
+  tt_text_deinit(&text);
+  return tt_status_from(status, TT_FROM_PLUGIN);
+}
+
 static void compile(void *user, bool cancelled) {
   tt_program *program = user;
   const tt_module *module = &program->module;
@@ -125,7 +143,8 @@ static void compile(void *user, bool cancelled) {
   tt_lookup lookup = lookup_of(module);
   tt_executable *executable = NULL;
   int64_t start = tt_now_ns();
-  tt_status status = tt_compiler_get(program->table->compiler, &lookup, &executable);
+  tt_status status = check_size(program->table->target, module);
+  if (!status) status = tt_compiler_get(program->table->compiler, &lookup, &executable);
   int64_t took = tt_now_ns() - start;
   tt_count_add(lookup.source == TT_SOURCE_COMPILER ? TT_COUNT_COMPILE_NS : TT_COUNT_LOAD_NS, took);
   tt_log(TT_LOG_COMPILE, "%s: %zu bytes of StableHLO, %.1f ms%s%s", module->name, module->text.size,

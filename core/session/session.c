@@ -38,7 +38,7 @@ static tt_status open_session(tt_session *session, const char *path) {
                     "no PJRT plugin is named: set TORCH_TPU_PLUGIN to a plugin's path, or "
                     "install lammps-jax-pjrt-cpu (pip install --no-deps)");
   TT_TRY(tt_plugin_open(path, &session->plugin));
-  tt_client_options options = {.cpu_devices = (int)tt_env_int(TT_ENV_CPU_DEVICES)};
+  tt_client_options options = {.cpu_devices = tt_env_int(TT_ENV_CPU_DEVICES)};
   TT_TRY(tt_client_create(session->plugin, &options, &session->client));
   tt_target_init_client(&session->target, session->plugin, session->client, offer_lapack(session));
   TT_TRY(tt_program_table_create(&session->target, &session->programs));

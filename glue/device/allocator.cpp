@@ -7,7 +7,7 @@
 namespace tt {
 
 static void release_storage(void* context) {
-  tt_storage_release(static_cast<tt_storage*>(context));
+  if (!is_forked()) tt_storage_release(static_cast<tt_storage*>(context));
 }
 
 static c10::DataPtr wrap(tt_storage* storage, c10::DeviceIndex device) {
@@ -37,7 +37,7 @@ struct Allocator final : c10::DeviceAllocator {
 
   bool initialized() override { return session() != nullptr; }
   void emptyCache(c10::MempoolId_t) override {
-    for (int i = 0; i < device_count(); i++) {
+    for (int i = 0; i < open_devices(); i++) {
       tt_device* device = session()->devices[i];
       tt_device_lock(device);
       tt_device_release_zeros(device);

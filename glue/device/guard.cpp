@@ -10,6 +10,7 @@
 namespace tt {
 namespace {
 
+constexpr c10::DeviceIndex kMostOfAHost = 16;
 constexpr c10::StreamId kPool = 32;  // streams of each priority, handed out in turn
 
 thread_local c10::DeviceIndex tls_device = 0;
@@ -78,9 +79,15 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   bool isStreamCapturing(const c10::Stream& stream) const override {
     return captured_stream(stream.device_index()) == stream_of(stream);
   }
-  // No throw, no side effect: the autograd engine asks at start-up.
+  // The autograd engine asks at its start, also where nothing is on this device, and makes that
+  // many threads: so the plugin stays closed, and where it alone knows there are enough for a host.
   c10::DeviceIndex deviceCount() const noexcept override {
-    return static_cast<c10::DeviceIndex>(is_available() ? device_count() : 0);
+    try {
+      int known = expected_devices();
+      return static_cast<c10::DeviceIndex>(known >= 0 ? known : kMostOfAHost);
+    } catch (const std::exception&) {
+      return kMostOfAHost;
+    }
   }
   void synchronizeDevice(c10::DeviceIndex index) const override {
     if (session()) synchronize(index < 0 ? tls_device : index);
@@ -111,6 +118,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void synchronizeEvent(void* event) const override {
     auto* e = static_cast<Event*>(event);
     if (queryEvent(event)) return;
+    open_session();  // throws in a forked child, where nothing comes to pass
     tt_count_wait(call_site());
     check(tt_marker_await(e->marker));
   }
@@ -134,16 +142,6 @@ int64_t current_stream_id(c10::DeviceIndex index) {
 }
 
 void set_current_device(c10::DeviceIndex index) { tls_device = checked(index); }
-
-bool is_available() {
-  if (session()) return true;
-  try {
-    open_session();
-  } catch (const std::exception&) {
-    return false;
-  }
-  return true;
-}
 
 void synchronize(c10::DeviceIndex index) {
   tt_count_wait(call_site());

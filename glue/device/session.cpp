@@ -19,6 +19,8 @@ std::atomic<tt_session*> the_session{nullptr}, usable{nullptr};  // usable: not 
 std::mutex opening;
 std::string plugin = tt_env(TT_ENV_PLUGIN);  // a name or a path; guarded by the GIL
 std::atomic<bool> forked{false};
+constexpr int kNobodyAsked = -2;
+std::atomic<int> expected{kNobodyAsked};  // devices of the plugin that is not open
 std::array<std::atomic<tt_stream*>, TT_SESSION_DEVICES> captured{};
 std::atomic<int> captures{0};
 
@@ -26,9 +28,30 @@ std::atomic<int> captures{0};
 
 tt_session* session() { return the_session.load(std::memory_order_acquire); }
 
-int device_count() {
+int open_devices() {
   tt_session* open = session();
   return open ? open->device_count : 0;
+}
+
+int expected_devices() {
+  if (tt_session* open = session()) return open->device_count;
+  if (int known = expected.load(std::memory_order_acquire); known != kNobodyAsked) return known;
+  py::gil_scoped_acquire gil;
+  auto package = py::module_::import("torch_tpu._plugins");
+  return expected = package.attr("expected_devices")(plugin).cast<int>();
+}
+
+int device_count() {
+  int known = expected_devices();
+  return known >= 0 ? known : open_session()->device_count;
+}
+
+bool is_available() {
+  try {
+    return device_count() > 0;
+  } catch (const std::exception&) {
+    return false;
+  }
 }
 
 bool is_forked() { return forked.load(std::memory_order_relaxed); }
@@ -37,6 +60,7 @@ void set_plugin(const std::string& name) {
   TORCH_CHECK(!session(),
               "the plugin is already open; name another one before the first use of device 'tpu'");
   plugin = name;
+  expected = kNobodyAsked;
 }
 
 std::string plugin_path() {

@@ -24,7 +24,9 @@ void check(tt_status status);
 
 // nullptr before the plugin is open.
 tt_session* session();
-int device_count();  // 0 before the plugin is open
+int open_devices();      // 0 before the plugin is open
+int expected_devices();  // likewise, but where they are known beforehand; -1 where they are not
+int device_count();      // opens the plugin where it must, and throws where that fails
 // Opens the plugin on first use; throws where that fails.
 tt_session* open_session();
 tt_device* device_of(c10::DeviceIndex index);
@@ -35,7 +37,7 @@ tt_stream* stream_of(const c10::Stream& stream);
 c10::DeviceIndex current_device();
 void set_current_device(c10::DeviceIndex index);
 int64_t current_stream_id(c10::DeviceIndex index);  // this thread's, of a device
-bool is_available();                                // opens the plugin; never throws
+bool is_available();                                // as device_count(), but never throws
 
 // Is a graph captured on any device?
 bool is_capturing();

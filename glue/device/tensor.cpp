@@ -109,6 +109,7 @@ void release_tensor(void* tensor) { delete static_cast<Tensor*>(tensor); }
 // The tensor as the host sees it. A view of a storage not much larger than itself is read with
 // its storage and strided here, so that looking at elements compiles nothing.
 Tensor to_host(const Tensor& source) {
+  open_session();  // throws in a forked child, where nothing comes to pass
   tt_storage* storage = storage_of(source);
   int64_t bytes = tt_storage_bytes(storage),
           own = source.numel() * static_cast<int64_t>(source.itemsize());
@@ -145,6 +146,7 @@ bool may_lend(const Tensor& source, const Tensor& target) {
 }
 
 void copy_from_host(const Tensor& source, const Tensor& target, bool later) {
+  open_session();
   tt_storage* storage = storage_of(target);
   auto index = target.device().index();
   bool lent = later && may_lend(source, target);

@@ -125,6 +125,7 @@ void bump_versions(const Plan& plan, c10::ArrayRef<IValue> args) {
 }  // namespace
 
 void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  tt_session* session = open_session();
   Guarded guarded;
   if (plan.indices >= 0 && masks_among_indices(plan, stack)) return run_fallback(op, stack);
   for (int attempt = 0; attempt < 3; attempt++) {
@@ -136,7 +137,7 @@ void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack
     if (walk.host) return run_fallback(op, stack);
     if (plan.writes_lists && lists_meet(walk)) return run_elements(walk, op, stack);
     if (plan.row->cls == TT_RANDOM) check_parameters(walk, op);
-    tt_call* call = tt_call_find(open_session()->calls, &walk.key);
+    tt_call* call = tt_call_find(session->calls, &walk.key);
     Found found = call ? Found::Call : new_call(walk, op, &call);
     if (found == Found::Restart) continue;
     if (found == Found::Functional) return run_functional(plan, op, stack);

@@ -114,7 +114,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("platform", [] { return open_session()->target.platform; });
   m.def("platform_version", [] { return open_session()->target.version; });
   m.def("api_version", &api_version);
-  m.def("device_count", [] { return open_session()->device_count; }, release);
+  m.def("device_count", &device_count, release);
   m.def("current_device", [] { return static_cast<int>(current_device()); });
   m.def("set_device", [](int64_t index) {
     set_current_device(static_cast<c10::DeviceIndex>(checked_index(index)));

@@ -288,23 +288,6 @@ static void test_text_is_a_target_s(void **state) {
   tt_module_deinit(&shaped);
 }
 
-/* XLA's CPU compiler dies of results that no memory holds. */
-static void test_results_fit_into_a_device(void **state) {
-  (void)state;
-  const tt_step steps[] = {{neg(), (int[]){0}, 1, 0}};
-  tt_graph *graph = graph_of(steps, 1, 2, (uint8_t[]){0, 1});
-  tt_target small = session->target;
-  int64_t bytes = 0;
-  assert_true(tt_type_bytes(graph->input_types[0], &bytes));
-  small.memory = bytes;
-  tt_module module = build(graph, &small);
-  tt_module_deinit(&module);
-  small.memory = bytes - 1;
-  fails(tt_graph_build(graph, &small, &module), TT_RESOURCE_EXHAUSTED,
-        "out of memory: the results");
-  tt_module_deinit(&module);
-}
-
 /* A process runs programs on its devices and compiles the same graphs for a topology. */
 static void test_two_targets(void **state) {
   (void)state;
@@ -369,7 +352,6 @@ int main(void) {
       TEST(test_text),
       TEST(test_checks),
       TEST(test_builds_without_memory),
-      TEST(test_results_fit_into_a_device),
       TEST(test_text_is_a_target_s),
       TEST(test_two_targets),
   };

@@ -190,6 +190,25 @@ static void test_warm(void **state) {
 }
 
 /* Where nothing may be compiled, what a folder has is used. */
+/* Refused before a compiler sees it, and as what the plugin refuses. */
+static void test_what_does_not_fit(void **state) {
+  (void)state;
+  tt_storage *sum = NULL;
+  int64_t length = 26;
+  float data[26] = {0};
+  session->target.memory = 25 * (int64_t)sizeof *data;
+  run_length(stream, 25);
+  tt_type type = type_of(TT_F32, 1, &length);
+  tt_storage *a = storage_of(stream, type, data);
+  ok(record_add(stream, a, a, &sum));
+  tt_status status = storage_read(sum, data, sizeof data);
+  assert_int_equal(tt_status_source(status), TT_FROM_PLUGIN);
+  fails(status, TT_RESOURCE_EXHAUSTED, "104 bytes of results, where the device has 100 bytes");
+  assert_int_equal(tt_count_get(TT_COUNT_COMPILES), 1);
+  tt_storage_release(sum);
+  tt_storage_release(a);
+}
+
 static void test_forbidden(void **state) {
   fake_close(state);
   start(state);
@@ -312,6 +331,7 @@ int main(void) {
       TEST(test_warm),
       TEST(test_later),
       TEST(test_later_forbidden),
+      TEST(test_what_does_not_fit),
       TEST(test_forbidden),
       TEST(test_forbidden_and_unloaded),
   };

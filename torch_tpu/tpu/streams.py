@@ -60,7 +60,7 @@ def stream(stream: torch.Stream | None) -> StreamContext:
 
 def synchronize(device: Device = None) -> None:
     """Waits until everything launched on a device is done, and raises what went wrong there."""
-    if is_initialized():
+    if is_initialized() or _C.is_in_bad_fork():
         _C.synchronize(_get_device_index(device, optional=True))
 
 
