@@ -18,9 +18,10 @@ void tt_known_calls_explain(tt_known_calls *known, const tt_call_spec *spec, tt_
   const family *calls = tt_intern_find(&known->families, spec->name, strlen(spec->name));
   const tt_call_spec *nearest = NULL;
   int fewest = 0;
-  for (int i = 0; calls && i < calls->count && i < REMEMBERED; i++) {
-    int count = tt_explain_difference(spec, &calls->calls[i]->spec, NULL);
-    if (!nearest || count <= fewest) fewest = count, nearest = &calls->calls[i]->spec;
+  for (int i = 0; calls && i < calls->count && i < REMEMBERED; i++) { /* the latest comes first */
+    const tt_call *one = calls->calls[(calls->count - 1 - i) % REMEMBERED];
+    int count = tt_explain_difference(spec, &one->spec, NULL);
+    if (!nearest || count < fewest) fewest = count, nearest = &one->spec;
   }
   if (nearest) (void)tt_explain_difference(spec, nearest, text);
   else tt_text_printf(text, "the first call of this operator");

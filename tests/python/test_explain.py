@@ -60,6 +60,14 @@ def test_a_static_argument_differs(n):
     assert "argument 1 is 1, not a number known at run time" in sentences(lambda: x.add(1.0))
 
 
+def test_the_latest_of_those_as_near_is_named(n):
+    x = torch.ones(n, 4, device="tpu")
+    for size in range(1, 45):  # more than are remembered, each as near as the last
+        torch.ones(n, size + 4, device="tpu").add(1.0)
+    x.add(2.0)
+    assert "argument 1 is 1, not a number known at run time" in sentences(lambda: x.add(1.0))
+
+
 def test_first_and_shared_operands(n):
     x, y = torch.ones(n, device="tpu"), torch.ones(n, device="tpu")
     x.hypot(y)
