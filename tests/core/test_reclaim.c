@@ -168,7 +168,7 @@ static void test_templates(void **state) {
   assert_true(tt_template_usable(made, session->calls));
   run_many(600000, 600000 + LIMIT + 10);
   assert_false(tt_template_usable(made, session->calls));
-  tt_template_destroy(made);
+  tt_template_release(made);
   tt_storage_release(sum);
   tt_storage_release(a);
 }

@@ -56,8 +56,8 @@ static void test_one_at_a_time(void **state) {
   made = end(NULL);
   assert_non_null(made); /* of nothing */
   ok(tt_template_run(made, stream, &a, (tt_philox_place){0}, &policy, 0));
-  tt_template_destroy(made);
-  tt_template_destroy(NULL);
+  tt_template_release(made);
+  tt_template_release(NULL);
 }
 
 /* -- What spoils notes -- */
@@ -105,7 +105,7 @@ static void test_what_spoils_notes(void **state) {
     tt_storage *result = ways[i]();
     tt_template *made = end(result);
     assert_int_equal(made != NULL, i == 0);
-    tt_template_destroy(made);
+    tt_template_release(made);
     tt_storage_release(result);
   }
   assert_false(tt_guard_others());
@@ -133,7 +133,7 @@ static void test_another_generator(void **state) {
     tt_template *made = end(results[0]);
     assert_int_equal(made != NULL, !own);
     if (made) assert_int_equal(tt_template_blocks(made), 3);
-    tt_template_destroy(made);
+    tt_template_release(made);
     tt_storage_release(results[0]);
   }
 }
@@ -159,7 +159,7 @@ static void test_donation(void **state) {
   }
   ok(stream_sync(stream));
   assert_int_equal(fake.tt_fake_donations() - donated, 400);
-  tt_template_destroy(made);
+  tt_template_release(made);
   tt_storage_release(x);
 }
 
@@ -199,7 +199,7 @@ static void test_runs_without_memory(void **state) {
       if (asked < nth) break;
     }
   }
-  tt_template_destroy(made);
+  tt_template_release(made);
 }
 
 static void test_notes_without_memory(void **state) {
@@ -218,7 +218,7 @@ static void test_notes_without_memory(void **state) {
     int64_t asked = tt_alloc_count();
     tt_alloc_fail_at(0, false);
     if (status) fails(status, TT_RESOURCE_EXHAUSTED, "out of host memory");
-    tt_template_destroy(made);
+    tt_template_release(made);
     tt_storage_release(x);
     tt_storage_release(y);
     tt_status_release(stream_sync(stream));
