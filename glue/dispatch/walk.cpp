@@ -40,35 +40,20 @@ const at::Tensor& as_tensor(const IValue& value) {
 
 namespace {
 
-enum Tag : uint64_t {
-  kNone = 1,
-  kTensor,
-  kList,
-  kNumber,
-  kStatic,
-  kComplex,
-  kInt,
-  kDtype,
-  kText,
-  kEqual
-};
-
-void tag(Walk& walk, Tag value, uint64_t payload = 0) {
-  tt_key_u64(&walk.key, value | payload << 8);
-}
+void tag(Walk& walk, tt_tag tag, uint64_t of = 0) { tt_key_tag(&walk.key, tag, of); }
 
 void add_number(Walk& walk, const ArgPlan& arg, const c10::Scalar& value, tt_dtype dtype) {
   if (value.isComplex()) {
     auto z = value.toComplexDouble();
-    tag(walk, kComplex, static_cast<uint64_t>(dtype));
+    tag(walk, TT_TAG_COMPLEX, static_cast<uint64_t>(dtype));
     tt_key_u64(&walk.key, bits(z.real()));
     tt_key_u64(&walk.key, bits(z.imag()));
   } else if (static_number(walk.plan, arg, value)) {
-    tag(walk, kStatic, static_cast<uint64_t>(dtype));
+    tag(walk, TT_TAG_STATIC, static_cast<uint64_t>(dtype));
     tt_key_u64(&walk.key, value.isFloatingPoint() ? bits(value.toDouble())
                                                   : static_cast<uint64_t>(value.toLong()));
   } else {
-    tag(walk, kNumber, static_cast<uint64_t>(dtype));
+    tag(walk, TT_TAG_NUMBER, static_cast<uint64_t>(dtype));
     bool floating = value.isFloatingPoint();
     walk.numbers.push_back({floating ? TT_F64 : TT_I64, floating ? value.toDouble() : 0,
                             floating ? 0 : value.toLong()});
@@ -87,14 +72,14 @@ void add_host_scalar(Walk& walk, const ArgPlan& arg, const at::Tensor& tensor) {
               static_cast<int>(walk.device < 0 ? 0 : walk.device), " and ", tensor.device(),
               "! (when checking argument in ", walk.plan.name,
               "; move the tensor with .to('tpu'))");
-  tag(walk, kNumber, tensor.unsafeGetTensorImpl()->is_wrapped_number() ? 1 : 0);
+  tag(walk, TT_TAG_HOST, tensor.unsafeGetTensorImpl()->is_wrapped_number() ? 1 : 0);
   if (tensor.scalar_type() == at::kDouble && !tensor.unsafeGetTensorImpl()->is_wrapped_number())
     walk.wide = true;
   add_number(walk, arg, tensor.item(), require_dtype(tensor.scalar_type()));
 }
 
 void add_tensor(Walk& walk, const ArgPlan& arg, const at::Tensor& tensor) {
-  if (!tensor.defined()) return tag(walk, kNone);
+  if (!tensor.defined()) return tag(walk, TT_TAG_NONE);
   if (!tensor.device().is_privateuseone()) return add_host_scalar(walk, arg, tensor);
   if (walk.device < 0) walk.device = tensor.device().index();
   TORCH_CHECK(tensor.device().index() == walk.device,
@@ -113,7 +98,7 @@ void add_tensor(Walk& walk, const ArgPlan& arg, const at::Tensor& tensor) {
   TORCH_CHECK(tensor.dim() <= TT_MAX_RANK, walk.plan.name,
               ": device 'tpu' supports tensors of at most ", TT_MAX_RANK, " dims, not ",
               tensor.dim());
-  tag(walk, kTensor);
+  tag(walk, TT_TAG_TENSOR);
   tt_key_tensor(&walk.key, storage->type, storage->value != nullptr, same_as, canonical,
                 require_dtype(dtype), static_cast<int>(tensor.dim()), tensor.storage_offset(),
                 tensor.sizes().data(), tensor.strides().data());
@@ -124,7 +109,7 @@ void add_tensor(Walk& walk, const ArgPlan& arg, const at::Tensor& tensor) {
 
 void add_numbers(Walk& walk, const ArgPlan& arg, c10::ArrayRef<IValue> list) {
   bool equal = !arg.is_static && equal_numbers(list);
-  tag(walk, equal ? kEqual : kList, list.size());
+  tag(walk, arg.is_static ? TT_TAG_STATICS : equal ? TT_TAG_EQUAL : TT_TAG_NUMBERS, list.size());
   for (const IValue& element : equal ? list.slice(0, 1) : list)
     add_number(walk, arg, element.toScalar(), scalar_dtype(element.toScalar()));
 }
@@ -135,10 +120,14 @@ void add_arg(Walk& walk, const ArgPlan& arg, const IValue& value) {
     if (value.isDevice()) walk.place = value.toDevice();
     return;
   }
-  if (value.isNone()) return tag(walk, kNone);
+  if (arg.kind == ArgKind::Generator) {
+    if (value.isGenerator()) walk.generator = value.toGenerator();
+    return;
+  }
+  if (value.isNone()) return tag(walk, TT_TAG_NONE);
   switch (arg.kind) {
   case ArgKind::TensorList:
-    tag(walk, kList, value.toListRef().size());
+    tag(walk, TT_TAG_TENSORS, value.toListRef().size());
     for (const IValue& element : value.toListRef()) add_tensor(walk, arg, as_tensor(element));
     break;
   case ArgKind::Number:
@@ -148,24 +137,22 @@ void add_arg(Walk& walk, const ArgPlan& arg, const IValue& value) {
     add_numbers(walk, arg, value.toListRef());
     break;
   case ArgKind::Int:
-    tag(walk, kInt);
+    tag(walk, TT_TAG_INT, value.isBool() ? TT_BOOL : TT_I64);
     tt_key_u64(&walk.key, static_cast<uint64_t>(int_of(value)));
     break;
   case ArgKind::IntList:
-    tag(walk, kList, value.toListRef().size());
+    tag(walk, TT_TAG_INTS, value.toListRef().size());
     for (const IValue& element : value.toListRef())
       tt_key_u64(&walk.key, static_cast<uint64_t>(int_of(element)));
     break;
   case ArgKind::Dtype:
     walk.wide |= value.toScalarType() == at::kDouble;
-    tag(walk, kDtype, static_cast<uint64_t>(value.toScalarType()));
+    tag(walk, TT_TAG_DTYPE,
+        static_cast<uint64_t>(value.toScalarType()) << 8 | to_dtype(value.toScalarType()));
     break;
   case ArgKind::String:
-    tag(walk, kText, value.toStringRef().size());
+    tag(walk, TT_TAG_TEXT, value.toStringRef().size());
     tt_key_add(&walk.key, value.toStringRef().data(), value.toStringRef().size());
-    break;
-  case ArgKind::Generator:
-    walk.generator = value.toGenerator();
     break;
   default:
     break;
@@ -187,12 +174,13 @@ void walk_args(Walk& walk) {
   auto fractions = static_cast<uint64_t>(at::get_default_dtype_as_scalartype());
   tt_key_u64(&walk.key, reinterpret_cast<uintptr_t>(&walk.plan) | (checks ? 1 : 0) |
                             static_cast<uintptr_t>(walk.precision) << 1 | fractions << 56);
+  walk.first_arg = walk.key.size;
   for (size_t i = 0; i < walk.plan.args.size(); i++) add_arg(walk, walk.plan.args[i], walk.args[i]);
   if (walk.device < 0 && walk.place && walk.place->has_index()) walk.device = walk.place->index();
   if (walk.device < 0) walk.device = current_device();
   walk.away = made_away(walk);
   walk.wide |= walk.tensors.empty() || at::get_default_dtype_as_scalartype() == at::kDouble;
-  if (!walk.numbers.empty()) tag(walk, kNumber, walk.wide);
+  if (!walk.numbers.empty()) tag(walk, TT_TAG_NUMBER, walk.wide);
   if (!walk.wide)
     for (Number& number : walk.numbers)
       if (number.dtype == TT_F64) number.dtype = TT_F32;

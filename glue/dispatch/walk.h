@@ -5,6 +5,12 @@
 #include "dispatch/dispatch.h"
 #include "dispatch/plan.h"
 
+extern "C" {
+#include "call/args.h"
+}
+
+#include <c10/util/FunctionRef.h>
+
 #include <optional>
 
 namespace tt {
@@ -20,13 +26,14 @@ struct Walk {
   const Plan& plan;
   c10::ArrayRef<c10::IValue> args;
   tt_key key;
+  size_t first_arg = 0;  // where in the key the arguments begin
   c10::SmallVector<tt_storage*, 16> storages;
   c10::SmallVector<const at::Tensor*, 16> tensors;
   c10::SmallVector<int, 16> same_as;
   c10::SmallVector<Number, 8> numbers;
   std::optional<at::Generator> generator;
   c10::DeviceIndex device = -1;
-  tt_policy policy = tt::policy();
+  Policy policy;
   tt_precision precision = TT_PRECISION_HIGHEST;
   bool wide = false;                 // numbers are needed in double precision
   bool conj_neg = false;             // a tensor's conjugation or negation is still due
@@ -64,6 +71,11 @@ inline uint64_t bits(double value) {
   memcpy(&raw, &value, sizeof raw);
   return raw;
 }
+
+// Replaces the arguments on the stack by the results. Of those that are no arguments make(k) is the
+// k-th, lists flattened, of so many.
+void push_results(const Walk& walk, size_t count, c10::function_ref<at::Tensor(size_t)> make,
+                  torch::jit::Stack* stack);
 
 enum class Found {
   Call,
