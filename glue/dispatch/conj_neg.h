@@ -17,7 +17,7 @@ at::Tensor conj_neg_base(const at::Tensor& tensor);
 // The same numbers with nothing due; the tensor itself if nothing is.
 at::Tensor without_conj_neg(const at::Tensor& tensor);
 
-// As run_plan, with plain tensors in the place of those.
+// As run_plan, with plain tensors in the place of those (torch_tpu/_conj_neg.py).
 void run_resolved(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 }  // namespace tt

@@ -19,8 +19,8 @@ enum class ArgKind : uint8_t {
   IntList,     // int[] or bool[]
   Dtype,
   String,
-  Generator,
-  Ignored  // layout, device, pin_memory
+  Generator,  // is in no key, as what follows
+  Ignored     // layout, device, pin_memory
 };
 
 struct ArgPlan {
@@ -51,8 +51,7 @@ struct Plan {
   std::vector<ReturnPlan> returns;
   int row_args = 0;                               // arguments that the row sees: all but out=
   std::optional<c10::OperatorHandle> functional;  // the row's own overload, if it is another
-  bool mutates = false;
-  bool multiplies;            // the chosen precision of products is about it
+  bool multiplies;                                // the chosen precision of products is about it
   bool writes_lists = false;  // is on lists, element by element, and writes to one of them
   bool overwrites = false;    // the target's dtype does not take part in promotion
   int indices = -1;  // the argument that lists index tensors, which may be masks or live on

@@ -50,16 +50,62 @@ PARTLY = (
 )
 
 
-def check_overlap(trial: Trial, meets: int) -> None:
-    """Where a write goes through a view that sees an element twice, or overlaps what is read.
+def _is_dense(one: Tensor) -> bool:
+    """Whether its elements lie side by side, in whatever order."""
+    expected = 1
+    for stride, size in sorted(zip(one.stride(), one.shape, strict=True)):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True
 
-    The CPU is asked. Of what is too large to be tried there, the operators that PyTorch iterates
-    element by element are refused. meets: 1 for the one, 2 for the other, as glue/agreement has it.
+
+def _meet_partly(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors share some elements, as far as PyTorch's iterator can tell that."""
+    if a is b or not a.numel() or not b.numel() or not (_is_dense(a) and _is_dense(b)):
+        return False
+    if not torch._C._is_alias_of(a, b):
+        return False
+    at_a, at_b = a.storage_offset() * a.itemsize, b.storage_offset() * b.itemsize
+    if (at_a, a.nbytes) == (at_b, b.nbytes):
+        return a.stride() != b.stride()
+    return at_a < at_b + b.nbytes and at_b < at_a + a.nbytes
+
+
+def overlap(trial: Trial) -> str:
+    """What is wrong where a write goes through a view that sees an element twice, or meets a read.
+
+    Empty where neither is so.
     """
-    if not meets or trial.raise_as_cpu():
+    found = ""
+    for target in trial.of(trial.op.written):
+        if torch._debug_has_internal_overlap(target) == 1:
+            found = TWICE
+        if any(_meet_partly(target, read) for read in trial.of(trial.op.read)):
+            found = PARTLY
+    return found
+
+
+def check_overlap(trial: Trial) -> None:
+    """Asks the CPU where there is an overlap.
+
+    Of what is too large to be tried there, the operators that PyTorch iterates element by element
+    are refused.
+    """
+    found = overlap(trial)
+    if not found or trial.raise_as_cpu():
         return
     if trial.op.kind == "pointwise" or "ApartFromSource" in trial.op.known.kinds:
-        raise RuntimeError(TWICE if meets == 1 else PARTLY)
+        raise RuntimeError(found)
+
+
+def check_apart(trial: Trial) -> None:
+    """Asks the CPU where a decomposition might write what it has still to read, or twice."""
+    tensors = [one for one in trial.args if isinstance(one, Tensor)]
+    outs = [one for one in trial.of(trial.op.outs) if any(one is other for other in tensors)]
+    aliases = sum(torch._C._is_alias_of(out, one) for out in outs for one in tensors)
+    if aliases > len(outs) or overlap(trial):
+        trial.raise_as_cpu()
 
 
 def _unusual_target(trial: Trial, twins: list[Any]) -> bool:
