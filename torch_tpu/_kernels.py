@@ -38,7 +38,8 @@ def tensor_split(self: Tensor, sections: Tensor, dim: int = 0) -> list[Tensor]:
 
 def set_empty(self: Tensor) -> Tensor:
     """Lets a tensor have an empty storage of its own."""
-    return self.set_(torch.empty(0, dtype=self.dtype, device=self.device))
+    own = torch.empty(0, dtype=self.dtype, device=self.device)
+    return self.set_(own.untyped_storage(), 0, own.shape, own.stride())
 
 
 def copy_from_and_resize(self: Tensor, dst: Tensor) -> Tensor:

@@ -12,10 +12,6 @@ void tt_template_release(tt_template *t) {
   tt_free(t);
 }
 
-bool tt_template_usable(const tt_template *t, tt_call_table *calls) {
-  return t->epoch == tt_call_table_epoch(calls);
-}
-
 tt_status tt_template_return(tt_template *t, const tt_returned *returned, int count) {
   size_t size = sizeof *returned * (size_t)count;
   t->returned = size ? tt_arena_copy(&t->arena, returned, size) : NULL;

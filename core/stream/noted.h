@@ -40,9 +40,6 @@ tt_template *tt_template_retain(tt_template *t);
 void tt_template_release(tt_template *t); /* thread-safe; NULL is allowed */
 /* Keeps with the template what its decomposition returns. */
 tt_status tt_template_return(tt_template *t, const tt_returned *returned, int count);
-/* Whether its calls still exist: what follows is only for those that are usable, within the same
- * guard. */
-bool tt_template_usable(const tt_template *t, tt_call_table *calls);
 /* Storages that the template knows: its arguments first, then its results. */
 int tt_template_slots(const tt_template *t);
 /* The blocks of random numbers that it draws. */

@@ -1,5 +1,4 @@
 // Operators that no row serves: PyTorch's decomposition if there is one, else the host.
-#include "dispatch/conj_neg.h"
 #include "dispatch/dispatch.h"
 #include "dispatch/template.h"
 #include "python/package.h"

@@ -1,5 +1,5 @@
-// A key that was not seen before: PyTorch's Meta kernel says the results' types, and the walk is
-// written down in the core's terms.
+// A key that was not seen before: PyTorch's Meta kernel says the results' types, and the core reads
+// the arguments back from the key.
 #include "agreement/agreement.h"
 
 #include <ATen/native/TypeProperties.h>
@@ -11,7 +11,7 @@ using c10::IValue;
 
 template <class T> auto count_of(const T& all) { return static_cast<int>(all.size()); }
 
-// The walk again, into the core's argument records. Owns what they point to.
+// What the core is told of a new call. Owns what that points to.
 class Specialiser {
  public:
   Specialiser(Walk& walk, const c10::OperatorHandle& op) : walk_(walk), plan_(walk.plan), op_(op) {}
@@ -41,7 +41,7 @@ class Specialiser {
   std::vector<tt_call_tensor> tensors_;
   std::vector<tt_dtype> scalars_;
   std::vector<tt_call_result> results_, outs_, written_;
-  tt_arena arena_ TT_ARENA_INIT;  // what arguments point to
+  tt_arena arena_{};  // what arguments point to
   at::native::ResultTypeState promotion_;
   tt_dtype small_float_ = TT_INVALID;  // of 8 bits, which are not promoted with others
   bool types_known_ = false;

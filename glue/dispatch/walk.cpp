@@ -2,12 +2,19 @@
 
 #include "dispatch/conj_neg.h"
 
-#include <ATen/native/TypeProperties.h>
-
 namespace tt {
 
 using c10::IValue;
 
+const at::Tensor& as_tensor(const IValue& value) {
+  static const at::Tensor undefined;
+  return value.isNone() ? undefined : value.toTensor();
+}
+
+namespace {
+
+// 0 and 1 shape programs; so does what the row declares; other numbers are run-time operands. The
+// numbers of a list are all of one sort.
 bool static_number(const Plan& plan, const ArgPlan& arg, const c10::Scalar& value) {
   if (arg.is_static || value.isComplex() || value.isBoolean()) return true;
   if (plan.row->cls == TT_RANDOM || arg.kind == ArgKind::NumberList) return false;
@@ -15,6 +22,8 @@ bool static_number(const Plan& plan, const ArgPlan& arg, const c10::Scalar& valu
   return bits(value.toDouble()) == bits(0.0) || value.toDouble() == 1.0;
 }
 
+// A list of one number repeated: it is packed once. Optimizers pass such lists, and programs for
+// operands that differ only in what they are multiplied with cost a compiler more than equal ones.
 bool equal_numbers(c10::ArrayRef<IValue> list) {
   auto same = [](const c10::Scalar& a, const c10::Scalar& b) {
     if (a.type() != b.type() || a.isComplex()) return false;
@@ -26,6 +35,7 @@ bool equal_numbers(c10::ArrayRef<IValue> list) {
   return list.size() > 1;
 }
 
+// The dtype that a bare number has in promotion.
 tt_dtype scalar_dtype(const c10::Scalar& value) {
   return value.isComplex()         ? TT_C128
          : value.isFloatingPoint() ? TT_F64
@@ -33,12 +43,7 @@ tt_dtype scalar_dtype(const c10::Scalar& value) {
                                    : TT_I64;
 }
 
-const at::Tensor& as_tensor(const IValue& value) {
-  static const at::Tensor undefined;
-  return value.isNone() ? undefined : value.toTensor();
-}
-
-namespace {
+int64_t int_of(const IValue& value) { return value.isBool() ? value.toBool() : value.toInt(); }
 
 void tag(Walk& walk, tt_tag tag, uint64_t of = 0) { tt_key_tag(&walk.key, tag, of); }
 

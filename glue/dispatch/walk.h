@@ -50,21 +50,8 @@ struct Walk {
 // Fills everything but the plan and the arguments.
 void walk_args(Walk& walk);
 
-// 0 and 1 shape programs; so does what the row declares; other numbers are run-time operands. The
-// numbers of a list are all of one sort.
-bool static_number(const Plan& plan, const ArgPlan& arg, const c10::Scalar& value);
-// A list of one number repeated: it is packed once. Optimizers pass such lists, and programs for
-// operands that differ only in what they are multiplied with cost a compiler more than equal ones.
-bool equal_numbers(c10::ArrayRef<c10::IValue> list);
-// The dtype that a bare number has in promotion.
-tt_dtype scalar_dtype(const c10::Scalar& value);
 // The tensor, or an undefined one for None.
 const at::Tensor& as_tensor(const c10::IValue& value);
-
-// Of an int or a bool.
-inline int64_t int_of(const c10::IValue& value) {
-  return value.isBool() ? value.toBool() : value.toInt();
-}
 
 inline uint64_t bits(double value) {
   uint64_t raw;

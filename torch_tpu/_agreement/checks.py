@@ -1,7 +1,7 @@
 """What the CPU refuses and Meta kernels let pass."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -60,16 +60,31 @@ def _is_dense(one: Tensor) -> bool:
     return True
 
 
-def _meet_partly(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors share some elements, as far as PyTorch's iterator can tell that."""
-    if a is b or not a.numel() or not b.numel() or not (_is_dense(a) and _is_dense(b)):
-        return False
-    if not torch._C._is_alias_of(a, b):
-        return False
-    at_a, at_b = a.storage_offset() * a.itemsize, b.storage_offset() * b.itemsize
-    if (at_a, a.nbytes) == (at_b, b.nbytes):
-        return a.stride() != b.stride()
-    return at_a < at_b + b.nbytes and at_b < at_a + a.nbytes
+class _Extent(NamedTuple):
+    """A tensor whose elements lie side by side, and the bytes of its storage that it sees."""
+
+    tensor: Tensor
+    first: int
+    end: int
+
+    def meets_partly(self, other: "_Extent") -> bool:
+        """Whether the tensors share some elements, and are not the same view."""
+        if self.tensor is other.tensor:
+            return False
+        if self[1:] == other[1:]:
+            return self.tensor.stride() != other.tensor.stride()
+        return self.first < other.end and other.first < self.end
+
+
+def _extents(tensors: list[Tensor]) -> dict[int, list[_Extent]]:
+    """By storage; of other tensors PyTorch's iterator does not tell what they share, either."""
+    found: dict[int, list[_Extent]] = {}
+    for one in tensors:
+        if one.numel() and _is_dense(one):
+            first = int(one.storage_offset()) * one.itemsize
+            extent = _Extent(one, first, first + one.nbytes)
+            found.setdefault(one.untyped_storage()._cdata, []).append(extent)
+    return found
 
 
 def overlap(trial: Trial) -> str:
@@ -77,13 +92,13 @@ def overlap(trial: Trial) -> str:
 
     Empty where neither is so.
     """
-    found = ""
-    for target in trial.of(trial.op.written):
-        if torch._debug_has_internal_overlap(target) == 1:
-            found = TWICE
-        if any(_meet_partly(target, read) for read in trial.of(trial.op.read)):
-            found = PARTLY
-    return found
+    written = trial.of(trial.op.written)
+    reads = _extents(trial.of(trial.op.read) if written else [])
+    for storage, targets in _extents(written).items():
+        for read in reads.get(storage, ()):
+            if any(target.meets_partly(read) for target in targets):
+                return PARTLY
+    return TWICE if any(torch._debug_has_internal_overlap(one) == 1 for one in written) else ""
 
 
 def check_overlap(trial: Trial) -> None:
@@ -103,7 +118,11 @@ def check_apart(trial: Trial) -> None:
     """Asks the CPU where a decomposition might write what it has still to read, or twice."""
     tensors = [one for one in trial.args if isinstance(one, Tensor)]
     outs = [one for one in trial.of(trial.op.outs) if any(one is other for other in tensors)]
-    aliases = sum(torch._C._is_alias_of(out, one) for out in outs for one in tensors)
+    aliases = sum(
+        torch._C._is_alias_of(out, one)  # type: ignore[attr-defined]
+        for out in outs
+        for one in tensors
+    )
     if aliases > len(outs) or overlap(trial):
         trial.raise_as_cpu()
 
