@@ -1,6 +1,7 @@
 """Finds the decomposition of an operator; imported by the glue on first need."""
 
 import functools
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -10,12 +11,23 @@ from torch import Tensor
 
 from torch_tpu import _C, _agreement, _decompositions
 from torch_tpu._agreement import checks
+from torch_tpu._agreement.operators import Trial, operator
 
 Function = Callable[..., Any]
 
 
+class _Running(threading.local):
+    """The decompositions that a thread is in."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+
+_running = _Running()
+
+
 def lookup(name: str) -> Function | None:
-    """Returns the decomposition of an overload, which takes its arguments; None if there is none.
+    """Returns the decomposition of an overload, which takes a list of its arguments; or None.
 
     name: a qualified overload name, such as "aten::addcmul" or "aten::add.Tensor".
     """
@@ -24,14 +36,44 @@ def lookup(name: str) -> Function | None:
         return None
     own = _direct(function)
     twin = None if own else _functional_twin(function)
-    return own if twin is None else _through(function, twin, _direct(twin))
+    found = own if twin is None else _through(function, twin, _direct(twin))
+    return None if found is None else _checked(name, found)
+
+
+def _checked(name: str, compute: Function) -> Function:
+    """A decomposition whose errors are the CPU's.
+
+    One that arrives at its own operator again does not lead anywhere, and has no answer.
+    """
+    op = operator(name, "")
+
+    def call(args: list[Any]) -> Any:
+        if name in _running.names:
+            return NotImplemented
+        trial = Trial(op, args)
+        checks.check_apart(trial)
+        _running.names.add(name)
+        try:
+            return op.apply(compute, args)
+        except NotImplementedError:
+            raise
+        except (RuntimeError, IndexError, ValueError, TypeError):
+            trial.raise_as_cpu()  # it may have been called wrongly
+            raise
+        finally:
+            _running.names.discard(name)
+
+    return call
 
 
 @functools.cache
 def through(name: str, functional: str) -> Function:
-    """Returns a function that writes an overload's targets with what another one computes."""
+    """Returns a function that writes an overload's targets with what another one computes.
+
+    It takes a list of the arguments.
+    """
     twin = _overload(functional)
-    return _through(_overload(name), twin, twin)
+    return functools.partial(operator(name, "").apply, _through(_overload(name), twin, twin))
 
 
 def _overload(name: str) -> Any:
@@ -86,7 +128,7 @@ def _through(function: Any, twin: Any, compute: Any) -> Function:
     names = [one.name for one in schema.arguments]
     outs = [one.name for one in schema.arguments if one.is_out]
     written = [one.name for one in schema.arguments if one.alias_info and one.alias_info.is_write]
-    aliases = [_alias(schema, one) for one in schema.returns]
+    aliases = [names[i] for i in operator(name, "").aliases]
     if twin._schema.is_mutable:  # it writes the others itself
         written = outs
 
@@ -110,13 +152,6 @@ def _through(function: Any, twin: Any, compute: Any) -> Function:
         return returned[0] if len(returned) == 1 else returned
 
     return call
-
-
-def _alias(schema: Any, returned: Any) -> str:
-    """The argument that is returned."""
-    same = returned.alias_info.before_set
-    aliases = (one for one in schema.arguments if one.alias_info)
-    return str(next(one.name for one in aliases if one.alias_info.before_set == same))
 
 
 def _check_target(name: str, target: Tensor, result: Tensor) -> None:

@@ -36,8 +36,34 @@ def tensor_split(self: Tensor, sections: Tensor, dim: int = 0) -> list[Tensor]:
     return list(torch.tensor_split(self, sections.tolist(), dim))
 
 
+def set_empty(self: Tensor) -> Tensor:
+    """Lets a tensor have an empty storage of its own."""
+    own = torch.empty(0, dtype=self.dtype, device=self.device)
+    return self.set_(own.untyped_storage(), 0, own.shape, own.stride())
+
+
+def copy_from_and_resize(self: Tensor, dst: Tensor) -> Tensor:
+    """Copies between devices to a tensor that takes the other's sizes."""
+    if self.shape != dst.shape:
+        dst.resize_(self.shape)
+    return torch._copy_from(self, dst)
+
+
 library = torch.library.Library("aten", "IMPL")  # the kernels live as long as this
 library.impl("equal", equal, "PrivateUse1")
+library.impl("set_", set_empty, "PrivateUse1")
+library.impl("_copy_from_and_resize", copy_from_and_resize, "PrivateUse1")
 # Composite for autograd: made of views, which have gradients of their own.
 for _key in ("PrivateUse1", "AutogradPrivateUse1"):
     library.impl("tensor_split.tensor_indices_or_sections", tensor_split, _key)
+# copy_ reaches _copy_from below these keys; that kernel minds the bits itself.
+for _key in ("Conjugate", "Negative", "ZeroTensor"):
+    for _name in (
+        "_copy_from",
+        "_copy_from_and_resize",
+        "_reshape_alias",
+        "record_stream",
+        "set_.source_Storage",
+    ):
+        if not torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{_name}", _key):
+            library.impl(_name, torch.library.fallthrough_kernel, _key)

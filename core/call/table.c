@@ -8,9 +8,12 @@
 #include <pthread.h>
 #include <string.h>
 
+enum { MOST_REFUSED = 65536 }; /* no more are remembered */
+
 struct tt_call_table {
   pthread_rwlock_t lock;
   tt_intern calls;
+  tt_intern refused; /* to anything but NULL */
   uint64_t epoch;
   tt_known_calls known;
 };
@@ -23,6 +26,13 @@ tt_call *tt_call_find(tt_call_table *table, const tt_key *key) {
   tt_call *call = tt_intern_find(&table->calls, key->data, key->size);
   pthread_rwlock_unlock(&table->lock);
   return call;
+}
+
+bool tt_call_refused(tt_call_table *table, const tt_key *key) {
+  pthread_rwlock_rdlock(&table->lock);
+  bool refused = !key->failed && tt_intern_find(&table->refused, key->data, key->size);
+  pthread_rwlock_unlock(&table->lock);
+  return refused;
 }
 
 int64_t tt_call_table_size(tt_call_table *table) {
@@ -119,6 +129,14 @@ static tt_status intern(tt_call_table *table, const tt_key *key, tt_call *call, 
   return TT_SUCCESS;
 }
 
+static void refuse(tt_call_table *table, const tt_key *key) {
+  pthread_rwlock_wrlock(&table->lock);
+  bool known = tt_intern_find(&table->refused, key->data, key->size);
+  if (!known && table->refused.count < MOST_REFUSED)
+    tt_status_release(tt_intern_add(&table->refused, key->data, key->size, table));
+  pthread_rwlock_unlock(&table->lock);
+}
+
 tt_status tt_call_create(tt_call_table *table, const tt_key *key, const tt_call_spec *spec,
                          const tt_target *target, tt_call **out) {
   if (key->failed) return tt_out_of_memory();
@@ -128,6 +146,7 @@ tt_status tt_call_create(tt_call_table *table, const tt_key *key, const tt_call_
   tt_known_calls_explain(&table->known, spec, &why);
   tt_status status = fill(call, spec, target);
   if (!status) status = keep_reason(call, &why);
+  if (tt_status_code(status) == TT_UNIMPLEMENTED) refuse(table, key);
   if (status) destroy(call);
   else status = intern(table, key, call, out);
   if (!status && *out == call) tt_journal_keep("new call", &why);
@@ -162,7 +181,7 @@ void tt_call_table_reclaim(tt_call_table *table) {
   for (size_t i = 0; i < table->calls.capacity; i++)
     if (table->calls.entries[i].key) destroy(table->calls.entries[i].value);
   tt_intern_deinit(&table->calls);
-  table->calls = (tt_intern)TT_INTERN_INIT;
+  tt_intern_deinit(&table->refused);
   table->epoch++;
 }
 

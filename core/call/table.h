@@ -13,9 +13,11 @@ int64_t tt_call_table_size(tt_call_table *table);
 
 /* NULL when the key is new. The call is borrowed from the table, within a guard (base/guard.h). */
 tt_call *tt_call_find(tt_call_table *table, const tt_key *key);
+/* Whether it is known that the lowering cannot express what the key says. */
+bool tt_call_refused(tt_call_table *table, const tt_key *key);
 /* Lowers a new call for the target, learns what its results are, and interns it. UNIMPLEMENTED:
- * the lowering cannot express these arguments. A call that another thread interned in the meantime
- * is returned instead. */
+ * the lowering cannot express these arguments, which is remembered. A call that another thread
+ * interned in the meantime is returned instead. */
 tt_status tt_call_create(tt_call_table *table, const tt_key *key, const tt_call_spec *spec,
                          const tt_target *target, tt_call **out);
 

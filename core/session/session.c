@@ -43,6 +43,7 @@ static tt_status open_session(tt_session *session, const char *path) {
   tt_target_init_client(&session->target, session->plugin, session->client, offer_lapack(session));
   TT_TRY(tt_program_table_create(&session->target, &session->programs));
   TT_TRY(tt_call_table_create(&session->calls));
+  TT_TRY(tt_templates_create(session->calls, &session->templates));
   return open_devices(session);
 }
 
@@ -58,6 +59,7 @@ static void close_session(tt_session *session) {
   for (int i = 0; i < session->device_count; i++) abandon_captures(session->devices[i]);
   for (int i = 0; i < session->device_count; i++) tt_device_end_streams(session->devices[i]);
   for (int i = 0; i < session->device_count; i++) tt_device_destroy(session->devices[i]);
+  tt_templates_destroy(session->templates);
   tt_program_table_destroy(session->programs);
   tt_call_table_destroy(session->calls);
   if (session->client) tt_client_destroy(session->client);

@@ -7,6 +7,7 @@
 #include "stream/host.h"
 #include "stream/marker.h"
 #include "stream/template.h"
+#include "stream/templates.h"
 
 enum { TT_SESSION_DEVICES = 127 }; /* PyTorch counts them in an int8 */
 
@@ -16,6 +17,7 @@ typedef struct tt_session {
   tt_target target;
   tt_program_table *programs; /* of that target */
   tt_call_table *calls;
+  tt_templates *templates; /* of these calls */
   int device_count;
   tt_device *devices[TT_SESSION_DEVICES];
 } tt_session;

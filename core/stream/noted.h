@@ -13,7 +13,15 @@ typedef struct tt_held {
   const tt_type *type;
 } tt_held;
 
+/* A tensor that is returned. */
+typedef struct tt_returned {
+  int arg;  /* the tensor among the arguments that it is, or -1 */
+  int slot; /* else its storage, as tt_template_run numbers them; -1: it is undefined */
+  tt_view view;
+} tt_returned;
+
 typedef struct tt_template {
+  int refs; /* accessed atomically */
   tt_arena arena;
   tt_graph graph; /* its outputs are what is held */
   int *last_use;  /* [slot_count] the needed step that reads it last, or -1 */
@@ -24,12 +32,14 @@ typedef struct tt_template {
   int *arg_slots; /* [arg_count] their values' slots at the beginning, or TT_UNWRITTEN */
   int64_t blocks;
   uint64_t epoch; /* of its calls */
+  tt_returned *returned;
+  int returned_count;
 } tt_template;
 
-void tt_template_destroy(tt_template *t); /* NULL is allowed */
-/* Whether its calls still exist: what follows is only for those that are usable, within the same
- * guard. */
-bool tt_template_usable(const tt_template *t, tt_call_table *calls);
+tt_template *tt_template_retain(tt_template *t);
+void tt_template_release(tt_template *t); /* thread-safe; NULL is allowed */
+/* Keeps with the template what its decomposition returns. */
+tt_status tt_template_return(tt_template *t, const tt_returned *returned, int count);
 /* Storages that the template knows: its arguments first, then its results. */
 int tt_template_slots(const tt_template *t);
 /* The blocks of random numbers that it draws. */

@@ -230,6 +230,7 @@ tt_status tt_template_begin(tt_call_table *calls, tt_storage *const *args, int c
     tt_free(n);
     return tt_out_of_memory();
   }
+  n->t->refs = 1;
   n->observer = (tt_observer){on_called, on_created, on_freed, on_retyped, on_disturbed};
   add_args(n, args, count);
   tt_guard_enter(); /* until the notes end */
@@ -288,7 +289,7 @@ tt_status tt_template_end(tt_storage *const *results, int count, int *slots, tt_
   tt_status status = n->error;
   if (!status && !n->invalid) status = hold_results(n, results, count, slots);
   if (!status && !n->invalid) status = make_graph(n);
-  if (status || n->invalid) tt_template_destroy(n->t);
+  if (status || n->invalid) tt_template_release(n->t);
   else *out = n->t;
   tt_free(n->steps);
   tt_free(n->known);

@@ -5,7 +5,6 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ExpandUtils.h>
-#include <ATen/MemoryOverlap.h>
 #include <ATen/TensorIterator.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
@@ -52,15 +51,6 @@ std::vector<at::Tensor> tensors_of(const py::handle& list) {
   return tensors;
 }
 
-// Calls visit(tensor, the plan of its argument).
-template <class Visit>
-void each_operand(const Plan& plan, c10::ArrayRef<IValue> args, Visit visit) {
-  for (size_t i = 0; i < args.size(); i++)
-    each_tensor(args[i], [&](const at::Tensor& tensor) {
-      if (tensor.defined()) visit(tensor, plan.args[i]);
-    });
-}
-
 const Domain& domain_of(const Plan& plan) {
   if (const Domain* known = plan.domain.load(std::memory_order_acquire)) return *known;
   InPython in_python;
@@ -86,16 +76,15 @@ bool fits(const Domain& domain, double one, double next, at::ScalarType dtype) {
 
 Agreement agree(const Walk& walk, const c10::OperatorHandle& op) {
   const Plan& plan = walk.plan;
-  Meets meets = plan.mutates ? written_meets(plan, walk.args) : Meets::Nothing;
   std::vector<IValue> twins;
   {
     at::AutoDispatchBelowAutograd below;
     for (const IValue& value : walk.args) twins.push_back(meta_twin(value));
   }
   Asking asking;
-  py::tuple said = function_of("_agreement", "specialise")(
-      plan.name, row_of(plan), python_arguments(op.schema(), walk.args),
-      python_arguments(op.schema(), twins), static_cast<int>(meets));
+  py::tuple said = function_of("_agreement", "specialise")(plan.name, row_of(plan),
+                                                           python_arguments(op.schema(), walk.args),
+                                                           python_arguments(op.schema(), twins));
   return {static_cast<Meta>(said[0].cast<int>()), tensors_of(said[1]), tensors_of(said[2])};
 }
 
@@ -103,19 +92,6 @@ void raise_as_cpu(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef
   Asking asking;
   function_of("_agreement", "raise_as_cpu")(plan.name, row_of(plan),
                                             python_arguments(op.schema(), args));
-}
-
-Meets written_meets(const Plan& plan, c10::ArrayRef<IValue> args) {
-  Meets found = Meets::Nothing;
-  each_operand(plan, args, [&](const at::Tensor& out, const ArgPlan& written) {
-    if (!written.write) return;
-    if (at::has_internal_overlap(out) == at::MemOverlap::Yes) found = Meets::Itself;
-    each_operand(plan, args, [&](const at::Tensor& read, const ArgPlan& arg) {
-      if (!arg.write && at::get_overlap_status(out, read) == at::MemOverlapStatus::Partial)
-        found = Meets::Read;
-    });
-  });
-  return found;
 }
 
 void check_parameters(const Walk& walk, const c10::OperatorHandle& op) {

@@ -24,14 +24,6 @@ Agreement agree(const Walk& walk, const c10::OperatorHandle& op);
 // Throws what the CPU would throw for the arguments, if they are not too large to try.
 void raise_as_cpu(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args);
 
-// Which tensor that is written meets another.
-enum class Meets {
-  Nothing,
-  Itself,  // an element of it is seen twice
-  Read     // it shares some elements with one that is read
-};
-Meets written_meets(const Plan& plan, c10::ArrayRef<c10::IValue> args);
-
 // The result as PyTorch's iterator over the operands lays it; all are without data.
 at::Tensor iterated(const std::vector<at::Tensor>& operands, const at::Tensor& result);
 

@@ -83,13 +83,16 @@ REGISTER_ALLOCATOR(c10::DeviceType::PrivateUse1, &the_allocator)
 
 c10::Allocator* allocator() { return &the_allocator; }
 
-at::Tensor make_tensor(tt_storage* storage, int64_t bytes, c10::DeviceIndex device,
-                       at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides) {
-  auto impl = c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), static_cast<size_t>(bytes), wrap(storage, device),
-      &the_allocator, /*resizable=*/true);
+c10::Storage own(tt_storage* storage, c10::DeviceIndex device) {
+  return c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), static_cast<size_t>(tt_storage_bytes(storage)),
+      wrap(storage, device), &the_allocator, /*resizable=*/true);
+}
+
+at::Tensor tensor_on(c10::Storage storage, at::ScalarType dtype, at::IntArrayRef sizes,
+                     at::IntArrayRef strides) {
   auto tensor = at::detail::make_tensor<c10::TensorImpl>(
-      c10::Storage(std::move(impl)), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
       c10::scalarTypeToTypeMeta(dtype));
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
   return tensor;
@@ -105,13 +108,10 @@ at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, at::Sca
   view.rank = static_cast<int>(sizes.size());
   std::copy(sizes.begin(), sizes.end(), view.sizes);
   std::copy(strides.begin(), strides.end(), view.strides);
-  int64_t width = tt_dtype_bytes(view.dtype);
-  auto bytes = static_cast<int64_t>(
-      at::detail::computeStorageNbytes(sizes, strides, static_cast<size_t>(width)));
-  int64_t extent = bytes / width;
+  auto extent = static_cast<int64_t>(at::detail::computeStorageNbytes(sizes, strides, 1));
   tt_type type = tt_type_make(tt_dtype_held(view.dtype), 1, &extent);
   if (tt_view_covers(&view, &type)) tt_view_dense(&view, &type);
-  return make_tensor(new_storage(type, device), bytes, device, dtype, sizes, strides);
+  return tensor_on(own(new_storage(type, device), device), dtype, sizes, strides);
 }
 
 }  // namespace tt

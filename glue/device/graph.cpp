@@ -27,8 +27,7 @@ void Graph::begin() {
   TORCH_CHECK(!captured_stream(device_),
               "another graph is being captured on tpu:", static_cast<int>(device_));
   tt_stream* stream = stream_of(device_);
-  tt_policy now = policy();
-  check(tt_capture_begin(stream, &now));
+  check(tt_capture_begin(stream, Policy()));
   stream_ = stream;
   current[static_cast<size_t>(device_)] = this;
   set_captured_stream(device_, stream);
@@ -42,9 +41,7 @@ tt_stream* Graph::stop() {
 }
 
 void Graph::end() {
-  tt_policy now = policy();
-  tt_stream* stream = stop();
-  check(tt_capture_end(stream, &now, &captured_));
+  check(tt_capture_end(stop(), Policy(), &captured_));
   ended_ = true;
 }
 
@@ -65,8 +62,7 @@ void Graph::replay() {
   TORCH_CHECK(ended_, "a graph is replayed after it was captured");
   if (!captured_) return;  // it computes nothing
   auto places = take_places();
-  tt_policy now = policy();
-  check(tt_captured_replay(captured_, stream_of(device_), places.data(), &now, call_site()));
+  check(tt_captured_replay(captured_, stream_of(device_), places.data(), Policy(), call_site()));
 }
 
 void Graph::reset() {

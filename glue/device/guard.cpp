@@ -21,11 +21,8 @@ c10::DeviceIndex checked(c10::DeviceIndex index) {
   return index;
 }
 
-// An event: a place in a stream.
-struct Event {
-  tt_marker* marker = nullptr;
-  ~Event() { tt_marker_release(marker); }
-};
+// An event is a place in a stream.
+tt_marker* marker_of(void* event) { return static_cast<tt_marker*>(event); }
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return c10::DeviceType::PrivateUse1; }
@@ -68,13 +65,11 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return old;
   }
   bool queryStream(const c10::Stream& stream) const override {
-    tt_policy now = policy();
-    return tt_stream_idle(stream_of(stream), &now);
+    return tt_stream_idle(stream_of(stream), Policy());
   }
   void synchronizeStream(const c10::Stream& stream) const override {
     tt_count_wait(call_site());
-    tt_policy now = policy();
-    check(tt_stream_sync(stream_of(stream), &now));
+    check(tt_stream_sync(stream_of(stream), Policy()));
   }
   bool isStreamCapturing(const c10::Stream& stream) const override {
     return captured_stream(stream.device_index()) == stream_of(stream);
@@ -96,38 +91,31 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   // -- Events --
   void record(void** event, const c10::Stream& stream, c10::DeviceIndex,
               c10::EventFlag) const override {
-    if (!*event) *event = new Event;
     tt_marker* marker = nullptr;
-    tt_policy now = policy();
-    check(tt_stream_mark(stream_of(stream), &now, &marker));
-    std::swap(static_cast<Event*>(*event)->marker, marker);
-    tt_marker_release(marker);
+    check(tt_stream_mark(stream_of(stream), Policy(), &marker));
+    tt_marker_release(marker_of(std::exchange(*event, marker)));
   }
   void block(void* event, const c10::Stream& stream) const override {
-    auto* e = static_cast<Event*>(event);
-    tt_policy now = policy();
-    if (e && e->marker) check(tt_stream_wait_marker(stream_of(stream), e->marker, &now));
+    if (event) check(tt_stream_wait_marker(stream_of(stream), marker_of(event), Policy()));
   }
   bool queryEvent(void* event) const override {
-    auto* e = static_cast<Event*>(event);
-    return !e || !e->marker || tt_marker_passed(e->marker);
+    return !event || tt_marker_passed(marker_of(event));
   }
   void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
-    delete static_cast<Event*>(event);
+    tt_marker_release(marker_of(event));
   }
   void synchronizeEvent(void* event) const override {
-    auto* e = static_cast<Event*>(event);
     if (queryEvent(event)) return;
     open_session();  // throws in a forked child, where nothing comes to pass
     tt_count_wait(call_site());
-    check(tt_marker_await(e->marker));
+    check(tt_marker_await(marker_of(event)));
   }
   double elapsedTime(void* start, void* end, c10::DeviceIndex) const override {
     TORCH_CHECK(start && end, "Both events must be recorded before calculating elapsed time.");
     TORCH_CHECK(queryEvent(start) && queryEvent(end),
                 "Both events must be completed before calculating elapsed time.");
-    int64_t from = tt_marker_time_ns(static_cast<Event*>(start)->marker);
-    return static_cast<double>(tt_marker_time_ns(static_cast<Event*>(end)->marker) - from) / 1e6;
+    int64_t took = tt_marker_time_ns(marker_of(end)) - tt_marker_time_ns(marker_of(start));
+    return static_cast<double>(took) / 1e6;
   }
 };
 
@@ -145,8 +133,7 @@ void set_current_device(c10::DeviceIndex index) { tls_device = checked(index); }
 
 void synchronize(c10::DeviceIndex index) {
   tt_count_wait(call_site());
-  tt_policy now = policy();
-  check(tt_device_sync(device_of(index), &now));
+  check(tt_device_sync(device_of(index), Policy()));
 }
 
 }  // namespace tt

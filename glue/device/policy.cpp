@@ -87,12 +87,10 @@ int setting_now(Setting setting) {
 
 void set_for_process(Setting setting, int value) { of_process[setting] = value; }
 
-tt_policy policy() {
-  tt_policy now{};
-  now.mode = static_cast<tt_mode>(setting_now(kMode));
-  now.known_only = setting_now(kKnownOnly) != 0;
-  now.deterministic = at::globalContext().deterministicAlgorithms();
-  return now;
+Policy::Policy() : tt_policy{} {
+  mode = static_cast<tt_mode>(setting_now(kMode));
+  known_only = setting_now(kKnownOnly) != 0;
+  deterministic = at::globalContext().deterministicAlgorithms();
 }
 
 tt_precision product_precision() {

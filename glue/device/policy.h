@@ -34,7 +34,11 @@ class Block {
 int setting_now(Setting setting);
 void set_for_process(Setting setting, int value);
 
-tt_policy policy();
+// What counts for this thread now, as the core wants it.
+struct Policy : tt_policy {
+  Policy();
+  operator const tt_policy*() const { return this; }
+};
 tt_precision product_precision();  // where no block says it, what PyTorch's own settings ask for
 
 }  // namespace tt

@@ -15,7 +15,6 @@
 #include <ATen/ops/view_as_complex_native.h>
 #include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
-#include <torch/csrc/jit/frontend/function_schema_parser.h>
 
 namespace tt {
 namespace {
@@ -97,10 +96,6 @@ Tensor& set_storage_offset(Tensor& self, at::Storage source, int64_t offset, at:
   return self;
 }
 
-Tensor& set_empty(Tensor& self) {
-  return at::native::set_tensor_(self, at::empty({0}, self.options()));
-}
-
 // -- Copies --
 
 // Lets go of host memory that the device was copying.
@@ -122,8 +117,7 @@ Tensor to_host(const Tensor& source) {
     tt_count_wait(site);
     TORCH_CHECK(!captured_stream(source.device().index()), "a tensor's value is asked for at ",
                 tt_site_text(site), ", where a graph is being captured and nothing is computed");
-    tt_policy now = policy();
-    check(tt_storage_read(storage, host.mutable_data_ptr(), bytes, &now));
+    check(tt_storage_read(storage, host.mutable_data_ptr(), bytes, Policy()));
   }
   auto result = at::empty({0}, source.options().device(at::kCPU));
   result.set_(host.storage(), source.storage_offset(), source.sizes(), source.strides());
@@ -181,9 +175,8 @@ bool copy_to_host_later(const Tensor& source, const Tensor& target) {
     return false;
   Tensor from = whole(source, target.scalar_type());
   auto index = source.device().index();
-  tt_policy now = policy();
   check(tt_storage_read_later(stream_of(index), storage_of(from), target.mutable_data_ptr(),
-                              tt_storage_bytes(storage_of(from)), &now, &release_tensor,
+                              tt_storage_bytes(storage_of(from)), Policy(), &release_tensor,
                               new Tensor(target)));
   return true;
 }
@@ -194,10 +187,9 @@ bool copy_between(const Tensor& source, const Tensor& target) {
   Tensor from = whole(shape, target.scalar_type());
   tt_view view = view_of(target);
   bool covers = target.is_contiguous() && tt_view_covers(&view, storage_of(target)->type);
-  tt_policy now = policy();
   Tensor to = covers ? target : at::empty(target.sizes(), target.options());
   tt_status status = tt_storage_transfer(stream_of(target.device().index()), storage_of(to),
-                                         storage_of(from), &now, call_site());
+                                         storage_of(from), Policy(), call_site());
   if (tt_status_code(status) == TT_UNIMPLEMENTED) return tt_status_release(status), false;
   check(status);
   if (!covers) run_copy(target, to);
@@ -234,11 +226,6 @@ Tensor copy_from(const Tensor& self, const Tensor& dst, bool non_blocking) {
   return dst;
 }
 
-Tensor copy_from_and_resize(const Tensor& self, const Tensor& dst) {
-  if (self.sizes() != dst.sizes()) dst.resize_(self.sizes());
-  return copy_from(self, dst, false);
-}
-
 at::Scalar local_scalar_dense(const Tensor& self) {
   return at::_local_scalar_dense(to_host(without_conj_neg(self)));
 }
@@ -259,38 +246,21 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("view_as_real", TORCH_FN(at::native::view_as_real));
   m.impl("view_as_complex", TORCH_FN(at::native::view_as_complex));
   m.impl("resize_", TORCH_FN(resize_kernel));
-  m.impl("set_", TORCH_FN(set_empty));
   m.impl("set_.source_Tensor", TORCH_FN(at::native::set_tensor_));
   m.impl("set_.source_Storage", static_cast<Tensor& (*)(Tensor&, at::Storage)>(&at::native::set_));
   m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage_offset));
   m.impl("_copy_from", TORCH_FN(copy_from));
-  m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
   m.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
   m.impl("_has_compatible_shallow_copy_type", TORCH_FN(compatible_shallow_copy));
   m.impl("record_stream", TORCH_FN(record_stream));
 }
 
-// copy_ reaches _copy_from below these keys; the kernel above handles the bits itself.
-void fall_through(torch::Library& library, c10::DispatchKey key) {
-  for (const char* name : {"_copy_from", "_copy_from_and_resize", "_reshape_alias", "record_stream",
-                           "set_.source_Storage"}) {
-    auto op = c10::Dispatcher::singleton().findSchema(
-        torch::jit::parseName(std::string("aten::") + name));
-    if (op && !op->hasKernelForDispatchKey(key))
-      library.impl(name, torch::CppFunction::makeFallthrough());
-  }
-}
-TORCH_LIBRARY_IMPL(aten, Conjugate, m) { fall_through(m, c10::DispatchKey::Conjugate); }
-TORCH_LIBRARY_IMPL(aten, Negative, m) { fall_through(m, c10::DispatchKey::Negative); }
-TORCH_LIBRARY_IMPL(aten, ZeroTensor, m) { fall_through(m, c10::DispatchKey::ZeroTensor); }
-
 }  // namespace
 
 void resize_storage(const c10::Storage& storage, size_t bytes) {
-  tt_policy now = policy();
   check(tt_storage_resize(stream_of(storage.device().index()), open_session()->calls,
                           storage_of(storage.unsafeGetStorageImpl()), static_cast<int64_t>(bytes),
-                          &now));
+                          Policy()));
   storage.unsafeGetStorageImpl()->set_nbytes(bytes);
 }
 

@@ -2,7 +2,7 @@
 // but leaves it to those that a library does it for on other devices: matrix products above all.
 #pragma once
 
-#include "dispatch/plan.h"
+#include "pch.h"
 
 namespace tt {
 
@@ -16,8 +16,5 @@ at::Tensor conj_neg_base(const at::Tensor& tensor);
 
 // The same numbers with nothing due; the tensor itself if nothing is.
 at::Tensor without_conj_neg(const at::Tensor& tensor);
-
-// As run_plan, with plain tensors in the place of those.
-void run_resolved(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 }  // namespace tt

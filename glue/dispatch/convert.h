@@ -44,9 +44,11 @@ tt_view view_of(const at::Tensor& tensor);
 // Is the tensor the row-major view of its whole storage, in the storage's own dtype and dims?
 bool is_canonical(const at::Tensor& tensor, const tt_storage* storage);
 
+// Takes the caller's reference.
+c10::Storage own(tt_storage* storage, c10::DeviceIndex device);
+at::Tensor tensor_on(c10::Storage storage, at::ScalarType dtype, at::IntArrayRef sizes,
+                     at::IntArrayRef strides);
 // An uninitialised tensor whose new storage has the dense type of these sizes and strides.
-at::Tensor make_tensor(tt_storage* storage, int64_t bytes, c10::DeviceIndex device,
-                       at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides);
 at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype,
                          c10::DeviceIndex device);
 c10::Allocator* allocator();

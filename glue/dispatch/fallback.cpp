@@ -1,12 +1,12 @@
 // Operators that no row serves: PyTorch's decomposition if there is one, else the host.
-#include "agreement/agreement.h"
+#include "dispatch/dispatch.h"
 #include "dispatch/template.h"
 #include "python/package.h"
 
 #include <ATen/native/CPUFallback.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 
-#include <algorithm>
+#include <mutex>
 #include <unordered_map>
 
 namespace tt {
@@ -50,13 +50,14 @@ const Way& way_of(const c10::OperatorHandle& op) {
   return *state().ways.try_emplace(op.operator_name(), std::move(way)).first->second;
 }
 
-// Calls it with the arguments on the stack, which stay there where it throws; false if it has no
-// answer for them.
+// Calls it with a list of the arguments on the stack, which stay there where it throws; false if it
+// has no answer for them.
 bool call_python(PyObject* function, const c10::OperatorHandle& op, Stack* stack) {
   const auto& schema = op.schema();
   InPython in_python;
   size_t count = schema.arguments().size();
-  auto value = call_with(function, schema, torch::jit::last(*stack, count));
+  auto args = python_arguments(schema, torch::jit::last(*stack, count));
+  pybind11::object value = pybind11::handle(function)(args);
   if (value.ptr() == Py_NotImplemented) return false;
   const auto& returns = schema.returns();
   Stack results;
@@ -69,52 +70,11 @@ bool call_python(PyObject* function, const c10::OperatorHandle& op, Stack* stack
   return true;
 }
 
-// The decompositions that this thread is in. One that arrives at its own operator again does not
-// lead anywhere.
-thread_local std::vector<PyObject*> running;
-
-struct Running {
-  explicit Running(PyObject* function) { running.push_back(function); }
-  ~Running() { running.pop_back(); }
-};
-
-// Whether a decomposition may have raised it because it was called wrongly.
-bool about_arguments(const pybind11::error_already_set& error) {
-  pybind11::gil_scoped_acquire gil;
-  auto types = {PyExc_RuntimeError, PyExc_IndexError, PyExc_ValueError, PyExc_TypeError};
-  return std::any_of(types.begin(), types.end(),
-                     [&](PyObject* type) { return error.matches(type); }) &&
-         !error.matches(PyExc_NotImplementedError);
-}
-
-// Whether a decomposition might write what it has still to read, or an element twice, as the CPU
-// refuses to.
-bool targets_overlap(const Plan& plan, c10::ArrayRef<c10::IValue> args) {
-  bool overlap = written_meets(plan, args) != Meets::Nothing;
-  for (size_t i = 0; i < args.size(); i++)
-    for (size_t j = 0; j < args.size() && plan.args[i].out && args[i].isTensor(); j++)
-      overlap |= j != i && args[j].isTensor() && args[j].toTensor().defined() &&
-                 args[j].toTensor().has_storage() &&
-                 args[j].toTensor().is_alias_of(args[i].toTensor());
-  return overlap;
-}
-
 // Tells whether the operator was decomposed; if not, its arguments are still on the stack.
 bool decompose(const c10::OperatorHandle& op, Stack* stack) {
   const Way& way = way_of(op);
-  const Plan& plan = *way.plan;
-  if (!way.function || std::count(running.begin(), running.end(), way.function)) return false;
-  Running guard(way.function);
-  auto ask_cpu = [&] { raise_as_cpu(plan, op, torch::jit::last(*stack, plan.args.size())); };
-  try {
-    return run_template(plan, stack, [&] {
-      if (targets_overlap(plan, torch::jit::last(*stack, plan.args.size()))) ask_cpu();
-      return call_python(way.function, op, stack);
-    });
-  } catch (const pybind11::error_already_set& error) {
-    if (about_arguments(error)) ask_cpu();
-    throw;
-  }
+  return way.function &&
+         run_template(*way.plan, stack, [&] { return call_python(way.function, op, stack); });
 }
 
 void run_on_host(const c10::OperatorHandle& op, Stack* stack) {
@@ -145,6 +105,11 @@ void run_functional(const Plan& plan, const c10::OperatorHandle& op, Stack* stac
   InPython in_python;
   auto own = c10::toString(plan.functional->operator_name());
   call_python(function_of("_decompose", "through")(plan.name, own).ptr(), op, stack);
+}
+
+void run_resolved(const Plan& plan, const c10::OperatorHandle& op, Stack* stack) {
+  InPython in_python;
+  call_python(function_of("_conj_neg", "resolved")(plan.name).ptr(), op, stack);
 }
 
 }  // namespace tt

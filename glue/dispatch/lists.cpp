@@ -18,27 +18,12 @@ void add_extent(std::vector<tt_extent>& extents, const at::Tensor& tensor, int e
   extents.push_back(tt_extent_of(storage_of(tensor), &view, element, write));
 }
 
-// The length of all lists, or 0 if they differ.
-size_t common_length(const Walk& walk) {
-  size_t length = 0;
-  for (size_t i = 0; i < walk.args.size(); i++) {
-    ArgKind kind = walk.plan.args[i].kind;
-    if ((kind != ArgKind::TensorList && kind != ArgKind::NumberList) || walk.args[i].isNone())
-      continue;
-    size_t size = walk.args[i].toListRef().size();
-    if (size == 0) continue;  // the lists that an optimizer without them leaves empty
-    if (length != 0 && size != length) return 0;
-    length = size;
-  }
-  return length;
-}
-
 }  // namespace
 
 bool lists_meet(const Walk& walk) {
   if (walk.storages.size() < 2) return false;
   const std::vector<const void*> storages(walk.storages.begin(), walk.storages.end());
-  if (!tt_any_twice(storages.data(), storages.size()) || common_length(walk) < 2) return false;
+  if (!tt_any_twice(storages.data(), storages.size())) return false;
   std::vector<tt_extent> extents;
   for (size_t i = 0; i < walk.args.size(); i++) {
     const ArgPlan& arg = walk.plan.args[i];
@@ -52,13 +37,14 @@ bool lists_meet(const Walk& walk) {
   return tt_extents_meet(extents.data(), extents.size());
 }
 
-void run_elements(const Walk& walk, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+bool run_elements(const Walk& walk, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   {
     InPython in_python;
-    function_of("_lists", "run_elements")(walk.plan.name, python_arguments(op.schema(), walk.args),
-                                          common_length(walk));
+    auto args = python_arguments(op.schema(), walk.args);
+    if (!function_of("_lists", "run_elements")(walk.plan.name, args).cast<bool>()) return false;
   }
   return_aliases(walk.plan, stack);
+  return true;
 }
 
 }  // namespace tt

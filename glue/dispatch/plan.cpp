@@ -53,7 +53,6 @@ std::unique_ptr<Plan> make_plan(const c10::FunctionSchema& schema, const tt_op_r
   for (const auto& arg : schema.arguments()) {
     ArgPlan one{kind_of(arg), is_static(row, arg.name()), writes(arg), arg.is_out()};
     if (!one.out) plan->row_args++;
-    plan->mutates |= one.write;
     plan->writes_lists |= one.write && one.kind == ArgKind::TensorList;
     if (one.kind == ArgKind::TensorList && arg.name() == "indices")
       plan->indices = static_cast<int>(plan->args.size());
@@ -64,7 +63,8 @@ std::unique_ptr<Plan> make_plan(const c10::FunctionSchema& schema, const tt_op_r
     int alias = -1;
     for (size_t i = 0; ret.alias_info() && i < schema.arguments().size(); i++) {
       const auto* info = schema.arguments()[i].alias_info();
-      if (info && info->beforeSets() == ret.alias_info()->beforeSets()) alias = static_cast<int>(i);
+      if (info && info->isWrite() && info->beforeSets() == ret.alias_info()->beforeSets())
+        alias = static_cast<int>(i);
     }
     auto kind = ret.real_type()->kind();
     bool number = kind != c10::TypeKind::ListType && kind != c10::TypeKind::TensorType;

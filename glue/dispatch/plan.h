@@ -19,8 +19,8 @@ enum class ArgKind : uint8_t {
   IntList,     // int[] or bool[]
   Dtype,
   String,
-  Generator,
-  Ignored  // layout, device, pin_memory
+  Generator,  // is in no key, as what follows
+  Ignored     // layout, device, pin_memory
 };
 
 struct ArgPlan {
@@ -51,8 +51,7 @@ struct Plan {
   std::vector<ReturnPlan> returns;
   int row_args = 0;                               // arguments that the row sees: all but out=
   std::optional<c10::OperatorHandle> functional;  // the row's own overload, if it is another
-  bool mutates = false;
-  bool multiplies;            // the chosen precision of products is about it
+  bool multiplies;                                // the chosen precision of products is about it
   bool writes_lists = false;  // is on lists, element by element, and writes to one of them
   bool overwrites = false;    // the target's dtype does not take part in promotion
   int indices = -1;  // the argument that lists index tensors, which may be masks or live on
@@ -73,16 +72,15 @@ std::unique_ptr<Plan> rowless_plan(const c10::FunctionSchema& schema);
 // Runs an overload that writes as the row's own, which does not, and copies (_decompose.py).
 void run_functional(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
+// Runs the plan with plain tensors in the place of those whose conjugation or negation is still due
+// (_conj_neg.py).
+void run_resolved(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack);
+
 // Replaces the arguments of an operator that only returns some of them by these.
 void return_aliases(const Plan& plan, torch::jit::Stack* stack);
 
 // Runs the plan on the arguments on top of the stack and replaces them by the results. Falls to
 // run_fallback where the row cannot express the arguments.
 void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack);
-
-// Whether all operands of such operators are numbers to compute with, and none is an index.
-inline bool computes_with_all(tt_op_class cls) {
-  return cls == TT_POINTWISE || cls == TT_REDUCE || cls == TT_FOREACH || cls == TT_OPTIM;
-}
 
 }  // namespace tt

@@ -56,42 +56,11 @@ void record(const Walk& walk, tt_call* call, tt_storage** results) {
   check(tt_stream_record(stream_of(walk.device), &operation, results));
 }
 
-at::Tensor wrap_result(const tt_call_result& result, tt_storage* storage, c10::DeviceIndex device) {
+at::Tensor wrap_result(const tt_view& view, tt_storage* storage, c10::DeviceIndex device) {
   if (!storage) return {};
-  auto size = static_cast<size_t>(result.view.rank);
-  return make_tensor(storage, tt_storage_bytes(storage), device, from_dtype(result.view.dtype),
-                     {result.view.sizes, size}, {result.view.strides, size});
-}
-
-void push_results(const Walk& walk, const tt_call* call, tt_storage** storages,
-                  torch::jit::Stack* stack) {
-  const Plan& plan = walk.plan;
-  size_t fresh_total = 0, single = 0, lists = 0, at = 0;
-  for (int k = 0; k < call->result_count; k++) fresh_total += call->results[k].target < 0;
-  for (const ReturnPlan& ret : plan.returns)
-    if (ret.alias < 0) (ret.list ? lists : single)++;
-  size_t per_list = lists ? (fresh_total - single) / lists : 0;
-  c10::SmallVector<IValue, 4> returns;
-  for (const ReturnPlan& ret : plan.returns) {
-    if (ret.alias >= 0) {
-      returns.push_back(walk.args[static_cast<size_t>(ret.alias)]);
-    } else if (ret.list) {
-      c10::List<at::Tensor> list;
-      for (size_t i = 0; i < per_list; i++, at++)
-        list.push_back(wrap_result(call->results[at], storages[at], walk.device));
-      returns.push_back(std::move(list));
-    } else if (ret.number) {
-      returns.push_back(int64_t{0});
-      at++;
-    } else if (at < static_cast<size_t>(call->result_count)) {
-      returns.push_back(wrap_result(call->results[at], storages[at], walk.device));
-      at++;
-    } else {
-      returns.push_back(at::Tensor());
-    }
-  }
-  torch::jit::drop(stack, plan.args.size());
-  for (IValue& value : returns) stack->push_back(std::move(value));
+  auto rank = static_cast<size_t>(view.rank);
+  return tensor_on(own(storage, device), from_dtype(view.dtype), {view.sizes, rank},
+                   {view.strides, rank});
 }
 
 // Index lists may hold host tensors, which are moved; and masks, of which the rows know nothing:
@@ -124,6 +93,33 @@ void bump_versions(const Plan& plan, c10::ArrayRef<IValue> args) {
 
 }  // namespace
 
+void push_results(const Walk& walk, size_t count, c10::function_ref<at::Tensor(size_t)> make,
+                  torch::jit::Stack* stack) {
+  const Plan& plan = walk.plan;
+  size_t single = 0, lists = 0, at = 0;
+  for (const ReturnPlan& ret : plan.returns)
+    if (ret.alias < 0) (ret.list ? lists : single)++;
+  size_t per_list = lists ? (count - single) / lists : 0;
+  c10::SmallVector<IValue, 4> returns;
+  for (const ReturnPlan& ret : plan.returns) {
+    if (ret.alias >= 0) {
+      returns.push_back(walk.args[static_cast<size_t>(ret.alias)]);
+    } else if (ret.list) {
+      c10::List<at::Tensor> list;
+      for (size_t i = 0; i < per_list; i++) list.push_back(make(at++));
+      returns.push_back(std::move(list));
+    } else if (ret.number) {
+      returns.push_back(int64_t{0});
+      at++;
+    } else {
+      returns.push_back(at < count ? make(at) : at::Tensor());
+      at++;
+    }
+  }
+  torch::jit::drop(stack, plan.args.size());
+  for (IValue& value : returns) stack->push_back(std::move(value));
+}
+
 void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   tt_session* session = open_session();
   Guarded guarded;
@@ -135,7 +131,7 @@ void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack
     if (walk.away)  // PyTorch's own way makes an empty tensor there, and fills it
       return op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
     if (walk.host) return run_fallback(op, stack);
-    if (plan.writes_lists && lists_meet(walk)) return run_elements(walk, op, stack);
+    if (plan.writes_lists && lists_meet(walk) && run_elements(walk, op, stack)) return;
     if (plan.row->cls == TT_RANDOM) check_parameters(walk, op);
     tt_call* call = tt_call_find(session->calls, &walk.key);
     Found found = call ? Found::Call : new_call(walk, op, &call);
@@ -146,7 +142,12 @@ void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack
     record(walk, call, results.data());
     tt_count_add(TT_COUNT_OPS_ROW, 1);
     if (plan.writes_lists) bump_versions(plan, walk.args);
-    return push_results(walk, call, results.data(), stack);
+    auto fresh = std::count_if(call->results, call->results + call->result_count,
+                               [](const tt_call_result& one) { return one.target < 0; });
+    auto wrap = [&](size_t k) {
+      return wrap_result(call->results[k].view, results[k], walk.device);
+    };
+    return push_results(walk, static_cast<size_t>(fresh), wrap, stack);
   }
   TORCH_CHECK(false, plan.name, ": an out= tensor changes its size while it is resized");
 }

@@ -2,12 +2,19 @@
 
 #include "dispatch/conj_neg.h"
 
-#include <ATen/native/TypeProperties.h>
-
 namespace tt {
 
 using c10::IValue;
 
+const at::Tensor& as_tensor(const IValue& value) {
+  static const at::Tensor undefined;
+  return value.isNone() ? undefined : value.toTensor();
+}
+
+namespace {
+
+// 0 and 1 shape programs; so does what the row declares; other numbers are run-time operands. The
+// numbers of a list are all of one sort.
 bool static_number(const Plan& plan, const ArgPlan& arg, const c10::Scalar& value) {
   if (arg.is_static || value.isComplex() || value.isBoolean()) return true;
   if (plan.row->cls == TT_RANDOM || arg.kind == ArgKind::NumberList) return false;
@@ -15,6 +22,8 @@ bool static_number(const Plan& plan, const ArgPlan& arg, const c10::Scalar& valu
   return bits(value.toDouble()) == bits(0.0) || value.toDouble() == 1.0;
 }
 
+// A list of one number repeated: it is packed once. Optimizers pass such lists, and programs for
+// operands that differ only in what they are multiplied with cost a compiler more than equal ones.
 bool equal_numbers(c10::ArrayRef<IValue> list) {
   auto same = [](const c10::Scalar& a, const c10::Scalar& b) {
     if (a.type() != b.type() || a.isComplex()) return false;
@@ -26,6 +35,7 @@ bool equal_numbers(c10::ArrayRef<IValue> list) {
   return list.size() > 1;
 }
 
+// The dtype that a bare number has in promotion.
 tt_dtype scalar_dtype(const c10::Scalar& value) {
   return value.isComplex()         ? TT_C128
          : value.isFloatingPoint() ? TT_F64
@@ -33,42 +43,22 @@ tt_dtype scalar_dtype(const c10::Scalar& value) {
                                    : TT_I64;
 }
 
-const at::Tensor& as_tensor(const IValue& value) {
-  static const at::Tensor undefined;
-  return value.isNone() ? undefined : value.toTensor();
-}
+int64_t int_of(const IValue& value) { return value.isBool() ? value.toBool() : value.toInt(); }
 
-namespace {
-
-enum Tag : uint64_t {
-  kNone = 1,
-  kTensor,
-  kList,
-  kNumber,
-  kStatic,
-  kComplex,
-  kInt,
-  kDtype,
-  kText,
-  kEqual
-};
-
-void tag(Walk& walk, Tag value, uint64_t payload = 0) {
-  tt_key_u64(&walk.key, value | payload << 8);
-}
+void tag(Walk& walk, tt_tag tag, uint64_t of = 0) { tt_key_tag(&walk.key, tag, of); }
 
 void add_number(Walk& walk, const ArgPlan& arg, const c10::Scalar& value, tt_dtype dtype) {
   if (value.isComplex()) {
     auto z = value.toComplexDouble();
-    tag(walk, kComplex, static_cast<uint64_t>(dtype));
+    tag(walk, TT_TAG_COMPLEX, static_cast<uint64_t>(dtype));
     tt_key_u64(&walk.key, bits(z.real()));
     tt_key_u64(&walk.key, bits(z.imag()));
   } else if (static_number(walk.plan, arg, value)) {
-    tag(walk, kStatic, static_cast<uint64_t>(dtype));
+    tag(walk, TT_TAG_STATIC, static_cast<uint64_t>(dtype));
     tt_key_u64(&walk.key, value.isFloatingPoint() ? bits(value.toDouble())
                                                   : static_cast<uint64_t>(value.toLong()));
   } else {
-    tag(walk, kNumber, static_cast<uint64_t>(dtype));
+    tag(walk, TT_TAG_NUMBER, static_cast<uint64_t>(dtype));
     bool floating = value.isFloatingPoint();
     walk.numbers.push_back({floating ? TT_F64 : TT_I64, floating ? value.toDouble() : 0,
                             floating ? 0 : value.toLong()});
@@ -87,14 +77,14 @@ void add_host_scalar(Walk& walk, const ArgPlan& arg, const at::Tensor& tensor) {
               static_cast<int>(walk.device < 0 ? 0 : walk.device), " and ", tensor.device(),
               "! (when checking argument in ", walk.plan.name,
               "; move the tensor with .to('tpu'))");
-  tag(walk, kNumber, tensor.unsafeGetTensorImpl()->is_wrapped_number() ? 1 : 0);
+  tag(walk, TT_TAG_HOST, tensor.unsafeGetTensorImpl()->is_wrapped_number() ? 1 : 0);
   if (tensor.scalar_type() == at::kDouble && !tensor.unsafeGetTensorImpl()->is_wrapped_number())
     walk.wide = true;
   add_number(walk, arg, tensor.item(), require_dtype(tensor.scalar_type()));
 }
 
 void add_tensor(Walk& walk, const ArgPlan& arg, const at::Tensor& tensor) {
-  if (!tensor.defined()) return tag(walk, kNone);
+  if (!tensor.defined()) return tag(walk, TT_TAG_NONE);
   if (!tensor.device().is_privateuseone()) return add_host_scalar(walk, arg, tensor);
   if (walk.device < 0) walk.device = tensor.device().index();
   TORCH_CHECK(tensor.device().index() == walk.device,
@@ -113,7 +103,7 @@ void add_tensor(Walk& walk, const ArgPlan& arg, const at::Tensor& tensor) {
   TORCH_CHECK(tensor.dim() <= TT_MAX_RANK, walk.plan.name,
               ": device 'tpu' supports tensors of at most ", TT_MAX_RANK, " dims, not ",
               tensor.dim());
-  tag(walk, kTensor);
+  tag(walk, TT_TAG_TENSOR);
   tt_key_tensor(&walk.key, storage->type, storage->value != nullptr, same_as, canonical,
                 require_dtype(dtype), static_cast<int>(tensor.dim()), tensor.storage_offset(),
                 tensor.sizes().data(), tensor.strides().data());
@@ -124,7 +114,7 @@ void add_tensor(Walk& walk, const ArgPlan& arg, const at::Tensor& tensor) {
 
 void add_numbers(Walk& walk, const ArgPlan& arg, c10::ArrayRef<IValue> list) {
   bool equal = !arg.is_static && equal_numbers(list);
-  tag(walk, equal ? kEqual : kList, list.size());
+  tag(walk, arg.is_static ? TT_TAG_STATICS : equal ? TT_TAG_EQUAL : TT_TAG_NUMBERS, list.size());
   for (const IValue& element : equal ? list.slice(0, 1) : list)
     add_number(walk, arg, element.toScalar(), scalar_dtype(element.toScalar()));
 }
@@ -135,10 +125,14 @@ void add_arg(Walk& walk, const ArgPlan& arg, const IValue& value) {
     if (value.isDevice()) walk.place = value.toDevice();
     return;
   }
-  if (value.isNone()) return tag(walk, kNone);
+  if (arg.kind == ArgKind::Generator) {
+    if (value.isGenerator()) walk.generator = value.toGenerator();
+    return;
+  }
+  if (value.isNone()) return tag(walk, TT_TAG_NONE);
   switch (arg.kind) {
   case ArgKind::TensorList:
-    tag(walk, kList, value.toListRef().size());
+    tag(walk, TT_TAG_TENSORS, value.toListRef().size());
     for (const IValue& element : value.toListRef()) add_tensor(walk, arg, as_tensor(element));
     break;
   case ArgKind::Number:
@@ -148,24 +142,22 @@ void add_arg(Walk& walk, const ArgPlan& arg, const IValue& value) {
     add_numbers(walk, arg, value.toListRef());
     break;
   case ArgKind::Int:
-    tag(walk, kInt);
+    tag(walk, TT_TAG_INT, value.isBool() ? TT_BOOL : TT_I64);
     tt_key_u64(&walk.key, static_cast<uint64_t>(int_of(value)));
     break;
   case ArgKind::IntList:
-    tag(walk, kList, value.toListRef().size());
+    tag(walk, TT_TAG_INTS, value.toListRef().size());
     for (const IValue& element : value.toListRef())
       tt_key_u64(&walk.key, static_cast<uint64_t>(int_of(element)));
     break;
   case ArgKind::Dtype:
     walk.wide |= value.toScalarType() == at::kDouble;
-    tag(walk, kDtype, static_cast<uint64_t>(value.toScalarType()));
+    tag(walk, TT_TAG_DTYPE,
+        static_cast<uint64_t>(value.toScalarType()) << 8 | to_dtype(value.toScalarType()));
     break;
   case ArgKind::String:
-    tag(walk, kText, value.toStringRef().size());
+    tag(walk, TT_TAG_TEXT, value.toStringRef().size());
     tt_key_add(&walk.key, value.toStringRef().data(), value.toStringRef().size());
-    break;
-  case ArgKind::Generator:
-    walk.generator = value.toGenerator();
     break;
   default:
     break;
@@ -187,12 +179,13 @@ void walk_args(Walk& walk) {
   auto fractions = static_cast<uint64_t>(at::get_default_dtype_as_scalartype());
   tt_key_u64(&walk.key, reinterpret_cast<uintptr_t>(&walk.plan) | (checks ? 1 : 0) |
                             static_cast<uintptr_t>(walk.precision) << 1 | fractions << 56);
+  walk.first_arg = walk.key.size;
   for (size_t i = 0; i < walk.plan.args.size(); i++) add_arg(walk, walk.plan.args[i], walk.args[i]);
   if (walk.device < 0 && walk.place && walk.place->has_index()) walk.device = walk.place->index();
   if (walk.device < 0) walk.device = current_device();
   walk.away = made_away(walk);
   walk.wide |= walk.tensors.empty() || at::get_default_dtype_as_scalartype() == at::kDouble;
-  if (!walk.numbers.empty()) tag(walk, kNumber, walk.wide);
+  if (!walk.numbers.empty()) tag(walk, TT_TAG_NUMBER, walk.wide);
   if (!walk.wide)
     for (Number& number : walk.numbers)
       if (number.dtype == TT_F64) number.dtype = TT_F32;

@@ -5,6 +5,12 @@
 #include "dispatch/dispatch.h"
 #include "dispatch/plan.h"
 
+extern "C" {
+#include "call/args.h"
+}
+
+#include <c10/util/FunctionRef.h>
+
 #include <optional>
 
 namespace tt {
@@ -20,13 +26,14 @@ struct Walk {
   const Plan& plan;
   c10::ArrayRef<c10::IValue> args;
   tt_key key;
+  size_t first_arg = 0;  // where in the key the arguments begin
   c10::SmallVector<tt_storage*, 16> storages;
   c10::SmallVector<const at::Tensor*, 16> tensors;
   c10::SmallVector<int, 16> same_as;
   c10::SmallVector<Number, 8> numbers;
   std::optional<at::Generator> generator;
   c10::DeviceIndex device = -1;
-  tt_policy policy = tt::policy();
+  Policy policy;
   tt_precision precision = TT_PRECISION_HIGHEST;
   bool wide = false;                 // numbers are needed in double precision
   bool conj_neg = false;             // a tensor's conjugation or negation is still due
@@ -43,27 +50,19 @@ struct Walk {
 // Fills everything but the plan and the arguments.
 void walk_args(Walk& walk);
 
-// 0 and 1 shape programs; so does what the row declares; other numbers are run-time operands. The
-// numbers of a list are all of one sort.
-bool static_number(const Plan& plan, const ArgPlan& arg, const c10::Scalar& value);
-// A list of one number repeated: it is packed once. Optimizers pass such lists, and programs for
-// operands that differ only in what they are multiplied with cost a compiler more than equal ones.
-bool equal_numbers(c10::ArrayRef<c10::IValue> list);
-// The dtype that a bare number has in promotion.
-tt_dtype scalar_dtype(const c10::Scalar& value);
 // The tensor, or an undefined one for None.
 const at::Tensor& as_tensor(const c10::IValue& value);
-
-// Of an int or a bool.
-inline int64_t int_of(const c10::IValue& value) {
-  return value.isBool() ? value.toBool() : value.toInt();
-}
 
 inline uint64_t bits(double value) {
   uint64_t raw;
   memcpy(&raw, &value, sizeof raw);
   return raw;
 }
+
+// Replaces the arguments on the stack by the results. Of those that are no arguments make(k) is the
+// k-th, lists flattened, of so many.
+void push_results(const Walk& walk, size_t count, c10::function_ref<at::Tensor(size_t)> make,
+                  torch::jit::Stack* stack);
 
 enum class Found {
   Call,

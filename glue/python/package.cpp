@@ -37,16 +37,4 @@ py::list python_arguments(const c10::FunctionSchema& schema, c10::ArrayRef<c10::
   return all;
 }
 
-py::object call_with(const py::handle& function, const c10::FunctionSchema& schema,
-                     c10::ArrayRef<c10::IValue> args) {
-  py::list positional;
-  py::dict keywords;
-  for (size_t i = 0; i < args.size(); i++) {
-    const auto& arg = schema.arguments()[i];
-    if (arg.kwarg_only()) keywords[arg.name().c_str()] = python_argument(arg, args[i]);
-    else positional.append(python_argument(arg, args[i]));
-  }
-  return function(*positional, **keywords);
-}
-
 }  // namespace tt

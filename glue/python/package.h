@@ -29,8 +29,4 @@ pybind11::object function_of(const char* module, const char* name);
 // An operator's arguments as Python functions take them, in the schema's order.
 pybind11::list python_arguments(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> args);
 
-// Calls a function with an operator's arguments, by name where the schema wants that.
-pybind11::object call_with(const pybind11::handle& function, const c10::FunctionSchema& schema,
-                           c10::ArrayRef<c10::IValue> args);
-
 }  // namespace tt

@@ -1,6 +1,7 @@
 /* Calls: keys, interning, and what a lowering may get wrong. */
 #include "support.h"
 
+#include "call/args.h"
 #include "ops/lower.h"
 #include "program/program.h"
 
@@ -57,6 +58,179 @@ static void test_key_without_memory(void **state) {
   assert_null(call);
   tt_key_deinit(&key);
   tt_storage_release(a);
+}
+
+static void lower_unimplemented(tt_lower *cx) {
+  tt_hlo_fail(cx->h, TT_UNIMPLEMENTED, "not with these arguments");
+  tt_out(cx, 0, tt_in(cx, 0)); /* poison or not, nothing may crash */
+}
+
+static void test_refused_key(void **state) {
+  (void)state;
+  static const tt_op_row row = {
+      .name = "test.refused", .lower = lower_unimplemented, .statics = "", .doc = ""};
+  tt_storage *a = storage_new(stream, vector(3));
+  tt_call_tensor tensor = {.storage = a->type, .view = tt_view_whole(a->type), .same_as = -1};
+  tt_arg arg = {.kind = TT_ARG_TENSOR};
+  tt_call_spec spec = {.row = &row,
+                       .name = row.name,
+                       .args = &arg,
+                       .arg_count = 1,
+                       .tensors = &tensor,
+                       .tensor_count = 1};
+  tt_key key;
+  tt_call *call = NULL;
+  tt_key_init(&key);
+  tt_key_u64(&key, (uint64_t)(uintptr_t)&row);
+  assert_false(tt_call_refused(session->calls, &key));
+  for (int again = 0; again < 2; again++) {
+    fails(tt_call_create(session->calls, &key, &spec, &session->target, &call), TT_UNIMPLEMENTED,
+          "not with these arguments");
+    assert_true(tt_call_refused(session->calls, &key));
+  }
+  key.failed = true;
+  assert_false(tt_call_refused(session->calls, &key));
+  tt_key_deinit(&key);
+  tt_storage_release(a);
+}
+
+/* -- Arguments in a key -- */
+
+static void add_tensor(tt_key *key, tt_dtype dtype, bool canonical) {
+  tt_type type = tt_type_make(dtype, 2, (int64_t[]){2, 3});
+  tt_view view = tt_view_whole(&type);
+  tt_key_tag(key, TT_TAG_TENSOR, 0);
+  tt_key_tensor(key, &type, true, -1, canonical, dtype, view.rank, 1, view.sizes, view.strides);
+}
+
+static void add_number(tt_key *key, tt_tag tag, tt_dtype dtype, double value) {
+  int64_t whole = (int64_t)value;
+  tt_key_tag(key, tag, (uint64_t)dtype);
+  if (tag == TT_TAG_NUMBER) return;
+  if (tt_is_float(dtype) || tag == TT_TAG_COMPLEX) tt_key_add(key, &value, sizeof value);
+  else tt_key_add(key, &whole, sizeof whole);
+  if (tag == TT_TAG_COMPLEX) tt_key_add(key, &value, sizeof value);
+}
+
+enum { ARGS = 17 };
+
+/* One argument of each sort. */
+static void fill_args(tt_key *key) {
+  tt_key_tag(key, TT_TAG_NONE, 0);
+  add_tensor(key, TT_F32, true);
+  add_tensor(key, TT_F16, false);
+  tt_key_tag(key, TT_TAG_HOST, 1);
+  add_number(key, TT_TAG_STATIC, TT_F16, 0.5);
+  tt_key_tag(key, TT_TAG_TENSORS, 3);
+  add_tensor(key, TT_F32, false);
+  tt_key_tag(key, TT_TAG_NONE, 0);
+  add_tensor(key, TT_F32, true);
+  add_number(key, TT_TAG_NUMBER, TT_F64, 0);
+  add_number(key, TT_TAG_STATIC, TT_I64, -3);
+  add_number(key, TT_TAG_COMPLEX, TT_C128, 2.5);
+  tt_key_tag(key, TT_TAG_NUMBERS, 2);
+  for (int i = 0; i < 2; i++) add_number(key, TT_TAG_NUMBER, TT_F64, 0);
+  tt_key_tag(key, TT_TAG_STATICS, 2);
+  add_number(key, TT_TAG_STATIC, TT_I64, 7);
+  add_number(key, TT_TAG_STATIC, TT_F64, 0.25);
+  tt_key_tag(key, TT_TAG_EQUAL, 9);
+  add_number(key, TT_TAG_NUMBER, TT_F64, 0);
+  tt_key_tag(key, TT_TAG_INT, TT_BOOL);
+  tt_key_u64(key, 1);
+  tt_key_tag(key, TT_TAG_INTS, 2);
+  tt_key_u64(key, (uint64_t)-1);
+  tt_key_u64(key, 4);
+  tt_key_tag(key, TT_TAG_DTYPE, 77 << 8 | TT_BF16);
+  tt_key_tag(key, TT_TAG_TEXT, 4);
+  tt_key_add(key, "mean", 4); /* what follows is not aligned */
+  tt_key_tag(key, TT_TAG_INTS, 0);
+  add_number(key, TT_TAG_NUMBER, TT_I64, 0);
+}
+
+static tt_status read_args(const tt_key *key, tt_arena *arena, tt_arg *args, bool *beyond) {
+  tt_args_reader reader = {.at = key->data, .arena = arena};
+  for (int i = 0; i < ARGS; i++) TT_TRY(tt_args_read(&reader, &args[i]));
+  assert_ptr_equal(reader.at, key->data + key->size);
+  assert_int_equal(reader.next_tensor, 4);
+  assert_int_equal(reader.next_number, 5);
+  *beyond = reader.beyond;
+  return TT_SUCCESS;
+}
+
+static void test_arguments_in_a_key(void **state) {
+  (void)state;
+  tt_key key;
+  tt_arg a[ARGS];
+  bool beyond = true;
+  tt_arena arena = TT_ARENA_INIT;
+  tt_key_init(&key);
+  fill_args(&key);
+  ok(read_args(&key, &arena, a, &beyond));
+  assert_false(beyond);
+  assert_true(a[0].kind == TT_ARG_NONE);
+  assert_true(a[1].kind == TT_ARG_TENSOR && a[1].first == 0);
+  assert_true(a[2].kind == TT_ARG_TENSOR && a[2].first == 1);
+  assert_true(a[3].kind == TT_ARG_FLOAT && a[3].dtype == TT_F16 && a[3].f == 0.5 && a[3].i == 0);
+  assert_true(a[4].kind == TT_ARG_TENSORS && a[4].first == 2 && a[4].count == 3);
+  assert_true(a[4].present[0] && !a[4].present[1] && a[4].present[2]);
+  assert_true(a[5].kind == TT_ARG_SCALAR && a[5].dtype == TT_F64 && a[5].first == 0);
+  assert_true(a[6].kind == TT_ARG_INT && a[6].dtype == TT_I64 && a[6].i == -3 && a[6].f == -3);
+  assert_true(a[7].kind == TT_ARG_COMPLEX && a[7].floats[0] == 2.5 && a[7].floats[1] == 2.5);
+  assert_true(a[8].kind == TT_ARG_SCALARS && a[8].count == 2 && a[8].first == 1 && !a[8].equal);
+  assert_true(a[9].kind == TT_ARG_FLOATS && a[9].floats[0] == 7 && a[9].floats[1] == 0.25);
+  assert_true(a[10].kind == TT_ARG_SCALARS && a[10].count == 9 && a[10].first == 3 && a[10].equal);
+  assert_true(a[11].kind == TT_ARG_INT && a[11].dtype == TT_BOOL && a[11].i == 1);
+  assert_true(a[12].kind == TT_ARG_INTS && a[12].count == 2 && a[12].ints[0] == -1);
+  assert_true(a[12].ints[1] == 4);
+  assert_true(a[13].kind == TT_ARG_INT && a[13].dtype == TT_BF16);
+  assert_true(a[14].kind == TT_ARG_STRING);
+  assert_string_equal(a[14].text, "mean");
+  assert_true(a[15].kind == TT_ARG_INTS && a[15].count == 0);
+  assert_true(a[16].kind == TT_ARG_SCALAR && a[16].dtype == TT_I64 && a[16].first == 4);
+  tt_arena_deinit(&arena);
+  tt_key_deinit(&key);
+}
+
+/* What no record expresses is told; nothing is read past it. */
+static void test_arguments_beyond_records(void **state) {
+  (void)state;
+  for (int i = 0; i < 3; i++) {
+    tt_key key;
+    tt_arg arg;
+    tt_arena arena = TT_ARENA_INIT;
+    tt_key_init(&key);
+    tt_key_tag(&key, i == 0 ? TT_TAG_TENSORS : TT_TAG_NUMBERS, 1);
+    if (i == 0) tt_key_tag(&key, TT_TAG_HOST, 0);
+    if (i == 0) add_number(&key, TT_TAG_NUMBER, TT_F32, 0);
+    if (i == 1) add_number(&key, TT_TAG_COMPLEX, TT_C128, 1);
+    if (i == 2) add_number(&key, TT_TAG_STATIC, TT_BOOL, 1);
+    tt_args_reader reader = {.at = key.data, .arena = &arena};
+    ok(tt_args_read(&reader, &arg));
+    assert_true(reader.beyond);
+    assert_ptr_equal(reader.at, key.data + key.size);
+    tt_arena_deinit(&arena);
+    tt_key_deinit(&key);
+  }
+}
+
+static void test_arguments_without_memory(void **state) {
+  (void)state;
+  tt_key key;
+  tt_key_init(&key);
+  fill_args(&key);
+  for (int64_t nth = 1;; nth++) {
+    tt_arg args[ARGS];
+    bool beyond = false;
+    tt_arena arena = TT_ARENA_INIT;
+    tt_alloc_fail_at(nth, false);
+    tt_status status = read_args(&key, &arena, args, &beyond);
+    int64_t asked = tt_alloc_count();
+    tt_alloc_fail_at(0, false);
+    if (status) fails(status, TT_RESOURCE_EXHAUSTED, "out of host memory");
+    tt_arena_deinit(&arena);
+    if (asked < nth) break;
+  }
+  tt_key_deinit(&key);
 }
 
 /* -- Interning -- */
@@ -153,10 +327,6 @@ static void test_words(void **state) {
 
 /* -- Lowerings that fail -- */
 
-static void lower_unimplemented(tt_lower *cx) {
-  tt_hlo_fail(cx->h, TT_UNIMPLEMENTED, "not with these arguments");
-  tt_out(cx, 0, tt_in(cx, 0)); /* poison or not, nothing may crash */
-}
 static void lower_other_dtype(tt_lower *cx) {
   tt_out(cx, 0, tt_hlo_convert(cx->h, tt_in(cx, 0), TT_I32));
 }
@@ -271,6 +441,10 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(test_long_key),
       TEST(test_key_without_memory),
+      TEST(test_refused_key),
+      TEST(test_arguments_in_a_key),
+      TEST(test_arguments_beyond_records),
+      TEST(test_arguments_without_memory),
       TEST(test_interning),
       TEST(test_equal_programs_are_shared),
       TEST(test_words),

@@ -200,7 +200,7 @@ static void templates(void) {
     expect(storages[1][slots[1]], 2, (float[2]){x * 10, x * 20});
   }
   tt_captured_destroy(captured);
-  tt_template_destroy(t);
+  tt_template_release(t);
   for (int i = 0; i < 2; i++) release(2, storages[i] + 1);
   tt_storage_release(a);
 }

@@ -165,10 +165,14 @@ static void test_templates(void **state) {
   tt_storage *sum = add(stream, a, a);
   ok(tt_template_end(&sum, 1, &slot, &made));
   assert_non_null(made);
-  assert_true(tt_template_usable(made, session->calls));
+  tt_key key;
+  tt_key_init(&key);
+  tt_templates_keep(session->templates, &key, made);
+  assert_true(tt_templates_find(session->templates, &key, &made));
+  tt_template_release(made);
   run_many(600000, 600000 + LIMIT + 10);
-  assert_false(tt_template_usable(made, session->calls));
-  tt_template_destroy(made);
+  assert_false(tt_templates_find(session->templates, &key, &made));
+  tt_key_deinit(&key);
   tt_storage_release(sum);
   tt_storage_release(a);
 }

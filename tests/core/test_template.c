@@ -56,8 +56,8 @@ static void test_one_at_a_time(void **state) {
   made = end(NULL);
   assert_non_null(made); /* of nothing */
   ok(tt_template_run(made, stream, &a, (tt_philox_place){0}, &policy, 0));
-  tt_template_destroy(made);
-  tt_template_destroy(NULL);
+  tt_template_release(made);
+  tt_template_release(NULL);
 }
 
 /* -- What spoils notes -- */
@@ -105,7 +105,7 @@ static void test_what_spoils_notes(void **state) {
     tt_storage *result = ways[i]();
     tt_template *made = end(result);
     assert_int_equal(made != NULL, i == 0);
-    tt_template_destroy(made);
+    tt_template_release(made);
     tt_storage_release(result);
   }
   assert_false(tt_guard_others());
@@ -133,7 +133,7 @@ static void test_another_generator(void **state) {
     tt_template *made = end(results[0]);
     assert_int_equal(made != NULL, !own);
     if (made) assert_int_equal(tt_template_blocks(made), 3);
-    tt_template_destroy(made);
+    tt_template_release(made);
     tt_storage_release(results[0]);
   }
 }
@@ -159,8 +159,75 @@ static void test_donation(void **state) {
   }
   ok(stream_sync(stream));
   assert_int_equal(fake.tt_fake_donations() - donated, 400);
-  tt_template_destroy(made);
+  tt_template_release(made);
   tt_storage_release(x);
+}
+
+/* -- The table -- */
+
+static void test_table(void **state) {
+  (void)state;
+  tt_key keys[2];
+  tt_template *found = NULL;
+  for (int i = 0; i < 2; i++) {
+    tt_key_init(&keys[i]);
+    tt_key_u64(&keys[i], (uint64_t)i);
+    assert_false(tt_templates_find(session->templates, &keys[i], &found));
+    assert_null(found);
+  }
+  begin();
+  tt_template *first = end(NULL);
+  begin();
+  tt_template *second = end(NULL);
+  tt_returned returned = {.arg = -1, .slot = 0, .view = tt_view_whole(a->type)};
+  ok(tt_template_return(first, &returned, 1));
+  ok(tt_template_return(second, NULL, 0));
+  tt_templates_keep(session->templates, &keys[0], first);
+  tt_templates_keep(session->templates, &keys[0], second); /* it is known already */
+  tt_templates_keep(session->templates, &keys[1], NULL);
+  assert_true(tt_templates_find(session->templates, &keys[0], &found));
+  assert_ptr_equal(found, first);
+  assert_int_equal(found->returned_count, 1);
+  assert_int_equal(found->returned[0].view.sizes[0], 8);
+  tt_template_release(found);
+  assert_true(tt_templates_find(session->templates, &keys[1], &found));
+  assert_null(found);
+  for (uint64_t i = 2; i <= TT_TEMPLATES_MOST; i++) { /* one more forgets the others */
+    tt_key key;
+    tt_key_init(&key);
+    tt_key_u64(&key, i);
+    tt_templates_keep(session->templates, &key, NULL);
+  }
+  assert_false(tt_templates_find(session->templates, &keys[0], &found));
+  for (int i = 0; i < 2; i++) tt_key_deinit(&keys[i]);
+}
+
+/* A table that has no memory, and a key that had none, keep nothing. */
+static void test_table_without_memory(void **state) {
+  (void)state;
+  tt_templates *table = NULL;
+  tt_template *found = NULL;
+  tt_key key;
+  tt_key_init(&key);
+  for (int64_t nth = 1; nth < 5; nth++) {
+    begin();
+    tt_template *made = end(NULL);
+    tt_returned returned = {.arg = 0};
+    tt_alloc_fail_at(nth, false);
+    tt_status status = tt_templates_create(session->calls, &table);
+    if (!status) status = tt_template_return(made, &returned, 1);
+    key.failed = nth == 4;
+    if (table) tt_templates_keep(table, &key, tt_template_retain(made));
+    tt_alloc_fail_at(0, false);
+    if (status) fails(status, TT_RESOURCE_EXHAUSTED, "out of host memory");
+    if (table) assert_int_equal(tt_templates_find(table, &key, &found), found != NULL);
+    tt_template_release(found);
+    tt_templates_destroy(table);
+    tt_template_release(made);
+    table = NULL;
+  }
+  assert_null(found);
+  tt_key_deinit(&key);
 }
 
 /* -- Failures -- */
@@ -199,7 +266,7 @@ static void test_runs_without_memory(void **state) {
       if (asked < nth) break;
     }
   }
-  tt_template_destroy(made);
+  tt_template_release(made);
 }
 
 static void test_notes_without_memory(void **state) {
@@ -218,7 +285,7 @@ static void test_notes_without_memory(void **state) {
     int64_t asked = tt_alloc_count();
     tt_alloc_fail_at(0, false);
     if (status) fails(status, TT_RESOURCE_EXHAUSTED, "out of host memory");
-    tt_template_destroy(made);
+    tt_template_release(made);
     tt_storage_release(x);
     tt_storage_release(y);
     tt_status_release(stream_sync(stream));
@@ -230,8 +297,10 @@ static void test_notes_without_memory(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
   const struct CMUnitTest tests[] = {
-      TEST(test_one_at_a_time), TEST(test_what_spoils_notes),   TEST(test_another_generator),
-      TEST(test_donation),      TEST(test_runs_without_memory), TEST(test_notes_without_memory),
+      TEST(test_one_at_a_time),        TEST(test_what_spoils_notes),
+      TEST(test_another_generator),    TEST(test_table),
+      TEST(test_table_without_memory), TEST(test_donation),
+      TEST(test_runs_without_memory),  TEST(test_notes_without_memory),
   };
   return cmocka_run_group_tests(tests, setup, NULL);
 }

@@ -47,17 +47,17 @@ def _ask_meta(trial: Trial, twins: list[Any]) -> tuple[int, Results, list[Tensor
 
 
 def specialise(
-    name: str, row: str, args: list[Any], twins: list[Any], meets: int
+    name: str, row: str, args: list[Any], twins: list[Any]
 ) -> tuple[int, Results, list[Tensor]]:
     """Returns what becomes of the Meta kernel's answer, the fresh results, and out= arguments.
 
     name: the overload. row: the row of the op table that serves it. args: in the schema's order.
-    twins: the same without data. meets: see checks.check_overlap. Results and out= arguments are
-    without data, too. Raises what the CPU would raise.
+    twins: the same without data. Results and out= arguments are without data, too. Raises what the
+    CPU would raise.
     """
     op = operator(name, row)
     trial = Trial(op, args)
-    checks.check_overlap(trial, meets)
+    checks.check_overlap(trial)
     meta, fresh, outs = _ask_meta(trial, twins)
     functional = meta == MISSING and op.outs and op.functional
     if meta != REFUSED and not functional:

@@ -1,7 +1,7 @@
 """What the CPU refuses and Meta kernels let pass."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -50,16 +50,81 @@ PARTLY = (
 )
 
 
-def check_overlap(trial: Trial, meets: int) -> None:
-    """Where a write goes through a view that sees an element twice, or overlaps what is read.
+def _is_dense(one: Tensor) -> bool:
+    """Whether its elements lie side by side, in whatever order."""
+    expected = 1
+    for stride, size in sorted(zip(one.stride(), one.shape, strict=True)):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True
 
-    The CPU is asked. Of what is too large to be tried there, the operators that PyTorch iterates
-    element by element are refused. meets: 1 for the one, 2 for the other, as glue/agreement has it.
+
+class _Extent(NamedTuple):
+    """A tensor whose elements lie side by side, and the bytes of its storage that it sees."""
+
+    tensor: Tensor
+    first: int
+    end: int
+
+    def meets_partly(self, other: "_Extent") -> bool:
+        """Whether the tensors share some elements, and are not the same view."""
+        if self.tensor is other.tensor:
+            return False
+        if self[1:] == other[1:]:
+            return self.tensor.stride() != other.tensor.stride()
+        return self.first < other.end and other.first < self.end
+
+
+def _extents(tensors: list[Tensor]) -> dict[int, list[_Extent]]:
+    """By storage; of other tensors PyTorch's iterator does not tell what they share, either."""
+    found: dict[int, list[_Extent]] = {}
+    for one in tensors:
+        if one.numel() and _is_dense(one):
+            first = int(one.storage_offset()) * one.itemsize
+            extent = _Extent(one, first, first + one.nbytes)
+            found.setdefault(one.untyped_storage()._cdata, []).append(extent)
+    return found
+
+
+def overlap(trial: Trial) -> str:
+    """What is wrong where a write goes through a view that sees an element twice, or meets a read.
+
+    Empty where neither is so.
     """
-    if not meets or trial.raise_as_cpu():
+    written = trial.of(trial.op.written)
+    reads = _extents(trial.of(trial.op.read) if written else [])
+    for storage, targets in _extents(written).items():
+        for read in reads.get(storage, ()):
+            if any(target.meets_partly(read) for target in targets):
+                return PARTLY
+    return TWICE if any(torch._debug_has_internal_overlap(one) == 1 for one in written) else ""
+
+
+def check_overlap(trial: Trial) -> None:
+    """Asks the CPU where there is an overlap.
+
+    Of what is too large to be tried there, the operators that PyTorch iterates element by element
+    are refused.
+    """
+    found = overlap(trial)
+    if not found or trial.raise_as_cpu():
         return
     if trial.op.kind == "pointwise" or "ApartFromSource" in trial.op.known.kinds:
-        raise RuntimeError(TWICE if meets == 1 else PARTLY)
+        raise RuntimeError(found)
+
+
+def check_apart(trial: Trial) -> None:
+    """Asks the CPU where a decomposition might write what it has still to read, or twice."""
+    tensors = [one for one in trial.args if isinstance(one, Tensor)]
+    outs = [one for one in trial.of(trial.op.outs) if any(one is other for other in tensors)]
+    aliases = sum(
+        torch._C._is_alias_of(out, one)  # type: ignore[attr-defined]
+        for out in outs
+        for one in tensors
+    )
+    if aliases > len(outs) or overlap(trial):
+        trial.raise_as_cpu()
 
 
 def _unusual_target(trial: Trial, twins: list[Any]) -> bool:

@@ -48,6 +48,15 @@ def tensors_of(args: list[Any]) -> list[Tensor]:
     return found
 
 
+def _alias(schema: Any, returned: Any) -> int:
+    """Which argument is returned, or -1."""
+    for i, one in enumerate(schema.arguments):
+        both = one.alias_info and returned.alias_info
+        if both and one.alias_info.before_set == returned.alias_info.before_set:
+            return i
+    return -1
+
+
 class Operator:
     """What is known of an overload.
 
@@ -65,6 +74,7 @@ class Operator:
         schema = self._function._schema
         self._returns = [one.alias_info is None for one in schema.returns]
         names = [one.name for one in schema.arguments]
+        self.aliases = [_alias(schema, one) for one in schema.returns]
         self.argument = names.index(self.known.argument) if self.known.argument in names else -1
         self._keywords = [one.name for one in schema.arguments if one.kwarg_only]
         self._positional = len(names) - len(self._keywords)
@@ -88,10 +98,14 @@ class Operator:
 
     def call(self, args: list[Any]) -> Any:
         """Calls it with arguments in the schema's order."""
+        return self.apply(self._function, args)
+
+    def apply(self, function: Any, args: list[Any]) -> Any:
+        """Calls what takes the same arguments."""
         at = self._positional
         if not self._keywords:
-            return self._function(*args)
-        return self._function(*args[:at], **dict(zip(self._keywords, args[at:], strict=True)))
+            return function(*args)
+        return function(*args[:at], **dict(zip(self._keywords, args[at:], strict=True)))
 
     def call_meta(self, twins: list[Any]) -> Results:
         """What the Meta kernel returns, without the arguments among it; lists are flattened."""
