@@ -169,9 +169,17 @@ Tensor whole(const Tensor& source, at::ScalarType dtype) {
   return is_canonical(same, storage_of(same)) ? same : same.clone(at::MemoryFormat::Contiguous);
 }
 
+// Whether Python has the tensor. What it has not is the new result of Tensor.to, which PyTorch pins
+// by itself, and which nobody knows to wait for.
+template <class Slot> bool in_python(const Slot& slot) {
+  if constexpr (requires { slot.load_pyobj(); }) return slot.load_pyobj() != nullptr;
+  else return slot._unchecked_untagged_pyobj() != nullptr;  // before PyTorch 2.13
+}
+
 // Into pinned memory, which is complete when the stream has come so far.
 bool copy_to_host_later(const Tensor& source, const Tensor& target) {
-  if (!target.is_contiguous() || !target.is_pinned() || source.sizes() != target.sizes())
+  if (!target.is_contiguous() || !target.is_pinned() || source.sizes() != target.sizes() ||
+      !in_python(*target.unsafeGetTensorImpl()->pyobj_slot()))
     return false;
   Tensor from = whole(source, target.scalar_type());
   auto index = source.device().index();

@@ -168,6 +168,16 @@ def test_copies_to_pinned_memory_are_there_after_the_stream(mode):
     same(part, y[3:13, ::60].cpu().double())
 
 
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+def test_a_result_of_to_is_complete(mode):
+    """PyTorch pins it by itself: who asks for it may not know that it is to be waited for."""
+    torch.tpu.eager_mode = mode
+    y = busy(torch.rand(300, 300, device="tpu"))
+    host = y.to("cpu", torch.float64, non_blocking=True)
+    seen = host.clone()
+    same(seen, y.cpu().double())
+
+
 def test_a_read_waits_for_nothing_but_its_value():
     x = torch.rand(900, 900, device="tpu")
     busy(x).sum().item()
