@@ -16,7 +16,7 @@ static int by_place(const void *left, const void *right) {
 
 bool tt_extents_meet(tt_extent *extents, size_t count) {
   tt_extent all = {.element = TT_EVERY_ELEMENT}; /* those that hang together with the last one */
-  qsort(extents, count, sizeof *extents, by_place);
+  if (count > 1) qsort(extents, count, sizeof *extents, by_place);
   for (size_t i = 0; i < count; i++) {
     const tt_extent *one = &extents[i];
     if (one->storage != all.storage || all.end <= one->first) {

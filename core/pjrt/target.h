@@ -15,8 +15,8 @@ typedef struct tt_target {
   const char *kind;      /* of its devices; "" if unknown */
   int device_count;
   int64_t memory; /* bytes of one device; 0 if unknown */
-  bool xla_cpu; /* XLA's CPU compiler, which some programs are shaped for */
-  bool lapack;  /* programs may call LAPACK's routines (lapack/lapack.h) */
+  bool xla_cpu;   /* XLA's CPU compiler, which some programs are shaped for */
+  bool lapack;    /* programs may call LAPACK's routines (lapack/lapack.h) */
   tt_compile_options options;
 } tt_target;
 
