@@ -209,6 +209,7 @@ def test_threads_have_their_own_current_device():
 
 
 @only_tpu
+@pytest.mark.cpu_plugin("other plugins say how much memory there is, or refuse it themselves")
 @pytest.mark.parametrize("mode", ["debug", "strict", "fused"])
 @pytest.mark.parametrize(
     "huge",
