@@ -2,7 +2,7 @@
 
 import functools
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torch_tpu import _C, _agreement, _decompositions
 from torch_tpu._agreement import checks
-from torch_tpu._agreement.operators import Trial, operator
+from torch_tpu._agreement.operators import Trial, operator, tensors_of
 
 Function = Callable[..., Any]
 
@@ -114,32 +114,27 @@ def _functional_twin(function: Any) -> Any:
     return None
 
 
-def _tensors(values: Iterable[Any]) -> list[Tensor]:
-    flat = (value if isinstance(value, list | tuple) else (value,) for value in values)
-    return [one for some in flat for one in some if isinstance(one, Tensor)]
-
-
 def _through(function: Any, twin: Any, compute: Any) -> Function:
     """Copies to the targets of what writes what its functional twin returns.
 
     compute: the twin, or its decomposition. Of targets of another dtype the CPU is asked.
     """
-    schema, name = function._schema, function.name()
-    names = [one.name for one in schema.arguments]
-    outs = [one.name for one in schema.arguments if one.is_out]
-    written = [one.name for one in schema.arguments if one.alias_info and one.alias_info.is_write]
-    aliases = [names[i] for i in operator(name, "").aliases]
+    name = function.name()
+    op = operator(name, "")
+    names = [one.name for one in function._schema.arguments]
+    outs, aliases = [names[i] for i in op.outs], [names[i] for i in op.aliases]
+    others = [names[i] for i in op.written if i not in op.outs]
     if twin._schema.is_mutable:  # it writes the others itself
-        written = outs
+        others = []
 
     def call(*args: Any, **keywords: Any) -> Any:
         given = dict(zip(names, args, strict=False)) | keywords
         results = compute(*args, **{key: keywords[key] for key in keywords if key not in outs})
         if results is NotImplemented:
             return NotImplemented
-        computed = _tensors(results if isinstance(results, list | tuple) else (results,))
-        targets = _tensors(given[key] for key in (*outs, *(w for w in written if w not in outs)))
-        fitted = len(_tensors(given[key] for key in outs))
+        computed = tensors_of(list(results) if isinstance(results, list | tuple) else [results])
+        targets = tensors_of([given[key] for key in (*outs, *others)])
+        fitted = len(tensors_of([given[key] for key in outs]))
         pairs = list(zip(targets, computed, strict=True))
         if any(target.dtype != result.dtype for target, result in pairs[:fitted]):
             _agreement.raise_as_cpu(name, "", [given.get(key) for key in names])

@@ -5,6 +5,7 @@ import importlib.util
 import os
 from pathlib import Path
 
+_CPU_PACKAGE = "lammps_jax_pjrt_cpu"
 _GOOGLE_PCI_VENDOR = "0x1ae0"
 # Plugins log at start-up on stderr unless these say otherwise.
 _LOG_LEVELS = ("TF_CPP_MIN_LOG_LEVEL", "ABSL_MIN_LOG_LEVEL", "TPU_STDERR_LOG_LEVEL")
@@ -27,9 +28,7 @@ def expected_devices(name: str) -> int:
 
     name: as for resolve.
     """
-    if name not in ("", "cpu") or (name == "" and _has_tpu()):
-        return -1
-    if importlib.util.find_spec("lammps_jax_pjrt_cpu") is None:
+    if _chosen(name) != "cpu" or importlib.util.find_spec(_CPU_PACKAGE) is None:
         return -1
     from torch_tpu import _C
 
@@ -38,11 +37,14 @@ def expected_devices(name: str) -> int:
     return int(count) if count.isascii() and count.isdigit() and 0 < int(count) <= 127 else -1
 
 
+def _chosen(name: str) -> str:
+    return name or ("tpu" if _has_tpu() else "cpu")
+
+
 def _find(name: str) -> str:
-    if name == "":
-        return _find("tpu" if _has_tpu() else "cpu")
+    name = _chosen(name)
     if name == "cpu":
-        return _from_package("lammps_jax_pjrt_cpu", "PLUGIN_PATH", "lammps-jax-pjrt-cpu")
+        return _from_package(_CPU_PACKAGE, "PLUGIN_PATH", "lammps-jax-pjrt-cpu")
     if name == "tpu":
         return _from_package("libtpu", "get_library_path", "libtpu")
     if name == "cuda":

@@ -26,11 +26,8 @@ static void *room(tt_args_reader *r, int count, size_t size) {
   return tt_arena_alloc(r->arena, ((size_t)count + 1) * size);
 }
 
-/* See tt_key_tensor. */
 static void read_tensor(tt_args_reader *r, tt_arg *out) {
-  word(r);
-  uint64_t flags = word(r), rank = flags >> 16 & 0xff;
-  if (!(flags >> 1 & 1)) r->at += sizeof(int64_t) * (1 + 2 * rank);
+  r->at = tt_key_after_tensor(r->at);
   out->kind = TT_ARG_TENSOR;
   out->first = r->next_tensor++;
 }

@@ -37,10 +37,8 @@ typedef struct tt_call_spec {
   tt_dtype result_type, fractions; /* see tt_lower */
   const tt_call_result *results;   /* view filled in where meta_known */
   int result_count;
-  bool
-      meta_known; /* false: no Meta kernel; the lowering's types and count rule (up to result_count)
-                   */
-  bool checks;    /* Debug */
+  bool meta_known;        /* else the lowering's types and count rule (up to result_count) */
+  bool checks;            /* Debug */
   tt_precision precision; /* of its products, if tt_op_multiplies */
   uint32_t site;          /* the Python line that made it first; base/site.h */
 } tt_call_spec;

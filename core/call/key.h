@@ -40,5 +40,13 @@ static inline void tt_key_tensor(tt_key *key, const tt_type *storage, bool writt
   tt_key_add(key, sizes, (size_t)rank * sizeof *sizes);
   tt_key_add(key, strides, (size_t)rank * sizeof *strides);
 }
+/* Behind the tensor that tt_key_tensor wrote at `at`. */
+static inline const uint8_t *tt_key_after_tensor(const uint8_t *at) {
+  uint64_t words[2]; /* the type, and what tells how much follows */
+  __builtin_memcpy(words, at, sizeof words);
+  bool canonical = words[1] >> 1 & 1;
+  uint64_t rank = words[1] >> 16 & 0xff;
+  return at + sizeof words + (canonical ? 0 : sizeof(int64_t) * (1 + 2 * rank));
+}
 
 #endif

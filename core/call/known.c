@@ -56,7 +56,6 @@ void tt_known_calls_clear(tt_known_calls *known) {
   for (size_t i = 0; i < known->families.capacity; i++)
     if (known->families.entries[i].key) tt_free(known->families.entries[i].value);
   tt_intern_deinit(&known->families);
-  known->families = (tt_intern)TT_INTERN_INIT;
   pthread_mutex_unlock(&known->lock);
 }
 

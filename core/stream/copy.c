@@ -41,10 +41,12 @@ static tt_status explain(tt_job *job, tt_status status) {
                                                : "a copy between devices");
 }
 
-static tt_status new_copy(tt_device *device, copy **out) {
-  *out = tt_calloc(1, sizeof **out);
+/* With what `made` says; its `release`, if it has one, is also called where memory is out. */
+static tt_status new_copy(const copy *made, copy **out) {
+  *out = tt_malloc(sizeof **out);
+  if (!*out && made->release) made->release(made->user);
   if (!*out) return tt_out_of_memory();
-  (*out)->device = device;
+  **out = *made;
   return TT_SUCCESS;
 }
 
@@ -134,21 +136,17 @@ static tt_status take_source(tt_storage *storage, const tt_policy *policy, tt_va
 tt_status tt_storage_read_later(tt_stream *stream, tt_storage *storage, void *data, int64_t size,
                                 const tt_policy *policy, void (*release)(void *user), void *user) {
   static const tt_job_class to_host = {run_to_host, explain, destroy};
+  const copy made = {.job = {.is = &to_host},
+                     .device = stream->device,
+                     .data = data,
+                     .size = size,
+                     .release = release,
+                     .user = user};
   copy *c = NULL;
-  tt_status status = new_copy(stream->device, &c);
-  if (status) {
-    release(user);
-    return status;
-  }
-  *c = (copy){.job = {.is = &to_host},
-              .device = stream->device,
-              .data = data,
-              .size = size,
-              .release = release,
-              .user = user};
+  TT_TRY(new_copy(&made, &c));
   tt_observer_disturb();
   tt_guard_enter();
-  status = take_source(storage, policy, &c->source);
+  tt_status status = take_source(storage, policy, &c->source);
   tt_guard_leave();
   if (status) {
     destroy(&c->job);
@@ -194,19 +192,16 @@ tt_status tt_storage_write_later(tt_stream *stream, tt_storage *storage, const t
                                  const void *data, void (*release)(void *user), void *user,
                                  uint32_t site) {
   static const tt_job_class from_host = {run_from_host, explain, destroy};
+  const copy made = {.job = {.is = &from_host},
+                     .device = stream->device,
+                     .data = (void *)data,
+                     .release = release,
+                     .user = user};
   copy *c = NULL;
-  tt_status status = new_copy(stream->device, &c);
-  if (status) {
-    release(user);
-    return status;
-  }
-  c->job.is = &from_host;
-  c->data = (void *)data;
-  c->release = release;
-  c->user = user;
+  TT_TRY(new_copy(&made, &c));
   tt_observer_disturb();
   tt_guard_enter();
-  status = write_later(stream, storage, type, c, site);
+  tt_status status = write_later(stream, storage, type, c, site);
   tt_guard_leave();
   if (status) destroy(&c->job);
   else tt_count_add(TT_COUNT_WRITES, 1);
@@ -248,11 +243,11 @@ static tt_status transfer(tt_stream *stream, tt_storage *target, tt_storage *sou
 tt_status tt_storage_transfer(tt_stream *stream, tt_storage *target, tt_storage *source,
                               const tt_policy *policy, uint32_t site) {
   static const tt_job_class between = {run_between, explain, destroy};
+  const copy made = {.job = {.is = &between}, .device = stream->device};
   copy *c = NULL;
   if (!tt_client_copies(stream->device->client))
     return tt_error(TT_UNIMPLEMENTED, "the plugin does not copy between devices");
-  TT_TRY(new_copy(stream->device, &c));
-  c->job.is = &between;
+  TT_TRY(new_copy(&made, &c));
   tt_observer_disturb();
   tt_guard_enter();
   tt_status status = transfer(stream, target, source, c, policy, site);

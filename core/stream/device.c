@@ -35,7 +35,6 @@ void tt_device_release_zeros(tt_device *device) {
   for (size_t i = 0; i < device->zeros.capacity; i++)
     if (device->zeros.entries[i].key) tt_value_release(device->zeros.entries[i].value);
   tt_intern_deinit(&device->zeros);
-  device->zeros = (tt_intern)TT_INTERN_INIT;
 }
 
 static tt_status make_zeros(tt_device *device, const tt_type *type, uint32_t site, tt_value **out) {

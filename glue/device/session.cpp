@@ -15,10 +15,10 @@ namespace py = pybind11;
 namespace tt {
 namespace {
 
-std::atomic<tt_session*> the_session{nullptr}, usable{nullptr};  // usable: not in a forked child
+// Both are set when the plugin is opened; a forked child has the first alone.
+std::atomic<tt_session*> the_session{nullptr}, usable{nullptr};
 std::mutex opening;
 std::string plugin = tt_env(TT_ENV_PLUGIN);  // a name or a path; guarded by the GIL
-std::atomic<bool> forked{false};
 constexpr int kNobodyAsked = -2;
 std::atomic<int> expected{kNobodyAsked};  // devices of the plugin that is not open
 std::array<std::atomic<tt_stream*>, TT_SESSION_DEVICES> captured{};
@@ -54,7 +54,7 @@ bool is_available() {
   }
 }
 
-bool is_forked() { return forked.load(std::memory_order_relaxed); }
+bool is_forked() { return session() && !usable.load(std::memory_order_relaxed); }
 
 void set_plugin(const std::string& name) {
   TORCH_CHECK(!session(),
@@ -74,19 +74,15 @@ tt_session* open_session() {
   TORCH_CHECK(!is_forked(),
               "Cannot re-initialize device 'tpu' in forked subprocess. To use it with "
               "multiprocessing, you must use the 'spawn' start method");
-  if (tt_session* open = session()) return open;
   std::string path = plugin_path();
   std::lock_guard<std::mutex> guard(opening);
   if (tt_session* open = session()) return open;
   tt_session* opened = nullptr;
   bind_lapack();
   check(tt_session_create(path.c_str(), &opened));
-  the_session.store(opened, std::memory_order_release);
   usable.store(opened, std::memory_order_release);
-  pthread_atfork(nullptr, nullptr, [] {
-    forked.store(true);
-    usable.store(nullptr);
-  });
+  the_session.store(opened, std::memory_order_release);
+  pthread_atfork(nullptr, nullptr, [] { usable.store(nullptr); });
   return opened;
 }
 

@@ -37,9 +37,6 @@ template <class Map> c10::IValue map_tensors(const c10::IValue& value, Map map) 
     list.push_back(one.isTensor() ? c10::IValue(map(one.toTensor())) : one);
   return list;
 }
-inline void append_tensors(const c10::IValue& value, std::vector<at::Tensor>* tensors) {
-  each_tensor(value, [&](const at::Tensor& one) { tensors->push_back(one); });
-}
 tt_view view_of(const at::Tensor& tensor);
 // Is the tensor the row-major view of its whole storage, in the storage's own dtype and dims?
 bool is_canonical(const at::Tensor& tensor, const tt_storage* storage);

@@ -80,7 +80,8 @@ bool Specialiser::resize_targets(const std::vector<at::Tensor>& shapes) {
   bool resized = false;
   std::vector<at::Tensor> targets;
   for (size_t i = 0; i < plan_.args.size(); i++)
-    if (plan_.args[i].out) append_tensors(walk_.args[i], &targets);
+    if (plan_.args[i].out)
+      each_tensor(walk_.args[i], [&](const at::Tensor& one) { targets.push_back(one); });
   for (size_t k = 0; k < std::min(targets.size(), shapes.size()); k++)
     resized |= fit_output(targets[k], shapes[k]);
   return resized;

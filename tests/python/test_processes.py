@@ -1,5 +1,8 @@
 """Processes: what opens the plugin and what does not, forks, and tensors sent to others."""
 
+import subprocess
+import sys
+
 import pytest
 from support import only_tpu, python
 
@@ -27,7 +30,6 @@ def in_child(text):
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
 
-torch.tpu.eager_mode = sys.argv[1] if len(sys.argv) > 1 else "fused"
 pinned = torch.ones(3).pin_memory()
 ready = torch.ones(3, device="tpu") + 1
 ready.cpu()
@@ -56,10 +58,9 @@ ASKED = [
 
 @pytest.mark.parametrize("mode", ["strict", "fused"])
 def test_a_forked_child_is_told_at_once(mode):
-    code = f'import sys; sys.argv[1:] = ["{mode}"]\n' + FORKS
-    code += "\n".join(f"in_child({text!r})" for text in ASKED)
+    code = FORKS + "\n".join(f"in_child({text!r})" for text in ASKED)
     code += '\ndel ready\nprint("parent", pending.tolist())'
-    status, out, errors = python(code)
+    status, out, errors = python(code, TORCH_TPU_EAGER_MODE=mode)
     lines = out.splitlines()
     assert status == 0, errors
     assert lines[-1] == "parent [4.0, 4.0, 4.0]"
@@ -100,8 +101,7 @@ except RuntimeError as error:
 
 
 COUNTED = """
-import os, torch
-before = len(os.listdir("/proc/self/task"))
+import torch
 x = torch.ones(3, requires_grad=True)
 (x * 2).sum().backward()
 print(torch.tpu.is_initialized(), x.grad.tolist())
@@ -176,12 +176,6 @@ if __name__ == "__main__":
 def test_tensors_are_arguments_of_processes(tmp_path):
     script = tmp_path / "sent.py"
     script.write_text(SENT)
-    status, out, errors = python(
-        f"import runpy, sys\nsys.argv = [{str(script)!r}]\n"
-        f"import subprocess\n"
-        f"run = subprocess.run([sys.executable, {str(script)!r}], "
-        f"capture_output=True, text=True)\n"
-        f"print(run.stdout, end=''), sys.stderr.write(run.stderr)"
-    )
+    run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120)
     line = "tpu:0 2449965056.0 Parameter True torch.bfloat16 3.0\n"
-    assert (status, out) == (0, 3 * line + "0\n"), errors
+    assert (run.returncode, run.stdout) == (0, 3 * line + "0\n"), run.stderr
