@@ -22,7 +22,8 @@ BENCH_STAMP := $(BENCH_VENV)/.env-ready
 
 ACCEL := TORCH_TPU_PLUGIN=$(CURDIR)/build/release/libtt_accel_plugin.so $(PYTEST)
 ACCEL_TESTS := $(addprefix tests/python/test_, \
-	autograd.py device.py errors.py exchange.py lists.py modes.py ops.py random.py views.py)
+	autograd.py conj.py creation.py device.py errors.py exchange.py graphs.py lists.py modes.py \
+	random.py streams.py views.py)
 
 .PHONY: build run test test-c test-sanitized test-tsan test-python test-accel test-accel-all \
 	test-all test-sweep lint format bench bench-env bench-step report coverage coverage-all docs \
@@ -75,16 +76,17 @@ test: test-python test-accel test-sanitized test-c test-tsan
 test-c: build
 	cd build/release && $(CTEST)
 
-# Without what compiles for minutes in the CPU plugin, which no sanitizer sees into; not so in
-# `make test-all`.
-NOT_SANITIZED := -E hlo_run
+# Without most of what compiles for minutes in the CPU plugin, which no sanitizer sees into, and
+# without injected failures of a single thread under TSan; not so in `make test-all`.
+QUICK_ASAN := -E "hlo_run|streams_cpu|template_cpu"
+QUICK_TSAN := |stream_failures
 test-sanitized: build/asan
 	$(CMAKE) --build build/asan -j $(JOBS)
-	cd build/asan && $(CTEST) $(NOT_SANITIZED)
+	cd build/asan && $(if $(QUICK_ASAN),TT_CASES=48) $(CTEST) $(QUICK_ASAN)
 
 test-tsan: build/tsan
 	$(CMAKE) --build build/tsan -j $(JOBS)
-	cd build/tsan && $(CTEST) -E "hlo_run|view|_cpu|accel"  # on the plugin, which has no TSan
+	cd build/tsan && $(CTEST) -E "hlo_run|view|_cpu|accel$(QUICK_TSAN)"  # the plugin has no TSan
 
 # Lines and branches of core/ that the C tests run, by room: make coverage [MIN=90] [WORST=20]
 REPORT = $(PY) scripts/coverage.py $(if $(MIN),--min $(MIN)) $(if $(WORST),--worst $(WORST))
@@ -114,7 +116,8 @@ test-accel: build
 test-accel-all: build
 	for seed in 1 2 3; do TT_ACCEL_SEED=$$seed $(ACCEL) tests/python -m "not sweep" || exit 1; done
 
-test-all: NOT_SANITIZED :=
+test-all: QUICK_ASAN :=
+test-all: QUICK_TSAN :=
 test-all: test-c test-sanitized test-tsan test-accel-all build $(MODELS_STAMP)
 	$(PYTEST) -m "not sweep"
 	TORCH_TPU_EAGER_MODE=fused $(PYTEST) tests/upstream -m "not sweep"

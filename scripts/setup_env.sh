@@ -21,8 +21,9 @@ fi
 index=${TORCH_INDEX:-https://download.pytorch.org/whl/cpu}
 torch=$(grep '^torch==' "$requirements" || true)
 [ -z "$torch" ] || "$python" -c 'import torch' 2>/dev/null ||
-  "$python" -m pip install -q --retries 1 "$torch" --extra-index-url "$index" ||
-  "$python" -m pip install -q "$torch"
-"$python" -m pip install -q -r "$requirements"
-"$python" -m pip install -q --no-deps "$plugin"
+  "$python" -m pip install -q --no-compile --retries 1 "$torch" --extra-index-url "$index" ||
+  "$python" -m pip install -q --no-compile "$torch"
+# Compiling every module takes longer than all the rest; Python compiles those that are imported.
+"$python" -m pip install -q --no-compile -r "$requirements"
+"$python" -m pip install -q --no-compile --no-deps "$plugin"
 exec "$python" "$here/check_env.py" "$requirements" "$plugin"

@@ -1,9 +1,13 @@
 """What the tests share: the device, and running one function on the CPU and on the device."""
 
 import contextlib
+import json
 import os
+import select
+import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -108,14 +112,38 @@ def raises_alike(function, *args):
     return actual.value
 
 
-def python(code, timeout=120, **environment):
-    """Runs Python code in a process of its own; returns (exit status, stdout, stderr)."""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-    )
-    return done.returncode, done.stdout, done.stderr
+_nursery = None
+
+
+def python(code, timeout=120, fresh=False, **environment):
+    """Runs Python code in a process of its own; returns (exit status, stdout, stderr).
+
+    The process is forked from one that has imported PyTorch, unless it is to be a fresh one.
+    """
+    environment = {**os.environ, **environment}
+    if fresh:
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout
+        )
+        return done.returncode, done.stdout, done.stderr
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder, name) for name in ("stdout", "stderr")]
+        status = _forked([code, environment, *map(str, files)], timeout)
+        return status, *(file.read_text() for file in files)
+
+
+def _forked(request, timeout):
+    """The exit status of a process that the nursery forks for a request (nursery.py)."""
+    global _nursery
+    if _nursery is None or _nursery.poll() is not None:
+        command = [sys.executable, Path(__file__).with_name("nursery.py")]
+        pipe = subprocess.PIPE
+        _nursery = subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True)
+    print(json.dumps(request), file=_nursery.stdin, flush=True)
+    child = int(_nursery.stdout.readline())
+    if not select.select([_nursery.stdout], [], [], timeout)[0]:
+        os.kill(child, signal.SIGKILL)
+        _nursery.stdout.readline()
+        raise subprocess.TimeoutExpired(request[0], timeout)
+    return int(_nursery.stdout.readline())

@@ -28,10 +28,10 @@ print(repr(value), *(torch.tpu.metrics()[name] for name in ("compiles", "disk_hi
 """
 # Several commands in one process, as starting one takes seconds.
 COMMANDS = """
-import json, sys
+import json
 from typer.testing import CliRunner
 from torch_tpu._cache import app
-done = [CliRunner().invoke(app, line) for line in json.loads(sys.argv[1])]
+done = [CliRunner().invoke(app, line) for line in {}]
 print(json.dumps([[result.exit_code, result.stdout, result.stderr] for result in done]))
 """
 
@@ -51,16 +51,9 @@ def run(body=SUM, mode="STRICT", **environment):
 
 def commands(*lines, **environment):
     """Returns (exit code, stdout, stderr) of each command."""
-    done = subprocess.run(
-        [sys.executable, "-c", COMMANDS, json.dumps(lines)],
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return json.loads(done.stdout)
+    code, out, err = python(COMMANDS.format(lines), **environment)
+    assert code == 0, out + err
+    return json.loads(out)
 
 
 def programs(folder):

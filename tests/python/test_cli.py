@@ -1,21 +1,24 @@
 """`python -m torch_tpu`."""
 
 import json
-import subprocess
-import sys
 
 import torch
-from support import ROOT, only_tpu
+from support import ROOT, only_tpu, python
 
 pytestmark = only_tpu
 
 
+RUN = """
+import runpy, sys
+sys.argv += {}
+runpy.run_module("torch_tpu", run_name="__main__")
+"""
+
+
 def run(*args):
-    done = subprocess.run(
-        [sys.executable, "-m", "torch_tpu", *args], cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    status, out, errors = python(RUN.format(args))
+    assert status == 0, out + errors
+    return out
 
 
 def test_env():

@@ -8,7 +8,7 @@ import json
 import os
 
 import pytest
-from support import ROOT, only_tpu, python
+from support import ROOT, only_tpu, python, slow_but
 
 FAKE = os.environ.get("TT_FAKE_PLUGIN") or str(ROOT / "build/release/libtt_fake_plugin.so")
 
@@ -121,7 +121,7 @@ print(json.dumps([sweep(kind, 100 * (i + 1)) for i, kind in enumerate(KINDS)]))
 """
 
 
-@pytest.mark.parametrize("mode", ["strict", "debug", "fused"])
+@pytest.mark.parametrize("mode", slow_but(["strict", "debug", "fused"], "strict", "fused"))
 def test_every_failure_is_an_exception(mode, tmp_path):
     code = f"import sys; sys.argv = ['', {mode!r}]; KINDS = {KINDS}\n" + SWEEP
     status, out, errors = python(

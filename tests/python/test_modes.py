@@ -49,7 +49,7 @@ def test_the_environment_chooses_how_operators_run():
 @pytest.mark.parametrize("variable", ["TORCH_TPU_EAGER_MODE", "TORCH_TPU_HOST_FALLBACK"])
 def test_a_word_that_the_environment_may_not_say(variable):
     status, _, warning = python(
-        "import torch; assert not hasattr(torch, 'tpu')", **{variable: "swift"}
+        "import torch; assert not hasattr(torch, 'tpu')", fresh=True, **{variable: "swift"}
     )
     assert (status, f"{variable}: " in warning) == (0, True)
 

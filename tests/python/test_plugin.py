@@ -88,7 +88,7 @@ except RuntimeError as error:
 
 def test_nothing_is_opened_by_importing():
     code = "import torch; print(torch.tpu.is_initialized())"
-    status, out, errors = python(code)
+    status, out, errors = python(code, fresh=True)
     assert status == 0 and out.strip() == "False", errors
 
 
@@ -99,14 +99,14 @@ print(hasattr(torch, "tpu"))
 import torch_tpu
 print(torch.ones(2, device="tpu").sum().item())
 """
-    status, out, errors = python(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    status, out, errors = python(code, fresh=True, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
     assert status == 0 and out.split() == ["False", "2.0"], errors
 
 
 @pytest.mark.parametrize("first", ["import torch, torch_tpu", "import torch_tpu, torch"])
 def test_import_order(first):
     code = f"{first}; print(torch_tpu.get_device(), torch.tpu.is_available())"
-    status, out, errors = python(code)
+    status, out, errors = python(code, fresh=True)
     assert status == 0 and out.split() == ["tpu:0", "True"], errors
     assert "Warning" not in errors
 
@@ -118,7 +118,7 @@ from torch_tpu import _autoload
 heavy = [name for name in ("rich", "matplotlib", "typer", "jax") if name in sys.modules]
 print(heavy)
 """
-    status, out, errors = python(code)
+    status, out, errors = python(code, fresh=True)
     assert status == 0 and out.strip() == "[]", errors
 
 
@@ -130,7 +130,7 @@ def test_another_distribution_is_left_alone(tmp_path):
     (info / "entry_points.txt").write_text(f"[torch.backends]\ntorch_tpu = {harmless}\n")
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     code = "import torch; print(hasattr(torch, 'tpu'), torch.ones(2).sum().item())"
-    status, out, errors = python(code, PYTHONPATH=path)
+    status, out, errors = python(code, fresh=True, PYTHONPATH=path)
     assert status == 0 and out.split() == ["False", "2.0"], errors
     assert "another distribution" in errors and "pip uninstall" in errors
 
@@ -146,7 +146,7 @@ try:
 except ImportError as error:
     print(torch.tpu is other, error)
 """
-    status, out, errors = python(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    status, out, errors = python(code, fresh=True, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
     assert status == 0 and out.startswith("True torchtpu: no device 'tpu': another backend"), errors
 
 
@@ -160,7 +160,7 @@ try:
 except ImportError as error:
     print(error)
 """
-    status, out, errors = python(code, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    status, out, errors = python(code, fresh=True, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
     assert status == 0 and "2.99.0 is not supported" in out, errors
 
 
@@ -171,5 +171,5 @@ x = torch.rand(512, 512, device="tpu", requires_grad=True)
 kept = [(x @ x).relu() for _ in range(4)]
 kept[0].sum().backward()
 """
-    status, _, errors = python(code)
+    status, _, errors = python(code, fresh=True)
     assert status == 0 and not errors.strip(), errors

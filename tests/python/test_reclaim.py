@@ -20,8 +20,8 @@ model.load_state_dict(host.state_dict())
 model.to("tpu")
 optimizers = [torch.optim.AdamW(m.parameters(), lr=0.01) for m in (host, model)]
 bits = torch.arange(8, device="tpu", dtype=torch.int32)
-for step in range(60):
-    x, losses = torch.randn(step % 30 + 1, 3), []
+for step in range(40):
+    x, losses = torch.randn(step % 20 + 1, 3), []
     for m, o, data in zip((host, model), optimizers, (x, x.to("tpu"))):
         o.zero_grad()
         loss = m(data).square().mean()
@@ -33,7 +33,7 @@ for step in range(60):
     if step % 4 == 0:
         torch.testing.assert_close(losses[1].item(), losses[0].item(), rtol=1e-4, atol=1e-6)
 expected = torch.arange(8, dtype=torch.int32)
-for step in range(60):
+for step in range(40):
     expected[: step % 8] <<= 1
 assert torch.equal(bits.cpu(), expected)
 for ours, theirs in zip(model.parameters(), host.parameters()):
@@ -66,7 +66,9 @@ print(json.dumps(torch.tpu.metrics()))
 
 
 @pytest.mark.parametrize("mode", slow_but(["DEBUG", "STRICT", "FUSED"], "STRICT"))
-@pytest.mark.parametrize("body", [TRAINING, THREADS], ids=["training", "threads"])
+@pytest.mark.parametrize(
+    "body", slow_but([TRAINING, THREADS], TRAINING), ids=["training", "threads"]
+)
 def test_what_is_alive_goes_on(body, mode):
     status, out, err = python(body.format(mode=mode), TORCH_TPU_CALL_LIMIT="40")
     assert status == 0, err
