@@ -17,13 +17,14 @@ python="$venv/bin/python"
 if "$python" "$here/check_env.py" "$requirements" "$plugin"; then
   exit 0
 fi
+# Compiling every module takes longer than all the rest; Python compiles those that are imported.
+install() { "$python" -m pip install -q --no-compile "$@"; }
 # PyPI's Linux wheel of PyTorch brings CUDA along; the CPU wheel is a tenth of it.
 index=${TORCH_INDEX:-https://download.pytorch.org/whl/cpu}
 torch=$(grep '^torch==' "$requirements" || true)
 [ -z "$torch" ] || "$python" -c 'import torch' 2>/dev/null ||
-  "$python" -m pip install -q --no-compile --retries 1 "$torch" --extra-index-url "$index" ||
-  "$python" -m pip install -q --no-compile "$torch"
-# Compiling every module takes longer than all the rest; Python compiles those that are imported.
-"$python" -m pip install -q --no-compile -r "$requirements"
-"$python" -m pip install -q --no-compile --no-deps "$plugin"
+  install --retries 1 "$torch" --extra-index-url "$index" ||
+  install "$torch"
+install -r "$requirements"
+install --no-deps "$plugin"
 exec "$python" "$here/check_env.py" "$requirements" "$plugin"

@@ -102,12 +102,12 @@ static void test_many_chunks(void **state) {
   policy.mode = TT_MODE_FUSED;
   for (int i = 0; i < 8; i++) a[i] = new_input(stream, 10 + i);
   size_t before = 0;
-  for (int i = 0; i < 60000; i++) {
+  for (int i = 0; i < 120000; i++) {
     random = random * 1103515245 + 12345;
     tt_storage *operand = a[random >> 20 & 7];
     tt_storage_release(add(stream, operand, operand));
     if (i % 17 == 0) ok(stream_sync(stream));
-    if (i == 20000) before = heap();
+    if (i == 40000) before = heap();
   }
   assert_true(tt_count_get(TT_COUNT_RECLAIMS) >= 2);
   assert_true(heap() < before + (4 << 20));
@@ -191,7 +191,7 @@ static void *work(void *user) {
   worker *w = user;
   tt_storage *kept[KEPT];
   for (int i = 0; i < KEPT; i++) kept[i] = new_input(w->on, w->first + i);
-  for (int i = 0; i < 800; i++) {
+  for (int i = 0; i < 1500; i++) {
     w->random = w->random * 1103515245 + 12345;
     int at = (int)(w->random >> 16) % KEPT;
     tt_storage *sum = add(w->on, kept[at], kept[at]);

@@ -5,14 +5,13 @@ import tempfile
 from collections import defaultdict
 
 # Before torch is imported, as the backend then reads the environment: no test may write into the
-# user's own cache of programs. The workers of pytest-xdist inherit one.
-if "PYTEST_XDIST_WORKER" not in os.environ:
-    _cache = tempfile.TemporaryDirectory(prefix="torchtpu-tests-", ignore_cleanup_errors=True)
-    os.environ["TORCH_TPU_CACHE_DIR"] = _cache.name
+# user's own cache of programs.
+_cache = tempfile.TemporaryDirectory(prefix="torchtpu-tests-", ignore_cleanup_errors=True)
+os.environ["TORCH_TPU_CACHE_DIR"] = _cache.name
 
-import pytest
-import torch
-from support import DEVICE
+import pytest  # noqa: E402
+import torch  # noqa: E402
+from support import DEVICE  # noqa: E402
 
 
 def pytest_report_header():

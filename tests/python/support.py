@@ -118,7 +118,8 @@ _nursery = None
 def python(code, timeout=120, fresh=False, **environment):
     """Runs Python code in a process of its own; returns (exit status, stdout, stderr).
 
-    The process is forked from one that has imported PyTorch, unless it is to be a fresh one.
+    The process is forked from one that has imported PyTorch, unless it is to be a fresh one: for
+    tests of importing, and of what Python and PyTorch read from the environment as they start.
     """
     environment = {**os.environ, **environment}
     if fresh:

@@ -96,7 +96,7 @@ def losses(make, optimize, device, steps=8):
     return torch.stack(kept).cpu()
 
 
-@pytest.mark.parametrize("name", slow_but(MODELS, "perceptron"))
+@pytest.mark.parametrize("name", slow_but(MODELS, "perceptron", "convolutions"))
 def test_losses_are_the_cpu_s(name):
     torch.testing.assert_close(
         losses(*MODELS[name], "tpu"), losses(*MODELS[name], "cpu"), rtol=1e-4, atol=1e-5

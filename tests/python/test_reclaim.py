@@ -20,8 +20,8 @@ model.load_state_dict(host.state_dict())
 model.to("tpu")
 optimizers = [torch.optim.AdamW(m.parameters(), lr=0.01) for m in (host, model)]
 bits = torch.arange(8, device="tpu", dtype=torch.int32)
-for step in range(40):
-    x, losses = torch.randn(step % 20 + 1, 3), []
+for step in range(60):
+    x, losses = torch.randn(step % 30 + 1, 3), []
     for m, o, data in zip((host, model), optimizers, (x, x.to("tpu"))):
         o.zero_grad()
         loss = m(data).square().mean()
@@ -33,7 +33,7 @@ for step in range(40):
     if step % 4 == 0:
         torch.testing.assert_close(losses[1].item(), losses[0].item(), rtol=1e-4, atol=1e-6)
 expected = torch.arange(8, dtype=torch.int32)
-for step in range(40):
+for step in range(60):
     expected[: step % 8] <<= 1
 assert torch.equal(bits.cpu(), expected)
 for ours, theirs in zip(model.parameters(), host.parameters()):
@@ -75,5 +75,5 @@ def test_what_is_alive_goes_on(body, mode):
     metrics = json.loads(out)
     assert metrics["reclaims"] >= (3 if body is TRAINING else 1)
     # Tables are emptied where a chunk ends; threads that add to it by turns may put that off, but
-    # not for more than 512 operators (PATIENCE in core/run/forget.c). In all there are 1,200 calls.
+    # not for more than 512 operators (PATIENCE in session/reclaim.c). In all there are 1,200 calls.
     assert metrics["calls"] <= (400 if body is TRAINING else 700)
