@@ -25,10 +25,15 @@ set_target_properties(
   _C PROPERTIES CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
   CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
   BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN/../torch/lib")
-# pybind11 takes ten seconds to parse: once for the files that do little else. callsite.cpp asks for
-# Python's headers in another form.
-file(GLOB TT_GLUE_PYTHON CONFIGURE_DEPENDS glue/python/*.cpp)
-list(FILTER TT_GLUE_PYTHON EXCLUDE REGEX callsite)
+# pybind11 takes ten seconds to parse and to instantiate: once for the files that include it. For
+# callsite.cpp, which asks for Python's headers in another form, they are read apart.
+set(TT_GLUE_PYTHON)
+foreach(source ${TT_GLUE_SOURCES})
+  file(STRINGS ${source} includes REGEX "#include .*(pybind|python/package.h)")
+  if(includes AND NOT source MATCHES "callsite")
+    list(APPEND TT_GLUE_PYTHON ${source})
+  endif()
+endforeach()
 set_target_properties(_C PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
 set_source_files_properties(${TT_GLUE_PYTHON} PROPERTIES UNITY_GROUP python)
 if(EXISTS ${PROJECT_SOURCE_DIR}/glue/pch.h)
