@@ -2,6 +2,7 @@
 VENV ?= .venv
 PY := $(VENV)/bin/python
 export PYTHON ?= python3
+unexport PYTHONDONTWRITEBYTECODE  # modules are installed without bytecode: scripts/setup_env.sh
 BIN := $(CURDIR)/$(VENV)/bin
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 CMAKE := $(BIN)/cmake

@@ -17,7 +17,9 @@ python="$venv/bin/python"
 if "$python" "$here/check_env.py" "$requirements" "$plugin"; then
   exit 0
 fi
-# Compiling every module takes longer than all the rest; Python compiles those that are imported.
+# To compile every module would take longer than all the rest: Python does it at the first import,
+# whose bytecode must be kept, or each process would compile PyTorch anew.
+unset PYTHONDONTWRITEBYTECODE
 install() { "$python" -m pip install -q --no-compile "$@"; }
 # PyPI's Linux wheel of PyTorch brings CUDA along; the CPU wheel is a tenth of it.
 index=${TORCH_INDEX:-https://download.pytorch.org/whl/cpu}
@@ -27,4 +29,5 @@ torch=$(grep '^torch==' "$requirements" || true)
   install "$torch"
 install -r "$requirements"
 install --no-deps "$plugin"
+[ -z "$torch" ] || "$python" -c 'import torch._dynamo'
 exec "$python" "$here/check_env.py" "$requirements" "$plugin"

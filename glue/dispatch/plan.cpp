@@ -69,6 +69,7 @@ std::unique_ptr<Plan> make_plan(const c10::FunctionSchema& schema, const tt_op_r
     auto kind = ret.real_type()->kind();
     bool number = kind != c10::TypeKind::ListType && kind != c10::TypeKind::TensorType;
     plan->returns.push_back({alias, kind == c10::TypeKind::ListType, number});
+    plan->returns_one = plan->returns.size() == 1 && alias < 0 && kind == c10::TypeKind::TensorType;
   }
   return plan;
 }

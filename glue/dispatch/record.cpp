@@ -96,6 +96,12 @@ void bump_versions(const Plan& plan, c10::ArrayRef<IValue> args) {
 void push_results(const Walk& walk, size_t count, c10::function_ref<at::Tensor(size_t)> make,
                   torch::jit::Stack* stack) {
   const Plan& plan = walk.plan;
+  if (plan.returns_one && count == 1) {
+    at::Tensor made = make(0);
+    torch::jit::drop(stack, plan.args.size());
+    stack->emplace_back(std::move(made));
+    return;
+  }
   size_t single = 0, lists = 0, at = 0;
   for (const ReturnPlan& ret : plan.returns)
     if (ret.alias < 0) (ret.list ? lists : single)++;
