@@ -1,6 +1,5 @@
 """Adds the device "tpu" to PyTorch: once a process, and never at the price of `import torch`."""
 
-import atexit
 import contextlib
 import importlib
 import sys
@@ -73,8 +72,6 @@ def _load() -> None:
             sys.modules[name.replace("torch_tpu.tpu", "torch.tpu", 1)] = module
     backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
     _patches.apply()
-    # The plugin is torn down by C's exit handlers, which come later; no thread may be in it then.
-    atexit.register(_C.end)
     _loaded = True
 
 

@@ -49,9 +49,20 @@ def copy_from_and_resize(self: Tensor, dst: Tensor) -> Tensor:
     return torch._copy_from(self, dst)
 
 
+def lazy_clone(self: Tensor) -> Tensor:
+    """A tensor of the same geometry, in a storage that is a copy of this one's.
+
+    All copies are lazy here, so it is an ordinary one.
+    """
+    elements = self.untyped_storage().nbytes() // self.itemsize
+    whole = self.as_strided((elements,), (1,), 0).clone()
+    return whole.as_strided(self.shape, self.stride(), self.storage_offset())
+
+
 library = torch.library.Library("aten", "IMPL")  # the kernels live as long as this
 library.impl("equal", equal, "PrivateUse1")
 library.impl("set_", set_empty, "PrivateUse1")
+library.impl("_lazy_clone", lazy_clone, "PrivateUse1")
 library.impl("_copy_from_and_resize", copy_from_and_resize, "PrivateUse1")
 # Composite for autograd: made of views, which have gradients of their own.
 for _key in ("PrivateUse1", "AutogradPrivateUse1"):

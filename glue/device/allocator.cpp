@@ -31,6 +31,8 @@ struct Allocator final : c10::DeviceAllocator {
     return wrap(new_storage(tt_type_make(TT_U8, 1, &count), device), device);
   }
   c10::DeleterFnPtr raw_deleter() const override { return &release_storage; }
+  // What copies on write (torch._lazy_clone) puts its own context into a DataPtr that is simple.
+  bool is_simple_data_ptr(const c10::DataPtr&) const override { return false; }
   void copy_data(void*, const void*, size_t) const override {
     TORCH_CHECK(false, "memory of device 'tpu' cannot be copied by address; use Tensor.copy_");
   }
@@ -46,6 +48,7 @@ struct Allocator final : c10::DeviceAllocator {
   }
   void recordStream(const c10::DataPtr&, c10::Stream) override {}
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override {
+    Guarded guarded;  // drops storages that were replaced
     tt_memory memory;
     tt_account_read(account_of(device), &memory);
     c10::CachingDeviceAllocator::DeviceStats stats;

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <mutex>
 
 namespace py = pybind11;
@@ -83,6 +84,10 @@ tt_session* open_session() {
   usable.store(opened, std::memory_order_release);
   the_session.store(opened, std::memory_order_release);
   pthread_atfork(nullptr, nullptr, [] { usable.store(nullptr); });
+  // Handlers that were registered before come later: Python's have run, the plugin's own have not.
+  std::atexit([] {
+    if (!is_forked()) tt_session_end(session());
+  });
   return opened;
 }
 

@@ -8,7 +8,9 @@
 #include <ATen/native/Resize.h>
 #include <ATen/ops/_conj_physical.h>
 #include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/alias_native.h>
 #include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/detach_native.h>
 #include <ATen/ops/is_set_to_native.h>
 #include <ATen/ops/set_native.h>
 #include <ATen/ops/unfold_native.h>
@@ -54,6 +56,40 @@ Tensor empty_kernel(at::IntArrayRef size, std::optional<at::ScalarType> dtype,
   return empty_strided_kernel(size, strides, dtype, layout, device, pin);
 }
 
+// -- Views --
+
+// A kernel of PyTorch that takes a tensor's storage, which another thread may replace.
+template <auto kernel> struct Viewing;
+template <class Result, class... Args, Result (*kernel)(Args...)> struct Viewing<kernel> {
+  static Result call(Args... args) {
+    Guarded guarded;
+    return kernel(args...);
+  }
+};
+
+struct Replaced : tt_deferred {
+  c10::Storage storage;
+};
+
+// The tensor is about to get another storage. A thread that found this one may still use it.
+void keep_replaced(const Tensor& tensor) {
+  if (!tensor.has_storage() || !tensor.device().is_privateuseone()) return;
+  auto* item = new Replaced{{}, tensor.storage()};
+  item->run = [](tt_deferred* one) { delete static_cast<Replaced*>(one); };
+  tt_guard_defer(item);
+}
+
+// Asked by `tensor.data = other`, among others.
+bool compatible_shallow_copy(const Tensor& self, const Tensor&) {
+  keep_replaced(self);
+  return true;
+}
+
+c10::Storage storage_now(const Tensor& tensor) {
+  Guarded guarded;
+  return tensor.storage();
+}
+
 // -- Resizing and setting --
 
 void ensure_bytes(const c10::Storage& storage, size_t needed) {
@@ -89,6 +125,7 @@ Tensor& set_storage_offset(Tensor& self, at::Storage source, int64_t offset, at:
     stride = contiguous;
   }
   ensure_bytes(source, bytes_needed(size, stride, offset, self.itemsize()));
+  keep_replaced(self);
   auto* impl = self.unsafeGetTensorImpl();
   impl->set_storage_keep_dtype(std::move(source));
   impl->set_storage_offset(offset);
@@ -105,7 +142,8 @@ void release_tensor(void* tensor) { delete static_cast<Tensor*>(tensor); }
 // its storage and strided here, so that looking at elements compiles nothing.
 Tensor to_host(const Tensor& source) {
   open_session();  // throws in a forked child, where nothing comes to pass
-  tt_storage* storage = storage_of(source);
+  c10::Storage held = storage_now(source);
+  tt_storage* storage = storage_of(held.unsafeGetStorageImpl());
   int64_t bytes = tt_storage_bytes(storage),
           own = source.numel() * static_cast<int64_t>(source.itemsize());
   if (bytes > 65536 && bytes > 2 * own) return to_host(source.clone(at::MemoryFormat::Contiguous));
@@ -141,7 +179,8 @@ bool may_lend(const Tensor& source, const Tensor& target) {
 
 void copy_from_host(const Tensor& source, const Tensor& target, bool later) {
   open_session();
-  tt_storage* storage = storage_of(target);
+  c10::Storage held = storage_now(target);
+  tt_storage* storage = storage_of(held.unsafeGetStorageImpl());
   auto index = target.device().index();
   bool lent = later && may_lend(source, target);
   auto host = source.to(target.scalar_type())
@@ -238,21 +277,21 @@ at::Scalar local_scalar_dense(const Tensor& self) {
   return at::_local_scalar_dense(to_host(without_conj_neg(self)));
 }
 
-bool compatible_shallow_copy(const Tensor&, const Tensor&) { return true; }
-
 void record_stream(Tensor&, at::Stream) {}
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("empty.memory_format", TORCH_FN(empty_kernel));
   m.impl("empty_strided", TORCH_FN(empty_strided_kernel));
   m.impl("_efficientzerotensor", TORCH_FN(efficient_zero_tensor));
-  m.impl("is_set_to", TORCH_FN(at::native::is_set_to));
-  m.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
-  m.impl("view", TORCH_FN(at::native::view));
-  m.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
-  m.impl("unfold", TORCH_FN(at::native::unfold));
-  m.impl("view_as_real", TORCH_FN(at::native::view_as_real));
-  m.impl("view_as_complex", TORCH_FN(at::native::view_as_complex));
+  m.impl("is_set_to", TORCH_FN(Viewing<&at::native::is_set_to>::call));
+  m.impl("as_strided", TORCH_FN(Viewing<&at::native::as_strided_tensorimpl>::call));
+  m.impl("view", TORCH_FN(Viewing<&at::native::view>::call));
+  m.impl("_reshape_alias", TORCH_FN(Viewing<&at::native::_reshape_alias>::call));
+  m.impl("alias", TORCH_FN(Viewing<&at::native::alias>::call));
+  m.impl("detach", TORCH_FN(Viewing<&at::native::detach>::call));
+  m.impl("unfold", TORCH_FN(Viewing<&at::native::unfold>::call));
+  m.impl("view_as_real", TORCH_FN(Viewing<&at::native::view_as_real>::call));
+  m.impl("view_as_complex", TORCH_FN(Viewing<&at::native::view_as_complex>::call));
   m.impl("resize_", TORCH_FN(resize_kernel));
   m.impl("set_.source_Tensor", TORCH_FN(at::native::set_tensor_));
   m.impl("set_.source_Storage", static_cast<Tensor& (*)(Tensor&, at::Storage)>(&at::native::set_));

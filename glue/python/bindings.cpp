@@ -103,12 +103,6 @@ PYBIND11_MODULE(_C, m) {
   m.def("init", [] { open_session(); }, release);
   m.def("is_initialized", [] { return session() != nullptr && !is_forked(); });
   m.def("is_in_bad_fork", &is_forked);
-  m.def(
-      "end",
-      [] {
-        if (session() && !is_forked()) tt_session_end(session());
-      },
-      release);
   m.def("set_plugin", &set_plugin);
   m.def("plugin_path", &plugin_path);
   m.def("platform", [] { return open_session()->target.platform; });

@@ -166,3 +166,24 @@ def test_copy_keeps_conj_and_neg():
     assert x.conj().cpu().tolist() == [1 - 2j, 3 + 4j]
     assert x.conj().imag.cpu().tolist() == [-2, 4]
     assert x.conj().clone().resolve_conj().tolist() == [1 - 2j, 3 + 4j]
+
+
+def test_lazy_clone_is_a_clone():
+    """What copies on write put a context of its own where ours was, and the process died."""
+
+    def run(x):
+        window = x[1:, ::2]
+        copy = torch._lazy_clone(window)
+        copy += 1
+        grown = torch._lazy_clone(x)
+        x.mul_(3)
+        return copy, grown, x, window
+
+    x = torch.arange(12.0).reshape(3, 4)
+    check(run, x)
+    there = torch._lazy_clone(x.to(DEVICE)[1:, ::2])
+    here = torch._lazy_clone(x[1:, ::2])
+    assert there.stride() == here.stride() and there.storage_offset() == here.storage_offset()
+    leaf = x.to(DEVICE).requires_grad_()
+    torch._lazy_clone(leaf).sum().backward()
+    assert torch.equal(leaf.grad.cpu(), torch.ones(3, 4))

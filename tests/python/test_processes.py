@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 from support import only_tpu, python
 
 pytestmark = only_tpu
@@ -179,3 +180,35 @@ def test_tensors_are_arguments_of_processes(tmp_path):
     run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120)
     line = "tpu:0 2449965056.0 Parameter True torch.bfloat16 3.0\n"
     assert (run.returncode, run.stdout) == (0, 3 * line + "0\n"), run.stderr
+
+
+AT_EXIT = """
+import atexit, os, sys, weakref, torch
+path = sys.argv[1]
+x = torch.ones(4, device="tpu") + 1
+
+def compute():
+    return torch.arange(4.0, device="tpu") * 2 + x
+
+def save(name):
+    torch.save(compute(), os.path.join(path, name))
+
+class Holder:
+    def __del__(self, write=os.write, compute=compute):
+        write(1, str(compute().tolist()).encode())
+
+compute()
+atexit.register(save, "handler")
+weakref.finalize(Holder, save, "finalizer")
+_holder = Holder()  # a name that Python clears first
+pending = x * 3
+"""
+
+
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+def test_what_runs_at_exit_computes_and_saves(mode, tmp_path):
+    code = f"import sys; sys.argv = ['', {str(tmp_path)!r}]\n{AT_EXIT}"
+    run = python(code, fresh=True, TORCH_TPU_EAGER_MODE=mode)
+    assert run == (0, "[2.0, 4.0, 6.0, 8.0]", "")
+    for name in ("handler", "finalizer"):
+        assert torch.load(tmp_path / name, map_location="cpu").tolist() == [2.0, 4.0, 6.0, 8.0]

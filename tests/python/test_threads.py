@@ -1,0 +1,63 @@
+"""Threads that work on the same tensors at the same time."""
+
+import pytest
+from support import only_tpu, python
+
+pytestmark = only_tpu
+
+REPLACED = """
+import sys, threading, time, torch
+torch.tpu.eager_mode = sys.argv[1]
+layer = torch.nn.Linear(16, 16).to("tpu")
+x = torch.randn(4, 16, device="tpu")
+stop = time.monotonic() + float(sys.argv[2])
+problems = []
+
+def run(one):
+    try:
+        while time.monotonic() < stop:
+            one()
+    except Exception as error:
+        problems.append(error)
+
+def compute():
+    with torch.no_grad():
+        assert layer(x).cpu().isfinite().all()
+
+def replace():
+    for p in layer.parameters():
+        p.data = torch.full_like(p, 0.5)
+
+def reset():
+    layer.bias.detach().set_(torch.full_like(layer.bias, 0.5))
+
+threads = [threading.Thread(target=run, args=(f,)) for f in (compute, replace, reset) * 2]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(problems)
+"""
+
+
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+def test_parameters_are_replaced_under_way(mode):
+    """Arguments under way stay: it crashed within seconds."""
+    code = f"import sys; sys.argv = ['', {mode!r}, '2']\n{REPLACED}"
+    assert python(code) == (0, "[]\n", "")
+
+
+def test_what_was_replaced_is_let_go():
+    """Not before the thread does something else, but then."""
+    code = """
+import torch
+p = torch.nn.Parameter(torch.zeros(1 << 20, device="tpu"))
+p.data.add_(1)
+torch.tpu.synchronize()
+before = torch.tpu.memory_allocated()
+for _ in range(20):
+    p.data = torch.ones(1 << 20, device="tpu") + 1
+    torch.tpu.synchronize()
+print(torch.tpu.memory_allocated() - before)
+"""
+    assert python(code) == (0, "0\n", "")
