@@ -82,6 +82,14 @@ tt_node *tt_like(tt_lower *cx, tt_node *x, double value) {
   return tt_hlo_const(cx->h, x->type.dtype, value);
 }
 
+tt_node *tt_quotient(tt_lower *cx, tt_node *a, tt_node *b) {
+  tt_hlo *h = cx->h;
+  if (!tt_is_float(a->type.dtype) || tt_is_complex(a->type.dtype)) return tt_hlo_divide(h, a, b);
+  if (b->type.rank == 0) b = tt_hlo_broadcast_to(h, b, a->type.rank, a->type.dims);
+  tt_node *nan = tt_hlo_compare(h, TT_NE, a, a);
+  return tt_hlo_divide(h, a, tt_hlo_select(h, nan, a, b)); /* equal, and no broadcast to XLA */
+}
+
 tt_node *tt_flatten(tt_lower *cx, tt_node *x) {
   int64_t count = tt_type_numel(&x->type);
   return tt_hlo_reshape(cx->h, x, 1, &count);

@@ -64,6 +64,9 @@ tt_node *tt_like(tt_lower *cx, tt_node *x, double value);
 /* x * c, x + c for a number that is known. */
 tt_node *tt_times(tt_lower *cx, tt_node *x, double c);
 tt_node *tt_plus(tt_lower *cx, tt_node *x, double c);
+/* a / b for real numbers, rounded once: where b is a number, or broadcast, XLA would multiply by
+ * its reciprocal. */
+tt_node *tt_quotient(tt_lower *cx, tt_node *a, tt_node *b);
 /* Flat row-major reshape to rank 1, and back to given dims. */
 tt_node *tt_flatten(tt_lower *cx, tt_node *x);
 /* Whether x has at least `rank` dims, which the poison node has not: else fails the builder. For

@@ -27,7 +27,7 @@ tt_node *tt_mean(tt_lower *cx, tt_node *x, const int *dims, int count) {
     if (dims[i] < x->type.rank) n *= x->type.dims[dims[i]];
   }
   tt_node *sum = tt_sum(cx, x, dims, count);
-  return tt_hlo_divide(cx->h, sum, tt_like(cx, sum, (double)n));
+  return tt_quotient(cx, sum, tt_like(cx, sum, (double)n));
 }
 
 tt_node *tt_square(tt_lower *cx, tt_node *x) { return tt_hlo_multiply(cx->h, x, x); }

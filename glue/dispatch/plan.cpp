@@ -1,6 +1,7 @@
 #include "dispatch/plan.h"
 
 #include <map>
+#include <set>
 #include <sstream>
 
 namespace tt {
@@ -74,10 +75,14 @@ std::unique_ptr<Plan> make_plan(const c10::FunctionSchema& schema, const tt_op_r
   return plan;
 }
 
+// What an out= form shares with the form that makes its result, which alone is told where and how.
 std::string signature(const c10::FunctionSchema& schema) {
+  static const std::set<std::string> options{"dtype", "layout", "device", "pin_memory"};
+  bool makes = schema.argumentIndexWithName("pin_memory").has_value();
   std::ostringstream text;
   for (const auto& arg : schema.arguments())
-    if (!arg.is_out()) text << arg.real_type()->str() << ' ' << arg.name() << ',';
+    if (!arg.is_out() && !(makes && options.count(arg.name())))
+      text << arg.real_type()->str() << ' ' << arg.name() << ',';
   return text.str();
 }
 

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from unittest.mock import patch
 
 import pytest
@@ -94,9 +95,26 @@ def without_meta(name):
 
 
 def other_on_cuda(name):
+    if name == "histc":
+        x = torch.arange(3)
+        return refuses(meta, name, (x,), torch.Tensor.size) and not refuses(
+            meta, name, (x,), torch.Tensor.size, "cuda"
+        )
     args = numbers(5, 3), torch.tensor([1, 2, 4]), torch.tensor([0, 2]), False, 1
     kinds = [meta(name, args, lambda x: (x.shape, x.dtype), hint) for hint in ("cpu", "cuda")]
     return kinds[0] != kinds[1]
+
+
+def refuses_dtype(name, dtype):
+    return refuses(overload(name), torch.ones(3, dtype=dtype))
+
+
+def makes_its_target_a_line(name):
+    target = torch.empty(2, 3, device="meta")
+    function = getattr(torch, name.partition(".")[0])
+    with warnings.catch_warnings(action="ignore"):
+        function(*((1, 6) if name.startswith("arange") else (1, 6, 6)), out=target)
+    return target.dim() == 1
 
 
 def normalization(name, dtype):
@@ -196,6 +214,9 @@ NEEDED = {
     "Convolved": without_meta,
     "Reflected": without_meta,
     "AsOnCuda": other_on_cuda,
+    "BoolOnCuda": lambda name: refuses_dtype(name, torch.bool),
+    "ComplexOnCuda": lambda name: refuses_dtype(name, torch.complex64),
+    "FillsTarget": makes_its_target_a_line,
     "NarrowStatistics": lambda name: differs(
         name, normalization(name, torch.bfloat16), lambda x: x.dtype
     ),

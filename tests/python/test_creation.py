@@ -187,3 +187,48 @@ def test_lazy_clone_is_a_clone():
     leaf = x.to(DEVICE).requires_grad_()
     torch._lazy_clone(leaf).sum().backward()
     assert torch.equal(leaf.grad.cpu(), torch.ones(3, 4))
+
+
+SEQUENCES = [
+    lambda out: torch.arange(6, out=out),
+    lambda out: torch.arange(0, 6, out=out),
+    lambda out: torch.range(0, 5, out=out),
+    lambda out: torch.linspace(1, 6, 6, out=out),
+    lambda out: torch.linspace(torch.tensor(1.0), 6, 6, out=out),
+    lambda out: torch.logspace(0, 5, 6, 2, out=out),
+]
+WINDOWS = [
+    lambda base: base[:, 1],
+    lambda base: base[1:3, 2:5],
+    lambda base: base[:3, :2].t(),
+    lambda base: base.view(-1)[3:9],
+    lambda base: base.view(-1)[::2][:6],
+    lambda base: base[0],
+    lambda base: base[0:0],
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64], ids=str)
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("make", SEQUENCES)
+@pytest.mark.filterwarnings("ignore")
+def test_a_sequence_fills_a_window(make, window, dtype):
+    """An out= tensor of as many elements keeps its sizes, and nothing beside it is written."""
+
+    def run(base):
+        target = window(base)
+        result = make(target)
+        assert result is target
+        shape = torch.tensor([*target.shape, *target.stride(), target.storage_offset()])
+        return base, target, shape.to(base.device)
+
+    check(run, torch.full((6, 7), -1, dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.uint8, torch.int64], ids=str)
+@pytest.mark.parametrize(("start", "end", "steps"), [(1, 127, 50), (0, 100, 7), (9, 1, 33)])
+def test_linspace_of_integers(start, end, steps, dtype):
+    there = torch.linspace(start, end, steps, dtype=dtype, device=DEVICE)
+    assert torch.equal(there.cpu(), torch.linspace(start, end, steps, dtype=dtype))
+    torch.linspace(start, end, steps, out=there)
+    assert torch.equal(there.cpu(), torch.linspace(start, end, steps, dtype=dtype))

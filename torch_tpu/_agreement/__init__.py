@@ -31,6 +31,8 @@ def _ask_meta(trial: Trial, twins: list[Any]) -> tuple[int, Results, list[Tensor
     if not op.has_meta:
         return MISSING, [], []
     outs = tensors_of([twins[i] for i in op.outs])
+    if "FillsTarget" in op.known.kinds and results.fills(op, twins):
+        return DONE, [], outs
     try:
         fresh = op.call_meta(twins)
     except (NotImplementedError, AttributeError):

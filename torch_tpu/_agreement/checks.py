@@ -208,6 +208,12 @@ Real numbers in one floating point are taken nearly everywhere, and what is rare
 worth refusing.
 """
 
+ON_CUDA = {
+    "BoolOnCuda": (torch.bool,),
+    "ComplexOnCuda": (torch.complex64, torch.complex128),
+}
+"""Dtypes that CUDA accepts, and the CPU does not, which then is not asked."""
+
 _accepted: set[tuple[object, ...]] = set()
 """Operators and dtypes of which the CPU was asked."""
 
@@ -217,7 +223,7 @@ def _choices(op: Operator, args: list[Any]) -> tuple[object, ...] | None:
 
     None where the CPU takes what the Meta kernel does. Bounded: there are few dtypes.
     """
-    if op.kind not in COMPUTES_WITH_ALL:
+    if op.kind not in COMPUTES_WITH_ALL or _on_cuda(op, args):
         return None
     asks = False
     found: list[object] = [op.name]
@@ -237,6 +243,13 @@ def _choices(op: Operator, args: list[Any]) -> tuple[object, ...] | None:
             if type(value) is not found[-1]:
                 found.append(type(value))
     return tuple(found) if asks else None
+
+
+def _on_cuda(op: Operator, args: list[Any]) -> bool:
+    """Whether the first operand is of a dtype that CUDA alone accepts."""
+    return any(
+        args[0].dtype in dtypes for kind, dtypes in ON_CUDA.items() if kind in op.known.kinds
+    )
 
 
 def _mixes_floats(trial: Trial) -> bool:

@@ -128,6 +128,16 @@ def state(op: Operator, args: list[Any]) -> list[Tensor]:
     return next((STATED[kind](args) for kind in op.known.kinds if kind in STATED), [])
 
 
+def fills(op: Operator, args: list[Any]) -> bool:
+    """Whether an out= tensor has as many elements as the result, and so keeps its sizes."""
+    if not op.outs:
+        return False
+    out = args[-1]
+    fresh = out.new_empty(0)
+    op.call_meta([*args[:-1], fresh])
+    return bool(fresh.numel() == out.numel())
+
+
 def correct(op: Operator, args: list[Any], results: Results) -> None:
     """Corrects what the Meta kernel said of the results or, where there are any, of out= arguments.
 

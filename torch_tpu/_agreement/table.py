@@ -19,10 +19,13 @@ KINDS = {
     "KeepsFormat": "keeps an image's channels last",
     "Contiguous": "lays its results row by row, whatever its operands do",
     "LikeFirst": "lays its result as its first operand",
+    "FillsTarget": "fills an out= tensor of any sizes that has as many elements as the result",
     "WithNoise": "iterates over the noise and its first operand in training, and over its second "
     "and first else",
     "SecondFirst": "iterates over its second operand first",
     # Arguments (checks.py)
+    "BoolOnCuda": "takes booleans on CUDA, which the CPU refuses",
+    "ComplexOnCuda": "takes complex numbers on CUDA, which the CPU refuses",
     "Ordered": "refuses a range whose end is before its start, or is no number of the dtype",
     "NonNegative": "refuses a negative number",
     "Positive": "refuses a number that is not positive",
@@ -74,6 +77,9 @@ ROWS = (
         "_embedding_bag _embedding_bag_forward_only",
         "keeps for gradients what has other shapes on CUDA",
     ),
+    Row("AsOnCuda", "histc", "counts integers on CUDA alone, in their own dtype"),
+    Row("BoolOnCuda", "abs", "has a kernel for booleans on CUDA alone"),
+    Row("ComplexOnCuda", "nansum", "has a kernel for complex numbers on CUDA alone"),
     Row(
         "NarrowStatistics",
         "native_layer_norm native_batch_norm _native_batch_norm_legit.no_stats "
@@ -104,6 +110,13 @@ ROWS = (
     ),
     Row("Contiguous", "pow.Scalar log_sigmoid_forward", "makes its result without an iterator"),
     Row("LikeFirst", "log_sigmoid_backward", "makes its result without an iterator"),
+    Row(
+        "FillsTarget",
+        "arange arange.start_step linspace linspace.Tensor_Tensor "
+        "linspace.Tensor_Scalar linspace.Scalar_Tensor logspace logspace.Tensor_Tensor "
+        "logspace.Tensor_Scalar logspace.Scalar_Tensor",
+        "has a Meta kernel that makes its target a line",
+    ),
     Row(
         "WithNoise",
         "rrelu_with_noise_backward",

@@ -36,13 +36,22 @@ static tt_dtype sequence_dtype(tt_dtype dtype) {
   return dtype == TT_F32 ? TT_F64 : tt_compute_dtype(dtype);
 }
 
+/* A sequence is a line; an out= tensor with as many elements takes it row by row. */
+static tt_type line_of(const tt_type *type) {
+  return (tt_type){.dtype = type->dtype, .rank = 1, .dims = {tt_type_numel(type)}};
+}
+
+static void out_rows(tt_lower *cx, const tt_type *type, tt_node *line) {
+  tt_out_as(cx, 0, tt_hlo_reshape(cx->h, line, type->rank, type->dims));
+}
+
 static tt_node *sequence(tt_lower *cx, const tt_type *type, int start_arg, int step_arg) {
   tt_hlo *h = cx->h;
-  tt_type index = *type;
+  tt_type index = line_of(type);
   index.dtype = sequence_dtype(type->dtype);
   double start = start_arg >= 0 ? tt_float(cx, start_arg) : 0.0;
   double step = step_arg >= 0 && tt_has(cx, step_arg) ? tt_float(cx, step_arg) : 1.0;
-  if (index.dtype == TT_F64 && type->dtype == TT_F32 && exact_in_f32(start, step, type->dims[0]))
+  if (index.dtype == TT_F64 && type->dtype == TT_F32 && exact_in_f32(start, step, index.dims[0]))
     index.dtype = TT_F32;
   tt_node *x = tt_hlo_iota(h, &index, 0);
   if (step != 1.0) x = tt_hlo_multiply(h, x, tt_num(cx, step_arg, index.dtype));
@@ -52,9 +61,9 @@ static tt_node *sequence(tt_lower *cx, const tt_type *type, int start_arg, int s
 
 /* arange(end), arange(start, end), arange(start, end, step): `param` is the number of bounds. */
 void tt_lower_arange(tt_lower *cx) {
-  tt_type type = *tt_meta_type(cx, 0);
-  if (type.rank != 1) return;
-  tt_out(cx, 0, sequence(cx, &type, cx->row->param > 1 ? 0 : -1, cx->row->param > 2 ? 2 : -1));
+  const tt_type *type = tt_meta_type(cx, 0);
+  int start = cx->row->param > 1 ? 0 : -1, step = cx->row->param > 2 ? 2 : -1;
+  out_rows(cx, type, sequence(cx, type, start, step));
 }
 
 /* Like arange, but with the end in it. */
@@ -69,7 +78,7 @@ void tt_lower_range(tt_lower *cx) {
     type.dtype = tt_dtype_arg(cx, cx->row->param, TT_F32);
     type.dims[0] = count > 0.0 && count < 9e15 ? (int64_t)count : 0;
   }
-  tt_out(cx, 0, sequence(cx, &type, 0, step_arg));
+  out_rows(cx, &type, sequence(cx, &type, 0, step_arg));
 }
 
 /* The number's or the scalar tensor's value as PyTorch reads it: first in the result's dtype. */
@@ -80,14 +89,14 @@ static tt_node *bound(tt_lower *cx, int arg, tt_dtype result, tt_dtype compute) 
 /* `steps` values from start to end, each half counted from its own end. */
 static tt_node *evenly_spaced(tt_lower *cx, const tt_type *type, tt_dtype compute) {
   tt_hlo *h = cx->h;
-  int64_t steps = type->dims[0];
+  int64_t steps = tt_type_numel(type);
   tt_node *start = bound(cx, 0, type->dtype, compute), *end = bound(cx, 1, type->dtype, compute);
   if (steps == 1) return tt_hlo_reshape(h, start, 1, &steps);
   tt_type index = {.dtype = TT_I64, .rank = 1, .dims = {steps}};
   tt_node *i = tt_hlo_iota(h, &index, 0);
   tt_node *last = tt_hlo_const_i(h, TT_I64, steps - 1);
   tt_node *gap = tt_hlo_convert(h, last, compute);
-  tt_node *step = tt_hlo_divide(h, tt_hlo_subtract(h, end, start), gap);
+  tt_node *step = tt_quotient(cx, tt_hlo_subtract(h, end, start), gap);
   tt_node *up = tt_hlo_multiply(h, tt_hlo_convert(h, i, compute), step);
   tt_node *down = tt_hlo_convert(h, tt_hlo_subtract(h, last, i), compute);
   tt_node *first_half = tt_hlo_compare(h, TT_LT, i, tt_hlo_const_i(h, TT_I64, steps / 2));
@@ -102,7 +111,7 @@ static tt_dtype spacing_dtype(tt_dtype dtype) {
 void tt_lower_linspace(tt_lower *cx) {
   if (tt_out_empty(cx)) return;
   const tt_type *type = tt_meta_type(cx, 0);
-  tt_out_as(cx, 0, evenly_spaced(cx, type, spacing_dtype(type->dtype)));
+  out_rows(cx, type, evenly_spaced(cx, type, spacing_dtype(type->dtype)));
 }
 
 void tt_lower_logspace(tt_lower *cx) {
@@ -110,7 +119,7 @@ void tt_lower_logspace(tt_lower *cx) {
   const tt_type *type = tt_meta_type(cx, 0);
   tt_dtype compute = spacing_dtype(type->dtype);
   tt_node *exponent = evenly_spaced(cx, type, compute), *base = tt_num(cx, 3, compute);
-  tt_out_as(cx, 0, tt_hlo_power(cx->h, base, exponent));
+  out_rows(cx, type, tt_hlo_power(cx->h, base, exponent));
 }
 
 /* -- Matrices -- */

@@ -72,7 +72,7 @@ static tt_node *bag_sums(tt_lower *cx, tt_node *rows, tt_node *index, tt_node *b
   if (!sizes) return sum;
   tt_node *count =
       tt_cast(cx, tt_hlo_maximum(h, sizes, tt_hlo_const_i(h, TT_I64, 1)), result->dtype);
-  return tt_hlo_divide(h, sum, tt_hlo_broadcast(h, count, (int[]){0}, 2, result->dims));
+  return tt_quotient(cx, sum, tt_hlo_broadcast(h, count, (int[]){0}, 2, result->dims));
 }
 
 /* weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
@@ -157,7 +157,7 @@ void tt_lower_embedding_bag_backward(tt_lower *cx) {
   if (mode == BAG_MEAN) {
     tt_node *size = tt_hlo_take(h, tt_cast(cx, sizes, compute), bag, 0);
     size = tt_hlo_maximum(h, size, tt_like(cx, size, 1.0));
-    each = tt_hlo_divide(h, each, tt_hlo_broadcast(h, size, (int[]){0}, 2, each->type.dims));
+    each = tt_quotient(cx, each, tt_hlo_broadcast(h, size, (int[]){0}, 2, each->type.dims));
   }
   if (tt_has(cx, 8 + tail)) each = times_column(cx, each, as_column(cx, tt_in(cx, 8 + tail)));
   if (tt_bool(cx, 6 + shift)) each = tt_by_frequency(cx, each, index, rows);

@@ -27,7 +27,7 @@ static operands operands_of(tt_lower *cx, int first) {
 static tt_node *element_grad(tt_lower *cx, tt_node *like, int64_t reduction) {
   tt_node *g = tt_cast(cx, tt_in(cx, 0), like->type.dtype);
   if (reduction == TT_REDUCTION_MEAN) {
-    g = tt_hlo_divide(cx->h, g, tt_like(cx, g, (double)tt_type_numel(&like->type)));
+    g = tt_quotient(cx, g, tt_like(cx, g, (double)tt_type_numel(&like->type)));
   }
   return tt_hlo_broadcast_to(cx->h, g, like->type.rank, like->type.dims);
 }

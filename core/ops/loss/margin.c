@@ -57,7 +57,7 @@ static void out_class_grad(tt_lower *cx, tt_node *slope, tt_node *input, int64_t
   tt_node *g = tt_cast(cx, tt_in(cx, 0), slope->type.dtype);
   double n = (double)slope->type.dims[1] *
              (reduction == TT_REDUCTION_MEAN ? (double)slope->type.dims[0] : 1);
-  g = tt_hlo_divide(cx->h, g, tt_like(cx, g, n));
+  g = tt_quotient(cx, g, tt_like(cx, g, n));
   bool each = g->type.rank == 1 && g->type.dims[0] == slope->type.dims[0];
   g = each ? tt_along(cx, g, 0, &slope->type)
            : tt_hlo_broadcast_to(cx->h, tt_hlo_reshape(cx->h, g, 0, NULL), 2, slope->type.dims);
@@ -123,7 +123,7 @@ void tt_lower_multilabel_margin_loss(tt_lower *cx) {
   tt_node *target = as_matrix(cx, tt_in(cx, 1), TT_I32);
   tt_node *is_target = listed(cx, target, &valid);
   tt_node *loss = tt_sum(cx, pair_gaps(cx, x, target, valid, is_target), pairs, 2);
-  loss = tt_hlo_divide(cx->h, loss, tt_like(cx, loss, (double)x->type.dims[1]));
+  loss = tt_quotient(cx, loss, tt_like(cx, loss, (double)x->type.dims[1]));
   tt_out_loss(cx, by_sample(cx, loss, input), tt_int(cx, 2), input->type.dtype);
   const tt_type *type = &tt_in(cx, 1)->type;
   tt_node *flags = tt_cast(cx, is_target, input->type.dtype);

@@ -51,7 +51,7 @@ void tt_lower_nll_loss(tt_lower *cx) {
     if (n.input->type.rank > 1) total = tt_like(cx, total, 0);
   } else {
     loss = sum_all(cx, loss);
-    if (reduction == TT_REDUCTION_MEAN) loss = tt_hlo_divide(h, loss, total);
+    if (reduction == TT_REDUCTION_MEAN) loss = tt_quotient(cx, loss, total);
   }
   tt_out_as(cx, 0, tt_cast(cx, loss, n.input->type.dtype));
   tt_out_as(cx, 1, tt_cast(cx, total, n.input->type.dtype));
@@ -63,7 +63,7 @@ void tt_lower_nll_loss_backward(tt_lower *cx) {
   nll n = nll_of(cx, 1);
   const tt_type *type = &n.input->type;
   tt_node *g = tt_cast(cx, tt_in(cx, 0), n.dtype);
-  if (tt_int(cx, 4) == TT_REDUCTION_MEAN) g = tt_hlo_divide(h, g, tt_num(cx, 6, n.dtype));
+  if (tt_int(cx, 4) == TT_REDUCTION_MEAN) g = tt_quotient(cx, g, tt_num(cx, 6, n.dtype));
   if (g->type.rank != n.target->type.rank) g = tt_hlo_reshape(h, g, 0, NULL);
   g = tt_where_or_zero(cx, n.counted, tt_hlo_negate(h, tt_hlo_multiply(h, n.weight, g)));
   tt_type ids = *type;

@@ -31,7 +31,7 @@ static tt_node *spread(tt_lower *cx, const channel *c, tt_node *v) {
 }
 
 static tt_node *over_n(tt_lower *cx, tt_node *x, double n) {
-  return tt_hlo_divide(cx->h, x, tt_like(cx, x, n));
+  return tt_quotient(cx, x, tt_like(cx, x, n));
 }
 
 /* The mean, and the sum of squared distances from it. */

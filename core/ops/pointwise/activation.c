@@ -120,7 +120,7 @@ void tt_lower_hardtanh_backward(tt_lower *cx) {
 
 void tt_lower_hardsigmoid(tt_lower *cx) {
   unary u = begin(cx, 0);
-  tt_node *y = tt_hlo_divide(u.h, clamp(cx, tt_plus(cx, u.x, 3), 0, 6), tt_like(cx, u.x, 6));
+  tt_node *y = tt_quotient(cx, clamp(cx, tt_plus(cx, u.x, 3), 0, 6), tt_like(cx, u.x, 6));
   tt_out_in(cx, 0, y, u.dtype);
 }
 
@@ -134,14 +134,14 @@ void tt_lower_hardsigmoid_backward(tt_lower *cx) {
 void tt_lower_hardswish(tt_lower *cx) {
   unary u = begin(cx, 0);
   tt_node *y = tt_hlo_multiply(u.h, u.x, clamp(cx, tt_plus(cx, u.x, 3), 0, 6));
-  tt_out_in(cx, 0, tt_hlo_divide(u.h, y, tt_like(cx, y, 6)), u.dtype);
+  tt_out_in(cx, 0, tt_quotient(cx, y, tt_like(cx, y, 6)), u.dtype);
 }
 
 void tt_lower_hardswish_backward(tt_lower *cx) {
   unary u = begin(cx, 1);
   tt_hlo *h = u.h;
   tt_node *g = gradient(cx, &u), *three = tt_like(cx, u.x, 3);
-  tt_node *slope = tt_plus(cx, tt_hlo_divide(h, u.x, three), 0.5);
+  tt_node *slope = tt_plus(cx, tt_quotient(cx, u.x, three), 0.5);
   tt_node *y =
       tt_hlo_select(h, tt_hlo_compare(h, TT_GE, u.x, three), g, tt_hlo_multiply(h, g, slope));
   tt_node *off = tt_hlo_compare(h, TT_LE, u.x, tt_like(cx, u.x, -3));

@@ -74,7 +74,7 @@ static tt_node *divide_by_size(tt_lower *cx, tt_node *x, const tt_pooling *p, in
   if (tt_has(cx, first + 5)) {
     int64_t divisor = tt_int(cx, first + 5);
     if (divisor == 0) return tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT, "divisor must be not zero");
-    return tt_hlo_divide(cx->h, x, tt_like(cx, x, (double)divisor));
+    return tt_quotient(cx, x, tt_like(cx, x, (double)divisor));
   }
   bool padded = tt_bool(cx, first + 4);
   double common = 1;
@@ -96,9 +96,9 @@ static tt_node *divide_by_size(tt_lower *cx, tt_node *x, const tt_pooling *p, in
     }
     tt_node *size = tt_hlo_const_i64s(cx->h, TT_I32, sizes, p->out[d]);
     size = tt_cast(cx, size, x->type.dtype);
-    x = tt_hlo_divide(cx->h, x, tt_along(cx, size, p->lead + d, &x->type));
+    x = tt_quotient(cx, x, tt_along(cx, size, p->lead + d, &x->type));
   }
-  return common == 1 ? x : tt_hlo_divide(cx->h, x, tt_like(cx, x, common));
+  return common == 1 ? x : tt_quotient(cx, x, tt_like(cx, x, common));
 }
 
 /* Small windows are sums of a few slices, which compile to one loop. */
@@ -191,7 +191,7 @@ void tt_lower_adaptive_avg_pool_backward(tt_lower *cx) {
     if (out == 1 && in > 0) {
       tt_type wide = g->type;
       wide.dims[lead + d] = in;
-      g = tt_hlo_divide(cx->h, g, tt_like(cx, g, (double)in));
+      g = tt_quotient(cx, g, tt_like(cx, g, (double)in));
       g = tt_hlo_broadcast_to(cx->h, g, wide.rank, wide.dims);
       continue;
     }

@@ -66,13 +66,14 @@ void tt_lower_prod(tt_lower *cx) {
 void tt_lower_nansum(tt_lower *cx) {
   tt_dtype dtype = sum_dtype(cx, tt_in(cx, 0));
   tt_reduction r = sum_operand(cx, dtype);
-  tt_node *x = tt_hlo_select(cx->h, tt_is_nan(cx, r.x), tt_hlo_zeros(cx->h, &r.x->type), r.x);
+  tt_node *nan = tt_is_nan(cx, r.x); /* of complex numbers: either part is */
+  tt_node *x = tt_hlo_select(cx->h, nan, tt_hlo_zeros(cx->h, &r.x->type), r.x);
   tt_out_in(cx, 0, reduce_node(cx, TT_SUM, &r, x), dtype);
 }
 
 static tt_node *mean_of(tt_lower *cx, const tt_reduction *r) {
   tt_node *sum = reduce_by(cx, TT_SUM, r);
-  return tt_hlo_divide(cx->h, sum, tt_like(cx, sum, (double)r->size));
+  return tt_quotient(cx, sum, tt_like(cx, sum, (double)r->size));
 }
 
 void tt_lower_mean(tt_lower *cx) {
@@ -200,7 +201,7 @@ void tt_lower_var(tt_lower *cx) {
   tt_node *mean = mean_of(cx, &r);
   tt_node *square = square_size(cx, tt_hlo_subtract(h, r.x, reduction_spread(cx, &r, mean)));
   tt_node *sum = reduce_node(cx, TT_SUM, &r, square);
-  tt_node *y = tt_hlo_divide(h, sum, tt_like(cx, sum, left > 0 ? left : 0));
+  tt_node *y = tt_quotient(cx, sum, tt_like(cx, sum, left > 0 ? left : 0));
   if (cx->row->param & STD) y = tt_hlo_sqrt(h, y);
   tt_out_in(cx, 0, y, tt_dtype_real(dtype));
   if (cx->row->param & WITH_MEAN) tt_out_in(cx, 1, mean, dtype);

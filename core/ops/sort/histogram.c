@@ -23,7 +23,7 @@ void tt_lower_histc(tt_lower *cx) {
   tt_hlo *h = cx->h;
   tt_node *x = tt_flatten(cx, tt_in(cx, 0)), *low, *high;
   int64_t bins = tt_int(cx, 1), n = x->type.dims[0];
-  x = tt_cast(cx, x, tt_compute_dtype(x->type.dtype));
+  x = tt_cast(cx, x, tt_is_float(x->type.dtype) ? tt_compute_dtype(x->type.dtype) : TT_I64);
   tt_type counts = {.dtype = x->type.dtype, .rank = 1, .dims = {bins}};
   if (n == 0) {
     tt_out_as(cx, 0, tt_hlo_zeros(h, &counts));
@@ -36,7 +36,7 @@ void tt_lower_histc(tt_lower *cx) {
   tt_node *inside =
       tt_hlo_and(h, tt_hlo_compare(h, TT_GE, x, low), tt_hlo_compare(h, TT_LE, x, high));
   tt_node *at = tt_hlo_multiply(h, tt_hlo_subtract(h, x, low), tt_like(cx, x, (double)bins));
-  at = tt_hlo_convert(h, tt_hlo_divide(h, at, tt_hlo_subtract(h, high, low)), TT_I64);
+  at = tt_hlo_convert(h, tt_quotient(cx, at, tt_hlo_subtract(h, high, low)), TT_I64);
   at = tt_hlo_minimum(h, at, tt_hlo_const_i(h, TT_I64, bins - 1));
   at = tt_hlo_select(h, inside, at, tt_hlo_full(h, &at->type, -1.0));
   tt_node *one = tt_hlo_full(h, &x->type, 1.0);
@@ -48,7 +48,7 @@ static tt_node *even_edges(tt_lower *cx, tt_node *low, tt_node *high, int64_t bi
   tt_hlo *h = cx->h;
   tt_type line = {.dtype = low->type.dtype, .rank = 1, .dims = {bins + 1}};
   tt_node *i = tt_hlo_iota(h, &line, 0), *all = tt_like(cx, low, (double)bins);
-  tt_node *step = tt_hlo_divide(h, tt_hlo_subtract(h, high, low), all);
+  tt_node *step = tt_quotient(cx, tt_hlo_subtract(h, high, low), all);
   tt_node *up = tt_hlo_add(h, low, tt_hlo_multiply(h, i, step));
   tt_node *down = tt_hlo_subtract(h, high, tt_hlo_multiply(h, tt_hlo_subtract(h, all, i), step));
   int64_t half = bins / 2 + 1;
@@ -104,7 +104,7 @@ void tt_lower_histogram(tt_lower *cx) {
     int64_t n = counts.dims[0];
     tt_node *width = tt_hlo_subtract(h, tt_hlo_slice_dim(h, edges, 0, 1, n + 1, 1),
                                      tt_hlo_slice_dim(h, edges, 0, 0, n, 1));
-    sum = tt_hlo_divide(h, sum, tt_hlo_reduce(h, TT_SUM, sum, &dim, 1));
+    sum = tt_quotient(cx, sum, tt_hlo_reduce(h, TT_SUM, sum, &dim, 1));
     sum = tt_hlo_divide(h, sum, width);
   }
   tt_out_as(cx, 0, sum);

@@ -1,0 +1,39 @@
+"""What CUDA accepts and the CPU does not."""
+
+import pytest
+import torch
+from support import DEVICE, only_tpu
+
+pytestmark = only_tpu
+
+INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+@pytest.mark.parametrize("arguments", [(4,), (8, 0, 7), (5, 2, 9), (3, 4, 4)])
+def test_integers_are_counted(dtype, arguments):
+    """The bins of CUDA's integer arithmetic are the CPU's, where its floats are exact."""
+    x = torch.tensor([0, 7, 3, 3, 9, 5, 4, 1, 8], dtype=dtype)
+    counts = torch.histc(x.to(DEVICE), *arguments)
+    assert counts.dtype == dtype
+    assert torch.equal(counts.cpu(), torch.histc(x.double(), *arguments).to(dtype))
+
+
+def test_experts_are_counted():
+    """As mixtures of experts in transformers do it on every device but the CPU."""
+    experts = torch.tensor([3, 0, 1, 3, 3, 7], dtype=torch.int32)
+    counts = torch.histc(experts.to(DEVICE), bins=8, min=0, max=7)
+    assert counts.tolist() == torch.bincount(experts, minlength=8).tolist()
+
+
+def test_booleans_have_absolute_values():
+    x = torch.tensor([True, False])
+    assert torch.equal(x.to(DEVICE).abs().cpu(), x)
+    assert torch.equal(torch.nn.functional.softsign(x.to(DEVICE)).cpu(), x / 2)
+
+
+def test_complex_sums_without_nan():
+    nan = float("nan")
+    x = torch.tensor([1 + 2j, complex(nan, 1), complex(2, nan), 3 - 1j])
+    assert x.to(DEVICE).nansum().item() == 4 + 1j
+    assert x.to(DEVICE).nanmean().item() == 2 + 0.5j
