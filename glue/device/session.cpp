@@ -70,6 +70,15 @@ std::string plugin_path() {
   return py::module_::import("torch_tpu._plugins").attr("resolve")(plugin).cast<std::string>();
 }
 
+// Python's last act, when its own handlers, finalizers and objects have had their turn. C's exit
+// handlers come later, and among them the destructors of what the plugin's threads may be using.
+static void register_end() {
+  auto end = [] {
+    if (!is_forked()) tt_session_end(session());
+  };
+  if (Py_AtExit(end) != 0) std::atexit(end);
+}
+
 tt_session* open_session() {
   if (tt_session* open = usable.load(std::memory_order_acquire)) return open;
   TORCH_CHECK(!is_forked(),
@@ -84,10 +93,7 @@ tt_session* open_session() {
   usable.store(opened, std::memory_order_release);
   the_session.store(opened, std::memory_order_release);
   pthread_atfork(nullptr, nullptr, [] { usable.store(nullptr); });
-  // Handlers that were registered before come later: Python's have run, the plugin's own have not.
-  std::atexit([] {
-    if (!is_forked()) tt_session_end(session());
-  });
+  register_end();
   return opened;
 }
 

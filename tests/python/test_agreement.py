@@ -85,10 +85,14 @@ def only_the_cpu_refuses(name, *args):
 
 
 def without_meta(name):
-    square, image = numbers(3, 3), numbers(1, 1, 4, 4)
-    convolution = (image, image, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1)
+    image, geometry = numbers(1, 1, 4, 4), ([1, 1], [0, 0], [1, 1], False, [0, 0], 1)
+    args = {
+        "geqrf": (numbers(3, 3),),
+        "convolution_overrideable": (image, image, None, *geometry),
+        "convolution_backward_overrideable": (image, image, image, *geometry, [True] * 3),
+    }[name]
     try:
-        meta(name, (square,) if name == "geqrf" else convolution, torch.Tensor.size)
+        meta(name, args, torch.Tensor.size)
     except NotImplementedError:
         return True
     return False
@@ -132,9 +136,20 @@ def normalization(name, dtype):
 
 def forgets_format(name):
     x = numbers(2, 4, 2, 2).to(memory_format=torch.channels_last)
-    indices = torch.zeros_like(x, dtype=torch.int64)
-    args = (x, 2) if name == "channel_shuffle" else (x, indices, [4, 4])
-    return differs(name, args, torch.Tensor.stride)
+    if "3d" in name:
+        x = numbers(2, 4, 2, 2, 2).to(memory_format=torch.channels_last_3d)
+    padding, wide = [1] * 2 * (x.dim() - 2), torch.nn.functional.pad
+    args = {
+        "channel_shuffle": lambda: (x, 2),
+        "max_unpool2d": lambda: (x, torch.zeros_like(x, dtype=torch.int64), [4, 4]),
+        "native_batch_norm_backward": lambda: (
+            *(x.contiguous(), x, *[numbers(4)] * 5),
+            *(True, 1e-5, [True, False, False]),
+        ),
+    }.get(name) or (lambda: (x, padding))
+    if name.endswith("_pad2d_backward") or name.endswith("_pad3d_backward"):
+        return differs(name, (wide(x, padding).contiguous(), x, padding), torch.Tensor.stride)
+    return differs(name, args(), torch.Tensor.stride)
 
 
 def laid_by_rows(name):
@@ -212,6 +227,7 @@ def not_as_its_schema(name):
 
 NEEDED = {
     "Convolved": without_meta,
+    "ConvolvedBack": without_meta,
     "Reflected": without_meta,
     "AsOnCuda": other_on_cuda,
     "BoolOnCuda": lambda name: refuses_dtype(name, torch.bool),

@@ -1,10 +1,12 @@
 """Results lie in memory as the CPU's do."""
 
+import copy
 import random
 
 import pytest
 import torch
 from support import DEVICE, only_tpu, raises_alike, same
+from torch import nn
 
 BINARY = (torch.complex, torch.polar, torch.copysign, torch.clamp_min, torch.logical_and)
 BINARY += (torch.heaviside, torch.logaddexp, torch.xlogy, torch.floor_divide, torch.eq)
@@ -136,3 +138,41 @@ def test_batch_norm_into_targets(training):
     inputs = [numbers(3, 2, 4), torch.zeros(2), torch.ones(2)]
     inputs += [torch.empty(0) for _ in range(3)]
     same(work(*map(there, inputs)), work(*inputs))
+
+
+LAYERS = {
+    "convolution": (nn.Conv2d(4, 6, 3), 4),
+    "grouped": (nn.Conv2d(4, 8, 3, groups=2, padding=1), 4),
+    "depthwise": (nn.Conv2d(4, 4, 3, groups=4), 4),
+    "dilated": (nn.Conv2d(4, 4, 3, dilation=2), 4),
+    "of volumes": (nn.Conv3d(4, 6, 3), 5),
+    "transposed": (nn.ConvTranspose2d(4, 6, 3), 4),
+    "transposed, of volumes": (nn.ConvTranspose3d(4, 6, 3), 5),
+    "batch norm": (nn.BatchNorm2d(4), 4),
+    "reflection": (nn.ReflectionPad2d(1), 4),
+    "reflection of volumes": (nn.ReflectionPad3d(1), 5),
+    "replication": (nn.ReplicationPad2d(1), 4),
+    "replication of volumes": (nn.ReplicationPad3d(1), 5),
+}
+
+
+@pytest.mark.parametrize("last", [(1, 0, 0), (0, 1, 0), (1, 0, 1), (0, 0, 1)], ids=str)
+@pytest.mark.parametrize("name", LAYERS)
+def test_gradients_keep_channels_last(name, last):
+    """Of which the image, the gradient of the result, and the weights have them."""
+    layer, rank = LAYERS[name]
+    formats = [torch.contiguous_format, {4: torch.channels_last, 5: torch.channels_last_3d}[rank]]
+
+    def strides(device):
+        own = copy.deepcopy(layer).to(device)
+        for p in own.parameters():
+            if p.dim() == rank:
+                p.data = p.data.contiguous(memory_format=formats[last[2]])
+        x = torch.randn(2, 4, *[8] * (rank - 2)).to(device)
+        x = x.contiguous(memory_format=formats[last[0]]).requires_grad_()
+        y = own(x)
+        g = torch.ones_like(y, memory_format=torch.contiguous_format)
+        g = g.contiguous(memory_format=formats[last[1]])
+        return [one.stride() for one in (y, *torch.autograd.grad(y, (x, *own.parameters()), g))]
+
+    assert strides(DEVICE) == strides("cpu")

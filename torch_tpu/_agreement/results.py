@@ -13,10 +13,18 @@ from torch_tpu._agreement.operators import Operator, Results, tensors_of
 # -- Results that are stated here --
 
 
-def _convolve(args: list[Any]) -> list[Tensor]:
-    """A convolution's result, which lies as its image or its weight does, of doubles aside.
+def _of_convolution(x: Tensor, w: Tensor) -> torch.memory_format:
+    """How results lie: as the image or the weight; by rows where oneDNN has no part in it."""
+    if x.dim() == 5 and x.dtype in (torch.float64, torch.float16):
+        return torch.contiguous_format
+    layout = suggest_memory_format(x)
+    return suggest_memory_format(w) if layout == torch.contiguous_format else layout
 
-    Its sizes were checked by who calls it. The arguments are those of aten::convolution.
+
+def _convolve(args: list[Any]) -> Results:
+    """A convolution's result. The arguments are those of aten::convolution.
+
+    Its sizes were checked by who calls it.
     """
     x, w, _, strides, paddings, dilations, transposed, more, groups = args
     sizes = [x.shape[0], w.shape[1] * groups if transposed else w.shape[0]]
@@ -27,15 +35,23 @@ def _convolve(args: list[Any]) -> list[Tensor]:
             sizes.append((size - 1) * stride - 2 * padding + reach + more[i % len(more)])
         else:
             sizes.append((size + 2 * padding - reach) // stride + 1)
-    layout = suggest_memory_format(x)
-    if layout == torch.contiguous_format:
-        layout = suggest_memory_format(w)
-    if x.dtype == torch.float64:
-        layout = torch.contiguous_format
-    return [torch.empty(sizes, dtype=x.dtype, device=x.device, memory_format=layout)]
+    return [x.new_empty(sizes).to(memory_format=_of_convolution(x, w))]
 
 
-def _reflect(args: list[Any]) -> list[Tensor]:
+def _convolve_back(args: list[Any]) -> Results:
+    """Those gradients of a convolution that are asked for."""
+    gradient, x, w, *_, mask = args
+    layout = _of_convolution(x, w)
+    bias = w.shape[0] if not args[6] else gradient.shape[1]
+    like = (
+        torch.empty_like(x, memory_format=layout),
+        torch.empty_like(w, memory_format=layout),
+        w.new_empty(bias),
+    )
+    return [one if wanted else None for one, wanted in zip(like, mask, strict=True)]
+
+
+def _reflect(args: list[Any]) -> Results:
     """Reflectors in columns that lie together, and their factors: geqrf has no Meta kernel."""
     x = args[0]
     if x.dim() < 2:
@@ -43,8 +59,9 @@ def _reflect(args: list[Any]) -> list[Tensor]:
     return [x.new_empty(x.mT.shape).mT, x.new_empty((*x.shape[:-2], min(x.shape[-2:])))]
 
 
-STATED: dict[str, Callable[[list[Any]], list[Tensor]]] = {
+STATED: dict[str, Callable[[list[Any]], Results]] = {
     "Convolved": _convolve,
+    "ConvolvedBack": _convolve_back,
     "Reflected": _reflect,
 }
 
@@ -84,7 +101,7 @@ def _promote(op: Operator, args: list[Any], results: Results) -> None:
 
 def _keep_format(op: Operator, args: list[Any], results: Results) -> None:
     if results[0] is not None:
-        layout = suggest_memory_format(args[0])
+        layout = suggest_memory_format(args[max(op.argument, 0)])
         results[0] = torch.empty_like(results[0], memory_format=layout)
 
 
@@ -121,7 +138,7 @@ def _iterate(op: Operator, args: list[Any], result: Tensor) -> Tensor:
     return _C.iterated(operands, result)
 
 
-def state(op: Operator, args: list[Any]) -> list[Tensor]:
+def state(op: Operator, args: list[Any]) -> Results:
     """Returns results whose types are stated here, since Meta does not state them; else nothing."""
     if op.outs:
         return []

@@ -10,13 +10,14 @@ from typing import NamedTuple
 KINDS = {
     # Results (results.py)
     "Convolved": "has no Meta kernel; its result lies as its image or its weight does",
+    "ConvolvedBack": "has no Meta kernel; its results lie as the image or the weight does",
     "Reflected": "has no Meta kernel; it returns reflectors in columns, and their factors",
     "AsOnCuda": "is implemented with CUDA's results, so Meta is not asked about the CPU",
     "NarrowStatistics": "keeps statistics in the input's dtype unless its parameters are wider",
     "NoStatistics": "saves no statistics in evaluation",
     "NoSampleDim": "gives the loss of a lone sample no dims",
     "Promotes": "computes in the dtype that its operands are promoted to",
-    "KeepsFormat": "keeps an image's channels last",
+    "KeepsFormat": "keeps an image's channels last, its first operand's if no other is named",
     "Contiguous": "lays its results row by row, whatever its operands do",
     "LikeFirst": "lays its result as its first operand",
     "FillsTarget": "fills an out= tensor of any sizes that has as many elements as the result",
@@ -71,6 +72,11 @@ ROWS = (
         "convolution_overrideable",
         "is for other backends, and throws on the meta device",
     ),
+    Row(
+        "ConvolvedBack",
+        "convolution_backward_overrideable",
+        "is for other backends, and throws on the meta device",
+    ),
     Row("Reflected", "geqrf", "has a kernel for the CPU and CUDA alone"),
     Row(
         "AsOnCuda",
@@ -105,8 +111,21 @@ ROWS = (
     Row("Promotes", "ldexp.Tensor", "multiplies by powers of two that have a dtype of their own"),
     Row(
         "KeepsFormat",
-        "channel_shuffle max_unpool2d",
+        "channel_shuffle max_unpool2d reflection_pad3d replication_pad3d",
         "has a Meta kernel that forgets channels_last",
+    ),
+    Row(
+        "KeepsFormat",
+        "native_batch_norm_backward",
+        "has a Meta kernel that forgets channels_last",
+        argument="input",
+    ),
+    Row(
+        "KeepsFormat",
+        "reflection_pad2d_backward reflection_pad3d_backward replication_pad2d_backward "
+        "replication_pad3d_backward",
+        "has a Meta kernel that forgets channels_last",
+        argument="self",
     ),
     Row("Contiguous", "pow.Scalar log_sigmoid_forward", "makes its result without an iterator"),
     Row("LikeFirst", "log_sigmoid_backward", "makes its result without an iterator"),
