@@ -92,12 +92,13 @@ c10::Storage own(tt_storage* storage, c10::DeviceIndex device) {
       wrap(storage, device), &the_allocator, /*resizable=*/true);
 }
 
-at::Tensor tensor_on(c10::Storage storage, at::ScalarType dtype, at::IntArrayRef sizes,
-                     at::IntArrayRef strides) {
+at::Tensor tensor_on(c10::Storage storage, const tt_view& view) {
   auto tensor = at::detail::make_tensor<c10::TensorImpl>(
       std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
-      c10::scalarTypeToTypeMeta(dtype));
-  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
+      c10::scalarTypeToTypeMeta(from_dtype(view.dtype)));
+  auto rank = static_cast<size_t>(view.rank);
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides({view.sizes, rank}, {view.strides, rank},
+                                                      view.offset);
   return tensor;
 }
 
@@ -114,7 +115,7 @@ at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, at::Sca
   auto extent = static_cast<int64_t>(at::detail::computeStorageNbytes(sizes, strides, 1));
   tt_type type = tt_type_make(tt_dtype_held(view.dtype), 1, &extent);
   if (tt_view_covers(&view, &type)) tt_view_dense(&view, &type);
-  return tensor_on(own(new_storage(type, device), device), dtype, sizes, strides);
+  return tensor_on(own(new_storage(type, device), device), view);
 }
 
 }  // namespace tt

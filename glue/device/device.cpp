@@ -131,6 +131,15 @@ const at::Generator& default_generator(c10::DeviceIndex index) {
   return g.all[static_cast<size_t>(index)];
 }
 
+const at::Generator& chosen(const std::optional<at::Generator>& generator,
+                            c10::DeviceIndex device) {
+  const at::Generator& one =
+      generator && generator->defined() ? *generator : default_generator(device);
+  TORCH_CHECK(one.device().is_privateuseone(),
+              "Expected a 'tpu' device type for generator but found '", one.device().type(), "'");
+  return one;
+}
+
 struct Hooks final : at::PrivateUse1HooksInterface {
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return is_available(); }
@@ -181,19 +190,6 @@ void manual_seed_all(uint64_t seed) {
     generator.set_current_seed(seed);
   }
 }
-
-namespace {
-
-const at::Generator& chosen(const std::optional<at::Generator>& generator,
-                            c10::DeviceIndex device) {
-  const at::Generator& one =
-      generator && generator->defined() ? *generator : default_generator(device);
-  TORCH_CHECK(one.device().is_privateuseone(),
-              "Expected a 'tpu' device type for generator but found '", one.device().type(), "'");
-  return one;
-}
-
-}  // namespace
 
 tt_philox_place reserve_philox(const std::optional<at::Generator>& generator,
                                c10::DeviceIndex device, int64_t blocks) {

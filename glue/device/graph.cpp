@@ -10,11 +10,8 @@
 #include <fstream>
 
 namespace tt {
-namespace {
 
-std::array<std::atomic<Graph*>, TT_SESSION_DEVICES> current{};
-
-}  // namespace
+static std::array<std::atomic<Graph*>, TT_SESSION_DEVICES> current{};
 
 Graph::~Graph() {
   if (stream_) abandon();

@@ -10,12 +10,9 @@ namespace tt {
 
 // A graph: what was recorded between begin and end, launched as one by replay. One thread at a time
 // uses it; begin and end are called by the same thread.
-class Graph {
+class Graph : Fixed {
  public:
-  Graph() = default;
   ~Graph();
-  Graph(const Graph&) = delete;
-  Graph& operator=(const Graph&) = delete;
 
   void begin();    // on this thread's current device and stream
   void end();      // its program is compiled from now on

@@ -46,8 +46,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::PrivateUse1, index), id);
   }
   c10::Stream getStream(c10::Device device) const override {
-    c10::DeviceIndex index = device.has_index() ? device.index() : tls_device;
-    return make_stream(device, current_stream_id(index));
+    return make_stream(device, current_stream_id(make_stream(device, 0).device_index()));
   }
   c10::Stream getDefaultStream(c10::Device device) const override { return make_stream(device, 0); }
   c10::Stream getNewStream(c10::Device device, int priority) const override {

@@ -8,19 +8,11 @@ extern "C" {
 }
 
 namespace tt {
-namespace {
-
-void* torch_library() {
-  static void* library = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
-  return library;
-}
-
-}  // namespace
 
 void bind_lapack() {
-  [[maybe_unused]] static bool bound = torch_library() && tt_lapack_bind([](const char* symbol) {
-                                         return dlsym(torch_library(), symbol);
-                                       });
+  static void* torch = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
+  auto find = [](const char* symbol) { return dlsym(torch, symbol); };
+  [[maybe_unused]] static bool bound = torch && tt_lapack_bind(find);
 }
 
 }  // namespace tt

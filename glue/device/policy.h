@@ -16,11 +16,9 @@ enum Setting { kMode, kPrecision, kHostFallback, kKnownOnly, kSettings };
 using Choice = std::array<std::optional<int>, kSettings>;
 
 // A block of this thread: what it chose counts until leave().
-class Block {
+class Block : Fixed {
  public:
   explicit Block(const Choice& choice);
-  Block(const Block&) = delete;
-  Block& operator=(const Block&) = delete;
   void leave();
 
  private:

@@ -70,13 +70,8 @@ std::string plugin_path() {
   return py::module_::import("torch_tpu._plugins").attr("resolve")(plugin).cast<std::string>();
 }
 
-// Python's last act, when its own handlers, finalizers and objects have had their turn. C's exit
-// handlers come later, and among them the destructors of what the plugin's threads may be using.
-static void register_end() {
-  auto end = [] {
-    if (!is_forked()) tt_session_end(session());
-  };
-  if (Py_AtExit(end) != 0) std::atexit(end);
+static void end_session() {
+  if (!is_forked()) tt_session_end(session());
 }
 
 tt_session* open_session() {
@@ -93,7 +88,9 @@ tt_session* open_session() {
   usable.store(opened, std::memory_order_release);
   the_session.store(opened, std::memory_order_release);
   pthread_atfork(nullptr, nullptr, [] { usable.store(nullptr); });
-  register_end();
+  // Python's last act, when its own handlers, finalizers and objects have had their turn. C's exit
+  // handlers come later, and among them the destructors of what the plugin's threads may be using.
+  if (Py_AtExit(end_session) != 0) std::atexit(end_session);
   return opened;
 }
 

@@ -12,11 +12,9 @@ extern "C" {
 namespace tt {
 
 // While it lives, the core's calls and types stay where they are (core/base/guard.h).
-struct Guarded {
+struct Guarded : Fixed {
   Guarded() { tt_guard_enter(); }
   ~Guarded() { tt_guard_leave(); }
-  Guarded(const Guarded&) = delete;
-  Guarded& operator=(const Guarded&) = delete;
 };
 
 // Throws the Python exception that fits the status's code and releases it; no-op on success.

@@ -6,17 +6,8 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/Resize.h>
+#include <ATen/NativeFunctions.h>
 #include <ATen/ops/_conj_physical.h>
-#include <ATen/ops/_reshape_alias_native.h>
-#include <ATen/ops/alias_native.h>
-#include <ATen/ops/as_strided_native.h>
-#include <ATen/ops/detach_native.h>
-#include <ATen/ops/is_set_to_native.h>
-#include <ATen/ops/set_native.h>
-#include <ATen/ops/unfold_native.h>
-#include <ATen/ops/view_as_complex_native.h>
-#include <ATen/ops/view_as_real_native.h>
-#include <ATen/ops/view_native.h>
 
 namespace tt {
 namespace {

@@ -43,8 +43,7 @@ bool is_canonical(const at::Tensor& tensor, const tt_storage* storage);
 
 // Takes the caller's reference.
 c10::Storage own(tt_storage* storage, c10::DeviceIndex device);
-at::Tensor tensor_on(c10::Storage storage, at::ScalarType dtype, at::IntArrayRef sizes,
-                     at::IntArrayRef strides);
+at::Tensor tensor_on(c10::Storage storage, const tt_view& view);
 // An uninitialised tensor whose new storage has the dense type of these sizes and strides.
 at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype,
                          c10::DeviceIndex device);

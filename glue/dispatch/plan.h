@@ -52,7 +52,7 @@ struct Plan {
   int row_args = 0;                               // arguments that the row sees: all but out=
   std::optional<c10::OperatorHandle> functional;  // the row's own overload, if it is another
   bool multiplies;                                // the chosen precision of products is about it
-  bool returns_one = false;   // a new tensor, and nothing else
+  bool returns_one = false;                       // a new tensor, and nothing else
   bool writes_lists = false;  // is on lists, element by element, and writes to one of them
   bool overwrites = false;    // the target's dtype does not take part in promotion
   int indices = -1;  // the argument that lists index tensors, which may be masks or live on

@@ -56,13 +56,6 @@ void record(const Walk& walk, tt_call* call, tt_storage** results) {
   check(tt_stream_record(stream_of(walk.device), &operation, results));
 }
 
-at::Tensor wrap_result(const tt_view& view, tt_storage* storage, c10::DeviceIndex device) {
-  if (!storage) return {};
-  auto rank = static_cast<size_t>(view.rank);
-  return tensor_on(own(storage, device), from_dtype(view.dtype), {view.sizes, rank},
-                   {view.strides, rank});
-}
-
 // Index lists may hold host tensors, which are moved; and masks, of which the rows know nothing:
 // then it returns true.
 bool masks_among_indices(const Plan& plan, torch::jit::Stack* stack) {
@@ -150,8 +143,9 @@ void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack
     if (plan.writes_lists) bump_versions(plan, walk.args);
     auto fresh = std::count_if(call->results, call->results + call->result_count,
                                [](const tt_call_result& one) { return one.target < 0; });
-    auto wrap = [&](size_t k) {
-      return wrap_result(call->results[k].view, results[k], walk.device);
+    auto wrap = [&](size_t k) -> at::Tensor {
+      if (!results[k]) return {};
+      return tensor_on(own(results[k], walk.device), call->results[k].view);
     };
     return push_results(walk, static_cast<size_t>(fresh), wrap, stack);
   }

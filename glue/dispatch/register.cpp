@@ -31,12 +31,8 @@ void batch_norm(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   (*overloads)[(op.schema().is_mutable() ? 2 : 0) + (tracked ? 1 : 0)].callBoxed(stack);
 }
 
-struct CopyPlan {
-  std::optional<c10::OperatorHandle> op;
-  std::shared_ptr<const Plan> plan;
-};
-CopyPlan& copy_plan() {
-  static auto* one = new CopyPlan;
+std::shared_ptr<const Plan>& copy_plan() {
+  static auto* one = new std::shared_ptr<const Plan>;
   return *one;
 }
 
@@ -46,12 +42,9 @@ struct Registration {
   Registration() {
     for (PlannedOverload& one : make_plans()) {
       const std::string& name = one.plan->name;
-      if (name ==
-          "aten::copy_") {  // PyTorch's own minds devices, and leaves the rest to _copy_from
-        copy_plan() = {c10::Dispatcher::singleton().findSchema(one.name), one.plan};
-        continue;
-      }
-      if (name == "aten::native_batch_norm" || name == "aten::native_batch_norm.out")
+      if (name == "aten::copy_")  // PyTorch's own minds devices, and leaves the rest to _copy_from
+        copy_plan() = one.plan;
+      else if (name == "aten::native_batch_norm" || name == "aten::native_batch_norm.out")
         library.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&batch_norm>());
       else
         library.impl(name.c_str(),
@@ -94,9 +87,9 @@ int64_t choose_attention(const at::Tensor& query, const at::Tensor& key, const a
 }  // namespace
 
 void run_copy(const at::Tensor& target, const at::Tensor& source) {
-  TORCH_CHECK(copy_plan().plan, "the op table has no row for copy");
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", "");
   torch::jit::Stack stack{target, source, false};
-  run_plan(*copy_plan().plan, *copy_plan().op, &stack);
+  run_plan(*copy_plan(), op, &stack);
 }
 
 void lend(const std::vector<std::string>& overloads, const std::string& from,

@@ -12,12 +12,10 @@ using c10::IValue;
 template <class T> auto count_of(const T& all) { return static_cast<int>(all.size()); }
 
 // What the core is told of a new call. Owns what that points to.
-class Specialiser {
+class Specialiser : Fixed {
  public:
   Specialiser(Walk& walk, const c10::OperatorHandle& op) : walk_(walk), plan_(walk.plan), op_(op) {}
   ~Specialiser() { tt_arena_deinit(&arena_); }
-  Specialiser(const Specialiser&) = delete;
-  Specialiser& operator=(const Specialiser&) = delete;
 
   // Fills a core spec that is good while this lives; what else is to be done where it cannot.
   Found specialise(tt_call_spec* spec);

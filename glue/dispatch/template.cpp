@@ -51,13 +51,10 @@ void use(const tt_template* found, const Walk& walk, torch::jit::Stack* stack) {
     const tt_returned& one = found->returned[k];
     if (one.arg >= 0) return *walk.tensors[static_cast<size_t>(one.arg)];
     if (one.slot < 0) return {};
-    auto slot = static_cast<size_t>(one.slot), rank = static_cast<size_t>(one.view.rank);
+    auto slot = static_cast<size_t>(one.slot);
     if (!owners[slot])
       owners[slot] = own(std::exchange(slots.storages[slot], nullptr), walk.device);
-    auto tensor = tensor_on(owners[slot], from_dtype(one.view.dtype), {one.view.sizes, rank},
-                            {one.view.strides, rank});
-    tensor.unsafeGetTensorImpl()->set_storage_offset(one.view.offset);
-    return tensor;
+    return tensor_on(owners[slot], one.view);
   };
   push_results(walk, static_cast<size_t>(found->returned_count), make, stack);
 }

@@ -22,7 +22,7 @@ struct Number {
 };
 
 // What one walk over the arguments gathers.
-struct Walk {
+struct Walk : Fixed {
   const Plan& plan;
   c10::ArrayRef<c10::IValue> args;
   tt_key key;
@@ -43,8 +43,6 @@ struct Walk {
 
   Walk(const Plan& p, c10::ArrayRef<c10::IValue> a) : plan(p), args(a) { tt_key_init(&key); }
   ~Walk() { tt_key_deinit(&key); }
-  Walk(const Walk&) = delete;
-  Walk& operator=(const Walk&) = delete;
 };
 
 // Fills everything but the plan and the arguments.

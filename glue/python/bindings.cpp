@@ -23,11 +23,6 @@ void bind_explain(py::module_& m);  // explain.cpp
 
 namespace {
 
-int64_t checked_index(int64_t index) {
-  device_of(static_cast<c10::DeviceIndex>(index));
-  return index;
-}
-
 py::list op_rows() {
   int count = 0;
   const tt_op_row* rows = tt_op_rows(&count);
@@ -110,9 +105,8 @@ PYBIND11_MODULE(_C, m) {
   m.def("api_version", &api_version);
   m.def("device_count", &device_count, release);
   m.def("current_device", [] { return static_cast<int>(current_device()); });
-  m.def("set_device", [](int64_t index) {
-    set_current_device(static_cast<c10::DeviceIndex>(checked_index(index)));
-  });
+  m.def("set_device",
+        [](int64_t index) { set_current_device(static_cast<c10::DeviceIndex>(index)); });
   m.def("device_kind", [](int64_t index) { return tt_pjrt_device_kind(device(index)); });
   m.def("device_id", [](int64_t index) { return tt_pjrt_device_id(device(index)); });
   m.def(

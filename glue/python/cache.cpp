@@ -11,15 +11,13 @@ namespace py = pybind11;
 namespace tt {
 namespace {
 
-struct Folder {
+struct Folder : Fixed {
   tt_dir* dir = nullptr;
   Folder(const std::string& path, bool shared, bool readonly) {
     tt_dir_options options = {readonly, shared, 0};
     check(tt_dir_open(path.c_str(), &options, &dir));
   }
   ~Folder() { tt_dir_close(dir); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
 };
 
 // When each entry was used, its name, and its bytes.

@@ -17,7 +17,6 @@
 #include <unordered_set>
 
 namespace tt {
-
 namespace {
 
 enum : size_t { kSlots = 512, kMaxDepth = 64, kMaxKept = 65536 };
@@ -75,6 +74,16 @@ uint32_t site_of(PyCodeObject* code, int offset) {
   return site;
 }
 
+unsigned long main_thread;
+
+// Asked by threads that wait: only Python's main thread runs signal handlers, and what one raises
+// stays set until check() throws it.
+bool is_interrupted() {
+  if (PyThread_get_thread_ident() != main_thread) return false;
+  pybind11::gil_scoped_acquire gil;
+  return PyErr_CheckSignals() != 0;
+}
+
 }  // namespace
 
 #if TT_PUBLIC_FRAMES
@@ -111,20 +120,6 @@ uint32_t call_site() {
 }
 
 #endif
-
-namespace {
-
-unsigned long main_thread;
-
-// Asked by threads that wait: only Python's main thread runs signal handlers, and what one raises
-// stays set until check() throws it.
-bool is_interrupted() {
-  if (PyThread_get_thread_ident() != main_thread) return false;
-  pybind11::gil_scoped_acquire gil;
-  return PyErr_CheckSignals() != 0;
-}
-
-}  // namespace
 
 void watch_interrupts() {
   auto threading = pybind11::module_::import("threading");

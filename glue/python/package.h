@@ -10,12 +10,10 @@ namespace tt {
 
 // While it lives, this thread holds the GIL, and what the caller's own code has put around
 // PyTorch's functions (torch.set_default_device, say) does not see those that the package calls.
-class InPython {
+class InPython : Fixed {
  public:
   InPython() { State::set_disabled_state(at::impl::TorchFunctionDisabledState::ALL_DISABLED); }
   ~InPython() { State::set_disabled_state(before_); }
-  InPython(const InPython&) = delete;
-  InPython& operator=(const InPython&) = delete;
 
  private:
   using State = at::impl::PythonTorchFunctionTLS;
