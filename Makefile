@@ -103,6 +103,7 @@ coverage-all: build/coverage-glue
 	rm -rf $</package && find $< -name '*.gcda' -delete
 	mkdir $</package && cp -r torch_tpu $</package && rm -f $</package/torch_tpu/_C*.so
 	$(CMAKE) --install $< --prefix $</package
+	cp scripts/coverage_site.py $</package/sitecustomize.py
 	PYTHONSAFEPATH=1 PYTHONPATH=$(CURDIR)/$</package \
 		$(PY) -m pytest $(or $(TESTS),$(QUICK))
 	$(MAKE) coverage REPORT='$(REPORT) $<'
