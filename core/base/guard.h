@@ -1,6 +1,6 @@
 /* Guards. Interned calls, traces and types are borrowed from tables that are emptied as a whole
  * when they have grown too large. What is borrowed is good within a guard: while any thread but the
- * one that empties is in one, nothing is emptied. A guard is two stores to memory of the thread's
+ * one that empties is in one, nothing is emptied. A guard is a few stores to memory of the thread's
  * own, which suffices because such pointers come from tables with locks, and the thread that
  * empties them holds these locks while it looks who is in a guard. Thread-safe. */
 #ifndef TT_GUARD_H

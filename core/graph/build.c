@@ -43,12 +43,15 @@ static void add_params(building *b) {
   b->words = tt_call_scalars_param(b->h, graph->word_count);
 }
 
-/* XLA's CPU compiler computes a result that is also used once for each use, and lays a transposed
- * one out anew for the caller. A barrier keeps it to one; that it has one dim leaves one layout.
- * Other compilers make several results in one kernel, which a barrier would keep them from. */
-static tt_node *write_out(const building *b, tt_node *x) {
+/* What a step made, as other steps and the caller are to find it. XLA's CPU compiler computes a
+ * result that is also used once for each use, and lays a transposed one out anew for the caller. A
+ * barrier keeps it to one; that it has one dim leaves one layout. Other compilers make several
+ * results in one kernel, which a barrier would keep them from. */
+static tt_node *shared(const building *b, tt_node *x, bool is_output) {
+  if (b->graph->step_count == 1) return x;
+  x = tt_hlo_seal(b->h, x);
+  if (!is_output || !b->target->xla_cpu) return x;
   int64_t count = tt_type_numel(&x->type);
-  if (!b->target->xla_cpu || b->graph->step_count == 1) return x;
   tt_node *flat = tt_hlo_optimization_barrier(b->h, tt_hlo_reshape(b->h, x, 1, &count));
   return tt_hlo_reshape(b->h, flat, x->type.rank, x->type.dims);
 }
@@ -66,7 +69,7 @@ static tt_status lower_step(building *b, const tt_step *step) {
     return TT_SUCCESS; /* tt_hlo_finish reports it; what follows lacks operands */
   for (int k = 0; k < call->output_count; k++) {
     int slot = step->first_output + k;
-    b->slots[slot] = b->is_output[slot] ? write_out(b, b->outputs[k]) : b->outputs[k];
+    b->slots[slot] = shared(b, b->outputs[k], b->is_output[slot]);
   }
   return TT_SUCCESS;
 }

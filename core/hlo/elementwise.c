@@ -260,3 +260,18 @@ tt_node *tt_hlo_optimization_barrier(tt_hlo *h, tt_node *x) {
   TT_NEED(h, optimization_barrier, x);
   return tt_hlo_emit1(h, TT_DRAFT(optimization_barrier, NULL, 0, x), x->type);
 }
+
+static bool is_rewritten(const tt_node *x) {
+  const tt_instr *in = x->instr;
+  while (in && (in->op == TT_OPCODE_reshape || in->op == TT_OPCODE_transpose))
+    in = in->operands[0]->instr;
+  return in && (in->op == TT_HLO_divide || in->op == TT_HLO_exponential || in->op == TT_HLO_power ||
+                in->op == TT_HLO_rsqrt || in->op == TT_HLO_sqrt);
+}
+
+tt_node *tt_hlo_seal(tt_hlo *h, tt_node *x) {
+  if (!is_rewritten(x) || tt_is_integer(x->type.dtype)) return x;
+  if (tt_is_complex(x->type.dtype)) return tt_hlo_optimization_barrier(h, x);
+  tt_node *nan = tt_hlo_compare(h, TT_NE, x, x);
+  return tt_hlo_select(h, nan, tt_hlo_add(h, x, x), x);
+}

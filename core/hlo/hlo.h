@@ -136,6 +136,10 @@ tt_node *tt_hlo_real(tt_hlo *h, tt_node *x); /* real input gives x itself */
 tt_node *tt_hlo_imag(tt_hlo *h, tt_node *x); /* real input gives zeros */
 tt_node *tt_hlo_reduce_precision(tt_hlo *h, tt_node *x, int exponent_bits, int mantissa_bits);
 tt_node *tt_hlo_optimization_barrier(tt_hlo *h, tt_node *x);
+/* An equal value of which XLA does not see how it was made, or x itself where no harm is known to
+ * come of that. XLA computes x / y / z as x / (y * z), x / exp(y) as x * exp(-y), log(pow(x, y)) as
+ * y * log(x), and the like: finite where the steps are not, or the other way round. */
+tt_node *tt_hlo_seal(tt_hlo *h, tt_node *x);
 
 /* -- Shape -- (each returns x itself when nothing would change) */
 tt_node *tt_hlo_reshape(tt_hlo *h, tt_node *x, int rank, const int64_t *dims);

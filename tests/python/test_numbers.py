@@ -10,6 +10,12 @@ QUOTIENTS = {
     "by a scalar tensor": lambda x: x / torch.tensor(0.1, dtype=x.dtype, device=x.device),
     "by a row": lambda x: x / x[:1],
     "by a column": lambda x: x / x[:, :1],
+    "by a row that a view repeats": lambda x: x / x[:1].expand_as(x),
+    "by what was filled": lambda x: x / torch.full_like(x, 3.0),
+    "by a root": lambda x: x / x.abs().ceil().square().sqrt(),
+    "twice": lambda x: x / x.T[:1, :37] / x.flip(0),
+    "by a quotient": lambda x: x / (x.flip(0) / x.flip(1)),
+    "inverted twice": lambda x: 1 / (1 / x),
     "in place": lambda x: x.clone().div_(7),
     "rounded": lambda x: torch.div(x, 0.7, rounding_mode="trunc"),
     "rounded down": lambda x: x // 0.7,
@@ -41,3 +47,40 @@ def test_a_quotient_is_rounded_once(name, dtype, mode):
     with torch.tpu.set_eager_mode(mode):
         there = run(x.to(DEVICE)).cpu()
     assert torch.equal(there.nan_to_num(7.5), run(x).nan_to_num(7.5))
+
+
+EXTREMES = [0.0, -0.0, 1.0, -3.0, 1e10, 1e-10, -1e20, 1e-20, 1e30, 1e-30, 1e38, 60.0, -60.0, 0.3]
+CHAINS = {
+    "x / y / z": lambda x, y: x / y / y.neg(),
+    "x / (y / z)": lambda x, y: x / (y / x),
+    "(x / y) / (z / w)": lambda x, y: (x / y) / (y / x),
+    "a quotient moved": lambda x, y: (x / y).view(14, 14).T.reshape(196) / y,
+    "a quotient that is read": lambda x, y: torch.stack([x / y, x / y / y]),
+    "in place": lambda x, y: x.clone().div_(y).div_(y),
+    "complex": lambda x, y: (torch.complex(x, y) / 1e20j / 1e20j).real.clamp(-1e-3, 1e-3),
+    "x / exp(y)": lambda x, y: x / y.clamp(-80, 90).exp(),
+    "exp(x) * exp(y)": lambda x, y: x.clamp(-80, 90).exp() * y.clamp(-80, 90).exp(),
+    "exp(x) to a power": lambda x, y: x.clamp(-80, 90).exp() ** 0.3,
+    "x / pow(y, z)": lambda x, y: x / y.pow(-5),
+    "log(pow(x, y))": lambda x, y: x.pow(y.clamp(-3, 3)).log(),
+    "1 / sigmoid": lambda x, y: 1 / x.clamp(-80, 90).sigmoid(),
+    "sqrt squared": lambda x, y: x.sqrt() * x.sqrt(),
+    "rsqrt squared": lambda x, y: x.rsqrt() * x.rsqrt(),
+}
+
+
+@pytest.mark.parametrize("mode", modes())
+@pytest.mark.parametrize("name", CHAINS)
+def test_no_step_of_a_chain_is_left_out(name, mode):
+    """XLA would compute x / y / z as x / (y * z), which overflows where the quotients do not."""
+    x = torch.tensor(EXTREMES)
+    x, y = (one.flatten() for one in torch.meshgrid(x, x, indexing="ij"))
+    run = CHAINS[name]
+    with torch.tpu.set_eager_mode(mode):
+        there = run(x.to(DEVICE), y.to(DEVICE)).cpu()
+    torch.set_flush_denormal(True)  # as XLA does
+    try:
+        here = run(x, y)
+    finally:
+        torch.set_flush_denormal(False)
+    torch.testing.assert_close(there, here, rtol=1e-5, atol=0, equal_nan=True)

@@ -44,17 +44,11 @@ static tt_node *where_signs_differ(tt_lower *cx, tt_node *rem, tt_node *b, tt_no
   return tt_hlo_select(h, tt_hlo_and(h, differ, some), stepped, y);
 }
 
-/* Of the operands of an operator, which were broadcast to each other. */
-static tt_node *quotient(tt_lower *cx, tt_node *a, tt_node *b) {
-  bool whole = tt_type_numel(&tt_in(cx, 1)->type) == tt_type_numel(&b->type);
-  return whole ? tt_hlo_divide(cx->h, a, b) : tt_quotient(cx, a, b);
-}
-
 static tt_node *floor_divide_float(tt_lower *cx, tt_node *a, tt_node *b) {
   tt_hlo *h = cx->h;
-  tt_node *zero = tt_like(cx, a, 0), *ratio = quotient(cx, a, b);
+  tt_node *zero = tt_like(cx, a, 0), *ratio = tt_quotient(cx, a, b);
   tt_node *rem = tt_hlo_remainder(h, a, b);
-  tt_node *q = quotient(cx, tt_hlo_subtract(h, a, rem), b);
+  tt_node *q = tt_quotient(cx, tt_hlo_subtract(h, a, rem), b);
   q = where_signs_differ(cx, rem, b, q, tt_hlo_subtract(h, q, tt_like(cx, q, 1)));
   tt_node *low = tt_hlo_floor(h, q);
   tt_node *above = tt_hlo_compare(h, TT_GT, tt_hlo_subtract(h, q, low), tt_like(cx, q, 0.5));
@@ -89,7 +83,7 @@ void tt_lower_div(tt_lower *cx) {
   if (*mode == 'f') {
     y = floor_divide(cx, a, b);
   } else {
-    y = quotient(cx, a, b);
+    y = tt_quotient(cx, a, b);
     /* Of two tensors PyTorch rounds the quotient to their dtype first. */
     bool number = tt_in(cx, 1)->type.rank == 0;
     if (*mode == 't' && tt_is_float(dtype)) y = tt_trunc(cx, number ? y : tt_cast(cx, y, dtype));
