@@ -52,7 +52,7 @@ bool tt_attr_sized(const tt_attr *attr, int count, const char *name, tt_why *why
 }
 
 bool tt_attr_dims(const tt_attr *attr, int rank, const char *name, tt_why *why) {
-  uint32_t seen = 0;
+  uint64_t seen = 0;
   if (!attr || (attr->count && !attr->values)) return tt_hlo_bad(why, "%s is missing", name);
   for (int i = 0; i < attr->count; i++) {
     int64_t dim = attr->values[i];
@@ -61,7 +61,7 @@ bool tt_attr_dims(const tt_attr *attr, int rank, const char *name, tt_why *why) 
                         rank);
     if (seen >> dim & 1)
       return tt_hlo_bad(why, "%s names dimension %lld twice", name, (long long)dim);
-    seen |= 1u << dim;
+    seen |= UINT64_C(1) << dim;
   }
   return true;
 }

@@ -1,9 +1,9 @@
 #include "hlo/internal.h"
 
 /* Takes `dim` for a place of a permutation of 0..rank-1, of which `seen` are taken. */
-static bool take_dim(int64_t dim, int rank, uint32_t *seen, int64_t *out) {
+static bool take_dim(int64_t dim, int rank, uint64_t *seen, int64_t *out) {
   if (dim < 0 || dim >= rank || (*seen >> dim & 1)) return false;
-  *seen |= 1u << dim;
+  *seen |= UINT64_C(1) << dim;
   *out = dim;
   return true;
 }
@@ -14,7 +14,7 @@ static bool split_dims(const tt_attr *numbers, const char *const names[3], int r
   const tt_attr *first = tt_attr_field(numbers, names[0]),
                 *second = tt_attr_field(numbers, names[1]);
   const tt_attr *spatial = tt_attr_field(numbers, names[2]);
-  uint32_t seen = 0;
+  uint64_t seen = 0;
   if (!first || !second || !tt_attr_sized(spatial, rank - 2, names[2], why))
     return tt_hlo_bad(why, "incomplete dimension numbers for a tensor of rank %d", rank);
   bool ok = take_dim(first->value, rank, &seen, &dims[0]) &&

@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 
-#define TT_MAX_RANK 16
+#define TT_MAX_RANK 64
 
 /* name, number (PJRT_Buffer_Type's), MLIR spelling, bytes, kind */
 #define TT_DTYPES(X)                                                                               \

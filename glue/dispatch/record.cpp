@@ -12,7 +12,7 @@ using c10::IValue;
 using Words = c10::SmallVector<uint32_t, 16>;
 
 void push_words(Words& words, tt_dtype dtype, double f, int64_t i) {
-  uint64_t raw = dtype == TT_I64 ? static_cast<uint64_t>(i) : bits(f);
+  uint64_t raw = tt_is_integer(dtype) ? static_cast<uint64_t>(i) : bits(f);
   if (dtype == TT_F32) {
     float narrow = static_cast<float>(f);
     uint32_t word;

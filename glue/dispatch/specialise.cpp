@@ -42,6 +42,7 @@ class Specialiser : Fixed {
   tt_arena arena_{};  // what arguments point to
   at::native::ResultTypeState promotion_;
   tt_dtype small_float_ = TT_INVALID;  // of 8 bits, which are not promoted with others
+  bool unsigned_ = false;              // a tensor is of a dtype that is not, of 16 bits and more
   bool types_known_ = false;
 };
 
@@ -50,8 +51,11 @@ void Specialiser::promote(const ArgPlan& arg, const IValue& value) {
   auto with = [&](const auto& one) {
     promotion_ = at::native::update_result_type_state(one, promotion_);
   };
+  auto is_index = [&](at::ScalarType of) {
+    return unsigned_ && at::isIntegralType(of, true) && !c10::isBarebonesUnsignedType(of);
+  };
   each_tensor(value, [&](const at::Tensor& one) {
-    if (one.defined()) with(one);
+    if (one.defined() && !is_index(one.scalar_type())) with(one);
   });
   if (arg.kind == ArgKind::Number) with(value.toScalar());
   if (arg.kind == ArgKind::NumberList)
@@ -104,10 +108,12 @@ Found Specialiser::ask_types() {
 
 Found Specialiser::specialise(tt_call_spec* spec) {
   if (Found found = ask_types(); found != Found::Call) return found;
-  // The Meta kernel has agreed to 8-bit floats: what else there is are indices or masks.
+  // The Meta kernel has agreed to 8-bit floats: what else there is are indices or masks. So are
+  // integers and booleans beside unsigned integers of 16 bits and more.
   for (size_t i = 0; i < walk_.tensors.size(); i++) {
     auto dtype = walk_.tensors[i]->scalar_type();
     if (c10::isFloat8Type(dtype)) small_float_ = require_dtype(dtype);
+    unsigned_ |= c10::isBarebonesUnsignedType(dtype);
     tensors_.push_back({walk_.storages[i]->type, view_of(*walk_.tensors[i]),
                         walk_.storages[i]->value == nullptr, walk_.same_as[i]});
   }

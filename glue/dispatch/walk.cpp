@@ -13,12 +13,17 @@ const at::Tensor& as_tensor(const IValue& value) {
 
 namespace {
 
+// The bits of an integer, which may be beyond 2^63.
+int64_t integer(const c10::Scalar& value) {
+  return value.type() == at::kUInt64 ? static_cast<int64_t>(value.toUInt64()) : value.toLong();
+}
+
 // 0 and 1 shape programs; so does what the row declares; other numbers are run-time operands. The
 // numbers of a list are all of one sort.
 bool static_number(const Plan& plan, const ArgPlan& arg, const c10::Scalar& value) {
   if (arg.is_static || value.isComplex() || value.isBoolean()) return true;
   if (plan.row->cls == TT_RANDOM || arg.kind == ArgKind::NumberList) return false;
-  if (value.isIntegral(false)) return value.toLong() == 0 || value.toLong() == 1;
+  if (value.isIntegral(false)) return integer(value) == 0 || integer(value) == 1;
   return bits(value.toDouble()) == bits(0.0) || value.toDouble() == 1.0;
 }
 
@@ -28,7 +33,7 @@ bool equal_numbers(c10::ArrayRef<IValue> list) {
   auto same = [](const c10::Scalar& a, const c10::Scalar& b) {
     if (a.type() != b.type() || a.isComplex()) return false;
     return a.isFloatingPoint() ? bits(a.toDouble()) == bits(b.toDouble())
-                               : a.toLong() == b.toLong();
+                               : integer(a) == integer(b);
   };
   for (size_t i = 1; i < list.size(); i++)
     if (!same(list[i].toScalar(), list[0].toScalar())) return false;
@@ -37,10 +42,11 @@ bool equal_numbers(c10::ArrayRef<IValue> list) {
 
 // The dtype that a bare number has in promotion.
 tt_dtype scalar_dtype(const c10::Scalar& value) {
-  return value.isComplex()         ? TT_C128
-         : value.isFloatingPoint() ? TT_F64
-         : value.isBoolean()       ? TT_BOOL
-                                   : TT_I64;
+  return value.isComplex()             ? TT_C128
+         : value.isFloatingPoint()     ? TT_F64
+         : value.isBoolean()           ? TT_BOOL
+         : value.type() == at::kUInt64 ? TT_U64
+                                       : TT_I64;
 }
 
 int64_t int_of(const IValue& value) { return value.isBool() ? value.toBool() : value.toInt(); }
@@ -56,12 +62,12 @@ void add_number(Walk& walk, const ArgPlan& arg, const c10::Scalar& value, tt_dty
   } else if (static_number(walk.plan, arg, value)) {
     tag(walk, TT_TAG_STATIC, static_cast<uint64_t>(dtype));
     tt_key_u64(&walk.key, value.isFloatingPoint() ? bits(value.toDouble())
-                                                  : static_cast<uint64_t>(value.toLong()));
+                                                  : static_cast<uint64_t>(integer(value)));
   } else {
     tag(walk, TT_TAG_NUMBER, static_cast<uint64_t>(dtype));
     bool floating = value.isFloatingPoint();
-    walk.numbers.push_back({floating ? TT_F64 : TT_I64, floating ? value.toDouble() : 0,
-                            floating ? 0 : value.toLong()});
+    tt_dtype held = floating ? TT_F64 : value.type() == at::kUInt64 ? TT_U64 : TT_I64;
+    walk.numbers.push_back({held, floating ? value.toDouble() : 0, floating ? 0 : integer(value)});
   }
 }
 

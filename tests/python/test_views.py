@@ -411,3 +411,29 @@ def test_what_is_written_was_read_before(name, shape, mode):
         return x
 
     check(work, torch.arange(18, dtype=torch.int32).view(shape) * 10)
+
+
+MANY_DIMS = {
+    "sum": lambda x: x.sum(),
+    "mean of some": lambda x: x.mean((-1, 5)),
+    "reversed": lambda x: x.permute(*reversed(range(x.dim()))).contiguous() * 2,
+    "cat": lambda x: torch.cat([x, x], -1),
+    "sort": lambda x: x.sort(-1)[0],
+    "indexed": lambda x: x[..., [0, 1]],
+    "softmax": lambda x: x.softmax(-1),
+    "a mask": lambda x: x[x > 0.5],
+    "expanded": lambda x: x.expand(2, 2, *x.shape[2:]) * 2,
+    "a product": lambda x: x @ x.mT,
+    "argmax": lambda x: x.argmax(-1),
+    "in place": lambda x: x.clone()[..., 1:].add_(1),
+    "nonzero": lambda x: x.nonzero().contiguous(),
+}
+
+
+@pytest.mark.parametrize("rank", [17, 33, 64])
+@pytest.mark.parametrize("name", MANY_DIMS)
+def test_many_dims(name, rank):
+    x = torch.arange(24.0).div(24).reshape([1] * (rank - 3) + [2, 3, 4])
+    there, here = MANY_DIMS[name](x.to(DEVICE)), MANY_DIMS[name](x)
+    torch.testing.assert_close(there.cpu(), here)
+    assert there.stride() == here.stride()
