@@ -6,6 +6,7 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/Resize.h>
+#include <ATen/native/TensorFactories.h>
 #include <ATen/NativeFunctions.h>
 #include <ATen/ops/_conj_physical.h>
 
@@ -18,19 +19,26 @@ c10::DeviceIndex index_of(std::optional<at::Device> device) {
   return device && device->has_index() ? device->index() : current_device();
 }
 
+// Whether what is not initialised is to be conspicuous, though it is zeros in any case.
+bool fills_empty() {
+  return at::globalContext().deterministicAlgorithms() &&
+         at::globalContext().deterministicFillUninitializedMemory();
+}
+
 Tensor empty_strided_kernel(at::IntArrayRef size, at::IntArrayRef stride,
                             std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
                             std::optional<at::Device> device, std::optional<bool> pin) {
   TORCH_CHECK(!pin.value_or(false), "Only dense CPU tensors can be pinned");
-  return empty_strided(size, stride, at::dtype_or_default(dtype), index_of(device));
+  Tensor made = empty_strided(size, stride, at::dtype_or_default(dtype), index_of(device));
+  return fills_empty() ? at::native::fill_empty_deterministic_(made) : made;
 }
 
 // Zeros that operators know to be zeros; should one need them, an unwritten storage reads as zeros.
 Tensor efficient_zero_tensor(at::IntArrayRef size, std::optional<at::ScalarType> dtype,
-                             std::optional<at::Layout> layout, std::optional<at::Device> device,
-                             std::optional<bool> pin) {
-  Tensor plain =
-      empty_strided_kernel(size, c10::contiguous_strides(size), dtype, layout, device, pin);
+                             std::optional<at::Layout>, std::optional<at::Device> device,
+                             std::optional<bool>) {
+  Tensor plain = empty_strided(size, c10::contiguous_strides(size), at::dtype_or_default(dtype),
+                               index_of(device));
   auto zeros = at::detail::make_tensor<c10::TensorImpl>(
       c10::Storage(plain.storage()), plain.key_set().add(c10::DispatchKey::ZeroTensor),
       plain.dtype());
@@ -97,9 +105,11 @@ const Tensor& resize_kernel(const Tensor& self, at::IntArrayRef size,
   if (impl->sizes() != size) {
     for (int64_t s : size)
       TORCH_CHECK(s >= 0, "Trying to resize a tensor to negative dimension ", s);
+    auto before = static_cast<int64_t>(self.storage().nbytes());
     ensure_bytes(self.storage(), bytes_needed(size, c10::contiguous_strides(size),
                                               self.storage_offset(), self.itemsize()));
     impl->set_sizes_contiguous(size);
+    if (fills_empty()) at::native::fill_resize_deterministic_(self, before);
   }
   if (format && *format != at::MemoryFormat::Preserve) impl->empty_tensor_restride(*format);
   return self;

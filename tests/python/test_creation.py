@@ -232,3 +232,37 @@ def test_linspace_of_integers(start, end, steps, dtype):
     assert torch.equal(there.cpu(), torch.linspace(start, end, steps, dtype=dtype))
     torch.linspace(start, end, steps, out=there)
     assert torch.equal(there.cpu(), torch.linspace(start, end, steps, dtype=dtype))
+
+
+UNINITIALISED = {
+    "empty": lambda d, t: torch.empty(2, 3, device=d, dtype=t),
+    "empty_strided": lambda d, t: torch.empty_strided((2, 3), (1, 2), device=d, dtype=t),
+    "empty_permuted": lambda d, t: torch.empty_permuted((2, 3), (1, 0), device=d, dtype=t),
+    "empty_like": lambda d, t: torch.empty_like(torch.ones(3, device=d, dtype=t)),
+    "new_empty": lambda d, t: torch.ones(3, device=d, dtype=t).new_empty(2),
+    "resize_": lambda d, t: torch.ones(3, device=d, dtype=t).resize_(2, 4),
+    "resize_ of a window": lambda d, t: torch.ones(6, device=d, dtype=t)[2:4].resize_(7),
+    "a smaller resize_": lambda d, t: torch.ones(6, device=d, dtype=t).resize_(2),
+    "out=": lambda d, t: torch.cat([torch.ones(3, device=d, dtype=t)], out=_empty(d, t)),
+}
+
+
+def _empty(device, dtype):
+    return torch.empty(0, device=device, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64, torch.int32,
+                                   torch.uint16, torch.bool, torch.float8_e5m2], ids=str)  # fmt: skip
+@pytest.mark.parametrize("name", UNINITIALISED)
+def test_uninitialised_memory_is_filled(name, dtype):
+    """Where algorithms are to be deterministic."""
+    run = UNINITIALISED[name]
+    torch.use_deterministic_algorithms(True)
+    try:
+        there, here = run(DEVICE, dtype), run("cpu", dtype)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert there.stride() == here.stride()
+    if dtype == torch.float8_e5m2:  # has several NaNs
+        there, here = there.float(), here.float()
+    torch.testing.assert_close(there.cpu(), here, rtol=0, atol=0, equal_nan=True)
