@@ -252,7 +252,7 @@ def _empty(device, dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64, torch.int32,
-                                   torch.uint16, torch.bool, torch.float8_e5m2], ids=str)  # fmt: skip
+                                   torch.bool, torch.float8_e5m2], ids=str)  # fmt: skip
 @pytest.mark.parametrize("name", UNINITIALISED)
 def test_uninitialised_memory_is_filled(name, dtype):
     """Where algorithms are to be deterministic."""

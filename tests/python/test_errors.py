@@ -8,6 +8,7 @@ from support import DEVICE, modes, move, raises_alike, same
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten
 
+F = torch.nn.functional
 INDEX = torch.tensor([[0, 1, 1], [1, 0, 0]])
 REFUSED = {
     "gather-overlap": lambda x, i: torch.gather(x, 1, i, out=x.new_empty(1).expand(2, 3)),
@@ -43,6 +44,26 @@ REFUSED = {
     "extremes-dtype": lambda x, i: torch.aminmax(
         x, dim=0, out=(x.new_empty(3).double(), x.new_empty(3).double())
     ),
+    "interpolated-integers": lambda x, i: F.interpolate(i[None, None], scale_factor=2),
+    "interpolated-bools": lambda x, i: F.interpolate(i[None, None] > 0, (4, 4), mode="bilinear"),
+    "pooled-integers": lambda x, i: F.adaptive_avg_pool2d(i[None], 1),
+    "maxima-of-integers": lambda x, i: F.adaptive_max_pool1d(i, 1),
+    "unfolded-integers": lambda x, i: F.unfold(i[None, None], 2),
+    "folded-integers": lambda x, i: F.fold(torch.stack([i[0]] * 4)[None, :, :2], (2, 3), 2),
+    "huber-of-integers": lambda x, i: F.huber_loss(i, i),
+    "smooth-l1-of-integers": lambda x, i: F.smooth_l1_loss(i, i),
+    "nll-of-integers": lambda x, i: F.nll_loss(i, i[0, :2]),
+    "draws-of-integers": lambda x, i: torch.bernoulli(i),
+    "index-copy-self": lambda x, i: x.index_copy_(0, torch.arange(2, device=x.device), x),
+    "index-add-self": lambda x, i: x.index_add_(0, torch.arange(2, device=x.device), x),
+    "index-put-self": lambda x, i: x.index_put_((torch.arange(2, device=x.device),), x),
+    "index-fill-self": lambda x, i: i[0].index_fill_(0, i[0], 1),
+    "index-reduce-self": lambda x, i: x.index_reduce_(0, i[0, 1:], x, "prod"),
+    "scatter-self": lambda x, i: x.scatter_(1, i, x),
+    "scatter-index": lambda x, i: i.scatter_(1, i, 1),
+    "scatter-add-self": lambda x, i: x.scatter_add_(1, i, x),
+    "scatter-reduce-self": lambda x, i: x.scatter_reduce_(1, i, x, "sum"),
+    "put-self": lambda x, i: x.put_(i, x),
 }
 
 

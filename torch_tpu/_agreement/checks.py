@@ -9,6 +9,7 @@ from torch.storage import _dtype_to_storage_type_map
 
 from torch_tpu._agreement.operators import (
     COMPUTES_WITH_ALL,
+    COMPUTES_WITH_FIRST,
     Operator,
     Results,
     Trial,
@@ -67,11 +68,11 @@ class _Extent(NamedTuple):
     first: int
     end: int
 
-    def meets_partly(self, other: "_Extent") -> bool:
-        """Whether the tensors share some elements, and are not the same view."""
-        if self.tensor is other.tensor:
+    def meets(self, other: "_Extent", partly: bool) -> bool:
+        """Whether the tensors share some elements; if partly, and are not the same view."""
+        if partly and self.tensor is other.tensor:
             return False
-        if self[1:] == other[1:]:
+        if partly and self[1:] == other[1:]:
             return self.tensor.stride() != other.tensor.stride()
         return self.first < other.end and other.first < self.end
 
@@ -90,13 +91,13 @@ def _extents(tensors: list[Tensor]) -> dict[int, list[_Extent]]:
 def overlap(trial: Trial) -> str:
     """What is wrong where a write goes through a view that sees an element twice, or meets a read.
 
-    Empty where neither is so.
+    Empty where neither is so. What writes where an index says must not read the same view, either.
     """
-    written = trial.of(trial.op.written)
+    written, partly = trial.of(trial.op.written), trial.op.kind != "index"
     reads = _extents(trial.of(trial.op.read) if written else [])
     for storage, targets in _extents(written).items():
         for read in reads.get(storage, ()):
-            if any(target.meets_partly(read) for target in targets):
+            if any(target.meets(read, partly) for target in targets):
                 return PARTLY
     return TWICE if any(torch._debug_has_internal_overlap(one) == 1 for one in written) else ""
 
@@ -223,7 +224,9 @@ def _choices(op: Operator, args: list[Any]) -> tuple[object, ...] | None:
 
     None where the CPU takes what the Meta kernel does. Bounded: there are few dtypes.
     """
-    if op.kind not in COMPUTES_WITH_ALL or _on_cuda(op, args):
+    if op.kind not in COMPUTES_WITH_ALL and not _computes_with_integers(op, args):
+        return None
+    if _on_cuda(op, args):
         return None
     asks = False
     found: list[object] = [op.name]
@@ -243,6 +246,12 @@ def _choices(op: Operator, args: list[Any]) -> tuple[object, ...] | None:
             if type(value) is not found[-1]:
                 found.append(type(value))
     return tuple(found) if asks else None
+
+
+def _computes_with_integers(op: Operator, args: list[Any]) -> bool:
+    """Whether the first operand, with which the operator computes, is of a dtype of CHOOSY."""
+    first = next(iter(tensors_of(args)), None)
+    return op.kind in COMPUTES_WITH_FIRST and first is not None and first.dtype in CHOOSY
 
 
 def _on_cuda(op: Operator, args: list[Any]) -> bool:

@@ -16,6 +16,9 @@ MOST_BYTES = 1 << 28
 COMPUTES_WITH_ALL = ("pointwise", "reduce", "foreach", "optim")
 """The classes of rows whose operands are all numbers to compute with, and none is an index."""
 
+COMPUTES_WITH_FIRST = ("pool", "loss", "conv", "norm", "random")
+"""The classes of rows that compute with their first operand, and may take indices, too."""
+
 _has = torch._C._dispatch_has_kernel_for_dispatch_key
 _has_computed = torch._C._dispatch_has_computed_kernel_for_dispatch_key
 
