@@ -105,11 +105,11 @@ const Tensor& resize_kernel(const Tensor& self, at::IntArrayRef size,
   if (impl->sizes() != size) {
     for (int64_t s : size)
       TORCH_CHECK(s >= 0, "Trying to resize a tensor to negative dimension ", s);
-    auto before = static_cast<int64_t>(self.storage().nbytes());
+    size_t before = self.storage().nbytes();
     ensure_bytes(self.storage(), bytes_needed(size, c10::contiguous_strides(size),
                                               self.storage_offset(), self.itemsize()));
     impl->set_sizes_contiguous(size);
-    if (fills_empty()) at::native::fill_resize_deterministic_(self, before);
+    if (fills_empty()) at::native::fill_resize_deterministic_(self, static_cast<int64_t>(before));
   }
   if (format && *format != at::MemoryFormat::Preserve) impl->empty_tensor_restride(*format);
   return self;

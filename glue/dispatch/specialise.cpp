@@ -108,8 +108,8 @@ Found Specialiser::ask_types() {
 
 Found Specialiser::specialise(tt_call_spec* spec) {
   if (Found found = ask_types(); found != Found::Call) return found;
-  // The Meta kernel has agreed to 8-bit floats: what else there is are indices or masks. So are
-  // integers and booleans beside unsigned integers of 16 bits and more.
+  // The Meta kernel has agreed to 8-bit floats, and to wide unsigned integers: what other integers
+  // there are, are indices or masks.
   for (size_t i = 0; i < walk_.tensors.size(); i++) {
     auto dtype = walk_.tensors[i]->scalar_type();
     if (c10::isFloat8Type(dtype)) small_float_ = require_dtype(dtype);

@@ -13,9 +13,9 @@ const at::Tensor& as_tensor(const IValue& value) {
 
 namespace {
 
-// The bits of an integer, which may be beyond 2^63.
-int64_t integer(const c10::Scalar& value) {
-  return value.type() == at::kUInt64 ? static_cast<int64_t>(value.toUInt64()) : value.toLong();
+uint64_t bits_of(const c10::Scalar& value) {
+  if (value.isFloatingPoint()) return bits(value.toDouble());
+  return value.type() == at::kUInt64 ? value.toUInt64() : static_cast<uint64_t>(value.toLong());
 }
 
 // 0 and 1 shape programs; so does what the row declares; other numbers are run-time operands. The
@@ -23,7 +23,7 @@ int64_t integer(const c10::Scalar& value) {
 bool static_number(const Plan& plan, const ArgPlan& arg, const c10::Scalar& value) {
   if (arg.is_static || value.isComplex() || value.isBoolean()) return true;
   if (plan.row->cls == TT_RANDOM || arg.kind == ArgKind::NumberList) return false;
-  if (value.isIntegral(false)) return integer(value) == 0 || integer(value) == 1;
+  if (value.isIntegral(false)) return bits_of(value) <= 1;
   return bits(value.toDouble()) == bits(0.0) || value.toDouble() == 1.0;
 }
 
@@ -31,22 +31,11 @@ bool static_number(const Plan& plan, const ArgPlan& arg, const c10::Scalar& valu
 // operands that differ only in what they are multiplied with cost a compiler more than equal ones.
 bool equal_numbers(c10::ArrayRef<IValue> list) {
   auto same = [](const c10::Scalar& a, const c10::Scalar& b) {
-    if (a.type() != b.type() || a.isComplex()) return false;
-    return a.isFloatingPoint() ? bits(a.toDouble()) == bits(b.toDouble())
-                               : integer(a) == integer(b);
+    return a.type() == b.type() && !a.isComplex() && bits_of(a) == bits_of(b);
   };
   for (size_t i = 1; i < list.size(); i++)
     if (!same(list[i].toScalar(), list[0].toScalar())) return false;
   return list.size() > 1;
-}
-
-// The dtype that a bare number has in promotion.
-tt_dtype scalar_dtype(const c10::Scalar& value) {
-  return value.isComplex()             ? TT_C128
-         : value.isFloatingPoint()     ? TT_F64
-         : value.isBoolean()           ? TT_BOOL
-         : value.type() == at::kUInt64 ? TT_U64
-                                       : TT_I64;
 }
 
 int64_t int_of(const IValue& value) { return value.isBool() ? value.toBool() : value.toInt(); }
@@ -61,13 +50,12 @@ void add_number(Walk& walk, const ArgPlan& arg, const c10::Scalar& value, tt_dty
     tt_key_u64(&walk.key, bits(z.imag()));
   } else if (static_number(walk.plan, arg, value)) {
     tag(walk, TT_TAG_STATIC, static_cast<uint64_t>(dtype));
-    tt_key_u64(&walk.key, value.isFloatingPoint() ? bits(value.toDouble())
-                                                  : static_cast<uint64_t>(integer(value)));
+    tt_key_u64(&walk.key, bits_of(value));
   } else {
     tag(walk, TT_TAG_NUMBER, static_cast<uint64_t>(dtype));
     bool floating = value.isFloatingPoint();
-    tt_dtype held = floating ? TT_F64 : value.type() == at::kUInt64 ? TT_U64 : TT_I64;
-    walk.numbers.push_back({held, floating ? value.toDouble() : 0, floating ? 0 : integer(value)});
+    walk.numbers.push_back({require_dtype(value.type()), floating ? value.toDouble() : 0,
+                            floating ? 0 : static_cast<int64_t>(bits_of(value))});
   }
 }
 
@@ -122,7 +110,7 @@ void add_numbers(Walk& walk, const ArgPlan& arg, c10::ArrayRef<IValue> list) {
   bool equal = !arg.is_static && equal_numbers(list);
   tag(walk, arg.is_static ? TT_TAG_STATICS : equal ? TT_TAG_EQUAL : TT_TAG_NUMBERS, list.size());
   for (const IValue& element : equal ? list.slice(0, 1) : list)
-    add_number(walk, arg, element.toScalar(), scalar_dtype(element.toScalar()));
+    add_number(walk, arg, element.toScalar(), require_dtype(element.toScalar().type()));
 }
 
 void add_arg(Walk& walk, const ArgPlan& arg, const IValue& value) {
@@ -142,7 +130,7 @@ void add_arg(Walk& walk, const ArgPlan& arg, const IValue& value) {
     for (const IValue& element : value.toListRef()) add_tensor(walk, arg, as_tensor(element));
     break;
   case ArgKind::Number:
-    add_number(walk, arg, value.toScalar(), scalar_dtype(value.toScalar()));
+    add_number(walk, arg, value.toScalar(), require_dtype(value.toScalar().type()));
     break;
   case ArgKind::NumberList:
     add_numbers(walk, arg, value.toListRef());
