@@ -47,6 +47,8 @@ def _patch_export() -> None:
     def dlpack(self: Tensor, **kwargs: Any) -> Any:
         if self.device.type != "tpu":
             return original_export(self, **kwargs)
+        if not isinstance(kwargs.get("stream"), int | None):
+            raise TypeError("stream must be an int or None")
         wanted = kwargs.pop("dl_device", None)
         if wanted is None or wanted[0] != DLDeviceType.kDLCPU or kwargs.pop("copy", None) is False:
             _refuse()

@@ -51,10 +51,11 @@ const Way& way_of(const c10::OperatorHandle& op) {
 }
 
 // Calls it with a list of the arguments on the stack, which stay there where it throws; false if it
-// has no answer for them.
+// has no answer for them. Autocast has had its say: what the function calls is cast no more.
 bool call_python(PyObject* function, const c10::OperatorHandle& op, Stack* stack) {
-  const auto& schema = op.schema();
+  c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   InPython in_python;
+  const auto& schema = op.schema();
   size_t count = schema.arguments().size();
   auto args = python_arguments(schema, torch::jit::last(*stack, count));
   pybind11::object value = pybind11::handle(function)(args);

@@ -11,17 +11,14 @@ using c10::IValue;
 
 using Words = c10::SmallVector<uint32_t, 16>;
 
-void push_words(Words& words, tt_dtype dtype, double f, int64_t i) {
-  uint64_t raw = tt_is_integer(dtype) ? static_cast<uint64_t>(i) : bits(f);
+// What is F32 comes as a double.
+void push_words(Words& words, tt_dtype dtype, uint64_t bits) {
   if (dtype == TT_F32) {
-    float narrow = static_cast<float>(f);
-    uint32_t word;
-    memcpy(&word, &narrow, sizeof word);
-    words.push_back(word);
-    return;
+    auto narrow = static_cast<float>(c10::bit_cast<double>(bits));
+    return words.push_back(c10::bit_cast<uint32_t>(narrow));
   }
-  words.push_back(static_cast<uint32_t>(raw));
-  words.push_back(static_cast<uint32_t>(raw >> 32));
+  words.push_back(static_cast<uint32_t>(bits));
+  words.push_back(static_cast<uint32_t>(bits >> 32));
 }
 
 int64_t random_elements(const Walk& walk, const tt_call* call) {
@@ -40,8 +37,8 @@ tt_draw take_draw(const Walk& walk, const tt_call* call, Words& words) {
   tt_philox_place place{};
   if (captured_stream(walk.device)) keep_generator(walk.generator, walk.device);
   else place = reserve_philox(walk.generator, walk.device, draw.blocks);
-  push_words(words, TT_I64, 0, static_cast<int64_t>(place.seed));
-  push_words(words, TT_I64, 0, static_cast<int64_t>(place.offset));
+  push_words(words, TT_I64, place.seed);
+  push_words(words, TT_I64, place.offset);
   return draw;
 }
 
@@ -49,7 +46,7 @@ void record(const Walk& walk, tt_call* call, tt_storage** results) {
   Words words;
   tt_draw draw{};
   bool random = call->row->cls == TT_RANDOM;
-  for (const Number& number : walk.numbers) push_words(words, number.dtype, number.f, number.i);
+  for (const Number& number : walk.numbers) push_words(words, number.dtype, number.bits);
   if (random) draw = take_draw(walk, call, words);
   tt_operation operation{call,         walk.storages.data(), words.data(), random ? &draw : nullptr,
                          &walk.policy, call_site()};

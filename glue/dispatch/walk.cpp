@@ -53,9 +53,7 @@ void add_number(Walk& walk, const ArgPlan& arg, const c10::Scalar& value, tt_dty
     tt_key_u64(&walk.key, bits_of(value));
   } else {
     tag(walk, TT_TAG_NUMBER, static_cast<uint64_t>(dtype));
-    bool floating = value.isFloatingPoint();
-    walk.numbers.push_back({require_dtype(value.type()), floating ? value.toDouble() : 0,
-                            floating ? 0 : static_cast<int64_t>(bits_of(value))});
+    walk.numbers.push_back({require_dtype(value.type()), bits_of(value)});
   }
 }
 

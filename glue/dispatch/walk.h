@@ -9,6 +9,7 @@ extern "C" {
 #include "call/args.h"
 }
 
+#include <c10/util/bit_cast.h>
 #include <c10/util/FunctionRef.h>
 
 #include <optional>
@@ -17,8 +18,7 @@ namespace tt {
 
 struct Number {
   tt_dtype dtype;
-  double f;
-  int64_t i;
+  uint64_t bits;  // of a double or of an integer; see push_words
 };
 
 // What one walk over the arguments gathers.
@@ -51,11 +51,7 @@ void walk_args(Walk& walk);
 // The tensor, or an undefined one for None.
 const at::Tensor& as_tensor(const c10::IValue& value);
 
-inline uint64_t bits(double value) {
-  uint64_t raw;
-  memcpy(&raw, &value, sizeof raw);
-  return raw;
-}
+inline uint64_t bits(double value) { return c10::bit_cast<uint64_t>(value); }
 
 // Replaces the arguments on the stack by the results. Of those that are no arguments make(k) is the
 // k-th, lists flattened, of so many.

@@ -91,3 +91,14 @@ def test_amp_module():
     with torch.tpu.amp.autocast():
         x = torch.rand(2, 2, device="tpu")
         assert (x @ x).dtype == torch.bfloat16
+
+
+def test_what_is_composed_is_not_cast_again():
+    """A kernel of the CPU's calls no other operators that autocast would find."""
+    a = torch.randn(4, 3, generator=torch.Generator().manual_seed(1))
+    there = {}
+    for enabled in (False, True, False):
+        with torch.autocast(DEVICE, dtype=torch.bfloat16, enabled=enabled):
+            there[enabled] = torch.linalg.lstsq(a.to(DEVICE), a[:, :1].to(DEVICE))[0].cpu()
+    assert there[True].dtype == torch.float32
+    assert torch.equal(there[True], there[False])

@@ -202,3 +202,23 @@ def test_error_inputs(op):
                     assert actual in (expected, device.error_type), (number, mode)
                 elif mode == "debug":  # an index, which no other device is expected to check
                     assert outcome(op, host.sample_input, move_sample) == expected, number
+
+
+def test_shapes_are_those_of_the_mask():
+    x = torch.zeros(3, 4, device=DEVICE)
+    mask = torch.tensor([True, False, True], device=DEVICE)
+    with pytest.raises(RuntimeError, match=r"value tensor of shape \[5\].*of shape \[2, 4\]"):
+        x[mask] = torch.ones(5, device=DEVICE)
+    with pytest.raises(RuntimeError, match=r"value tensor of shape \[5\].*of shape \[2\]"):
+        x[torch.eye(3, 4, device=DEVICE) * x.new_tensor([1, 1, 0, 0]) > 0] = torch.ones(5).to(
+            DEVICE
+        )
+
+
+@pytest.mark.filterwarnings("always")
+def test_masks_of_bytes():
+    x, mask = torch.arange(3.0, device=DEVICE), torch.tensor([1, 0, 1], dtype=torch.uint8)
+    with pytest.warns(UserWarning, match="uint8"):
+        assert x[mask.to(DEVICE)].tolist() == [0, 2]
+    with pytest.warns(UserWarning, match="uint8"):
+        assert torch.where(mask.to(DEVICE), x, 7).tolist() == [0, 7, 2]

@@ -72,6 +72,11 @@ def test_tensors_of_the_device_are_shared():
     assert torch.utils.dlpack.from_dlpack(x, device="tpu:0").data_ptr() == x.data_ptr()
 
 
+def test_a_stream_is_a_number():
+    with pytest.raises(TypeError, match="stream must be"):
+        torch.ones(2, device="tpu").__dlpack__(stream=object())
+
+
 @pytest.mark.parametrize("convert", [np.asarray, np.array, np.sin, lambda x: x.numpy()])
 def test_numpy_is_refused_as_for_cuda(convert):
     with pytest.raises(TypeError, match=r"tensor to numpy. Use Tensor.cpu\(\)"):

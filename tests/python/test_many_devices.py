@@ -153,3 +153,17 @@ graph.replay()
 assert x.tolist() == [2.0] * 3 and y.tolist() == [2.0] * 2
 """
     )
+
+
+def test_each_device_has_a_current_stream():
+    run(
+        """
+first, second = torch.tpu.Stream(0), torch.tpu.Stream(1)
+with torch.tpu.stream(first), torch.tpu.stream(second):
+    assert torch.tpu.current_stream(0) == first
+    assert torch.tpu.current_stream(1) == second
+    assert torch.tpu.current_stream(2) == torch.tpu.default_stream(2)
+for i in range(3):
+    assert torch.tpu.current_stream(i) == torch.tpu.default_stream(i)
+"""
+    )

@@ -1,5 +1,7 @@
 """Distances, histograms, segments, hashes: decompositions of our own, against the CPU."""
 
+import math
+
 import pytest
 import torch
 from support import DEVICE, check, check_gradients, modes, only_tpu, raises_alike
@@ -62,6 +64,26 @@ def test_segments(mode, how, initial, lengths, axis):
         return torch.where(y.isfinite(), y, 0)
 
     check_gradients(finite, data.requires_grad_(), lengths)
+
+
+@pytest.mark.parametrize("how", ["sum", "mean", "prod", "max", "min"])
+@pytest.mark.parametrize(
+    "row",
+    [
+        [1.0, math.nan, 3.0, 0.0, 0.0, 2.0],
+        [0.0, math.nan, 3.0, 4.0, 0.0, 2.0],
+        [0.0, 2.0, 3.0, math.nan, math.nan, 2.0],
+    ],
+)
+def test_segments_with_nan_of_a_dim_from_the_end(how, row):
+    found = []
+    for device in ("cpu", DEVICE):
+        data = torch.tensor([row, row[::-1]], device=device, requires_grad=True)
+        lengths = torch.tensor([[2, 4], [3, 3]], device=device)
+        y = torch.segment_reduce(data, how, lengths=lengths, axis=-1)
+        y.backward(torch.tensor([[1.0, 2.0], [3.0, 4.0]], device=device))
+        found.append((y.detach().cpu(), data.grad.cpu()))
+    torch.testing.assert_close(found[1], found[0], equal_nan=True)
 
 
 def test_segments_of_products_with_zeros_and_of_wrong_lengths():

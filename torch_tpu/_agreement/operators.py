@@ -137,11 +137,17 @@ def operator(name: str, row: str) -> Operator:
 # -- The host --
 
 
+def _as_mask(twin: Any, value: Any) -> Any:
+    is_mask = isinstance(value, Tensor) and value.dtype in (torch.bool, torch.uint8)
+    return twin.copy_(value) if is_mask and value.device.type == "tpu" else twin
+
+
 def _host_twins(args: list[Any], fill: int) -> list[Any]:
     """The arguments on the host, full of one number.
 
     Those that share memory do so there as well, and each storage has room for all tensors: kernels
-    that take a target for contiguous, though its elements coincide, then write nowhere else.
+    that take a target for contiguous, though its elements coincide, then write nowhere else. Masks
+    in lists are indices, on whose numbers shapes depend, and so keep them.
     """
     room: dict[int, int] = {}
     storages: dict[int, torch.UntypedStorage] = {}
@@ -154,7 +160,7 @@ def _host_twins(args: list[Any], fill: int) -> list[Any]:
 
     def twin(value: Any) -> Any:
         if isinstance(value, list | tuple):
-            return [twin(one) for one in value]
+            return [_as_mask(twin(one), one) for one in value]
         if isinstance(value, torch.device):
             return torch.device("cpu")
         if isinstance(value, torch.Generator):

@@ -132,6 +132,7 @@ class _Segments:
         if offsets is None:
             assert lengths is not None
             offsets = torch.nn.functional.pad(lengths.cumsum(-1), (1, 0))
+        axis %= data.dim()
         self.axis = axis
         self.lengths = self.spread(offsets.diff(), data)
         self.count = offsets.shape[-1] - 1
@@ -216,9 +217,14 @@ def segment_reduce_backward(
     if reduce in ("max", "min"):
         hit = ((data == segments.gather(output)) | data.isnan()).to(grad.dtype)
         return hit * segments.gather(grad / segments.reduce(hit, "sum", 0).clamp(min=1))
-    zero = data == 0
-    zeros = segments.gather(segments.reduce(zero.to(data.dtype), "sum", 0))
+    zero, nan = data == 0, data.isnan()
+    alone = zero | nan  # the output cannot be divided by it: the product of the others is made anew
+
+    def others_of(kind: Tensor) -> Tensor:
+        return segments.gather(segments.reduce(kind.to(data.dtype), "sum", 0)) > kind
+
     start = 1.0 if initial is None else float(initial)
-    others = segments.gather(segments.reduce(torch.where(zero, 1, data), "prod", start))
-    others = torch.where(zero, others.where(zeros == 1, 0), (others / data).where(zeros == 0, 0))
+    anew = segments.gather(segments.reduce(torch.where(alone, 1, data), "prod", start))
+    anew = torch.where(others_of(nan), math.nan, torch.where(others_of(zero), 0, anew))
+    others = torch.where(alone, anew, segments.gather(output) / data)
     return segments.gather(grad) * others

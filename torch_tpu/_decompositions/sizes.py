@@ -1,5 +1,7 @@
 """Results whose sizes depend on data: made as large as they can get, counted, and cut."""
 
+import warnings
+
 import torch
 from torch import Tensor
 
@@ -52,6 +54,17 @@ def _is_mask(index: Tensor | None) -> bool:
     return index is not None and index.dtype in (torch.bool, torch.uint8)
 
 
+def _have_masks(indices: list[Tensor | None]) -> bool:
+    """Whether some indices are masks. Warns of bytes as PyTorch does."""
+    if any(one is not None and one.dtype == torch.uint8 for one in indices):
+        warnings.warn(
+            "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool "
+            "instead.",
+            stacklevel=4,
+        )
+    return any(_is_mask(one) for one in indices)
+
+
 def _only_mask(self: Tensor, indices: list[Tensor | None]) -> Tensor | None:
     """Returns the mask over the first dimensions if it is the only index."""
     if not indices or not _is_mask(indices[0]) or any(one is not None for one in indices[1:]):
@@ -85,7 +98,7 @@ def _without_masks(self: Tensor, indices: list[Tensor | None]) -> list[Tensor | 
 @decomposes("index.Tensor", "_unsafe_index.Tensor")
 def index(self: Tensor, indices: list[Tensor | None]) -> Tensor:
     """Picks elements by index tensors, of which some are masks."""
-    if not any(_is_mask(one) for one in indices):
+    if not _have_masks(indices):
         return NotImplemented
     mask = _only_mask(self, indices)
     if mask is None or self.numel() == 0:
@@ -106,7 +119,7 @@ def index_put(
     unsafe: bool = False,
 ) -> Tensor:
     """Writes values at index tensors, of which some are masks, or adds them."""
-    if not any(_is_mask(one) for one in indices):
+    if not _have_masks(indices):
         return NotImplemented
     mask = _only_mask(self, indices)
     if mask is not None and values.numel() == 1 and not accumulate:
@@ -114,6 +127,14 @@ def index_put(
         wide = mask.reshape(mask.shape + (1,) * (self.dim() - mask.dim()))
         return self.masked_fill(wide, values.reshape(()))
     return aten.index_put(self, _without_masks(self, indices), values, accumulate)
+
+
+@decomposes("where.self")
+def where(condition: Tensor, self: Tensor, other: Tensor) -> Tensor:
+    """Chooses by a mask of bytes, which Meta kernels refuse."""
+    if condition.dtype != torch.uint8:
+        return NotImplemented
+    return torch.where(condition.bool(), self, other)
 
 
 # -- Sizes that are sums or extremes --
