@@ -25,20 +25,24 @@ bool fills_empty() {
          at::globalContext().deterministicFillUninitializedMemory();
 }
 
+Tensor unfilled(at::IntArrayRef size, at::IntArrayRef stride, std::optional<at::ScalarType> dtype,
+                std::optional<at::Device> device, std::optional<bool> pin) {
+  TORCH_CHECK(!pin.value_or(false), "Only dense CPU tensors can be pinned");
+  return empty_strided(size, stride, at::dtype_or_default(dtype), index_of(device));
+}
+
 Tensor empty_strided_kernel(at::IntArrayRef size, at::IntArrayRef stride,
                             std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
                             std::optional<at::Device> device, std::optional<bool> pin) {
-  TORCH_CHECK(!pin.value_or(false), "Only dense CPU tensors can be pinned");
-  Tensor made = empty_strided(size, stride, at::dtype_or_default(dtype), index_of(device));
+  Tensor made = unfilled(size, stride, dtype, device, pin);
   return fills_empty() ? at::native::fill_empty_deterministic_(made) : made;
 }
 
 // Zeros that operators know to be zeros; should one need them, an unwritten storage reads as zeros.
 Tensor efficient_zero_tensor(at::IntArrayRef size, std::optional<at::ScalarType> dtype,
                              std::optional<at::Layout>, std::optional<at::Device> device,
-                             std::optional<bool>) {
-  Tensor plain = empty_strided(size, c10::contiguous_strides(size), at::dtype_or_default(dtype),
-                               index_of(device));
+                             std::optional<bool> pin) {
+  Tensor plain = unfilled(size, c10::contiguous_strides(size), dtype, device, pin);
   auto zeros = at::detail::make_tensor<c10::TensorImpl>(
       c10::Storage(plain.storage()), plain.key_set().add(c10::DispatchKey::ZeroTensor),
       plain.dtype());

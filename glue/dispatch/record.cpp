@@ -12,13 +12,13 @@ using c10::IValue;
 using Words = c10::SmallVector<uint32_t, 16>;
 
 // What is F32 comes as a double.
-void push_words(Words& words, tt_dtype dtype, uint64_t bits) {
+void push_words(Words& words, tt_dtype dtype, uint64_t raw) {
   if (dtype == TT_F32) {
-    auto narrow = static_cast<float>(c10::bit_cast<double>(bits));
+    auto narrow = static_cast<float>(c10::bit_cast<double>(raw));
     return words.push_back(c10::bit_cast<uint32_t>(narrow));
   }
-  words.push_back(static_cast<uint32_t>(bits));
-  words.push_back(static_cast<uint32_t>(bits >> 32));
+  words.push_back(static_cast<uint32_t>(raw));
+  words.push_back(static_cast<uint32_t>(raw >> 32));
 }
 
 int64_t random_elements(const Walk& walk, const tt_call* call) {

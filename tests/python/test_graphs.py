@@ -127,6 +127,16 @@ def test_a_read_in_a_capture_names_its_line(look):
     assert y.item() == 3
 
 
+def test_lists_of_masks_in_a_capture_are_not_read():
+    mask, out = torch.tensor([True, False], device="tpu"), torch.empty(4, device="tpu").bool()
+    graph, sums = capture(
+        lambda: [torch.cat([mask, ~mask], out=out), *torch._foreach_add([mask], 1)]
+    )
+    graph.replay()
+    same(sums[0].cpu(), torch.tensor([True, False, False, True]))
+    same(sums[1].cpu(), torch.tensor([2, 1]))
+
+
 def test_waiting_in_a_capture_is_an_error():
     graph = torch.tpu.Graph()
     with pytest.raises(RuntimeError, match="captured"), torch.tpu.graph(graph):

@@ -19,6 +19,8 @@ COMPUTES_WITH_ALL = ("pointwise", "reduce", "foreach", "optim")
 COMPUTES_WITH_FIRST = ("pool", "loss", "conv", "norm", "random")
 """The classes of rows that compute with their first operand, and may take indices, too."""
 
+_INDICES = "List[Optional[Tensor]]"
+
 _has = torch._C._dispatch_has_kernel_for_dispatch_key
 _has_computed = torch._C._dispatch_has_computed_kernel_for_dispatch_key
 
@@ -78,6 +80,9 @@ class Operator:
         self._returns = [one.alias_info is None for one in schema.returns]
         names = [one.name for one in schema.arguments]
         self.aliases = [_alias(schema, one) for one in schema.returns]
+        self.indices = next(
+            (i for i, one in enumerate(schema.arguments) if str(one.type) == _INDICES), -1
+        )
         self.argument = names.index(self.known.argument) if self.known.argument in names else -1
         self._keywords = [one.name for one in schema.arguments if one.kwarg_only]
         self._positional = len(names) - len(self._keywords)
@@ -137,17 +142,19 @@ def operator(name: str, row: str) -> Operator:
 # -- The host --
 
 
-def _as_mask(twin: Any, value: Any) -> Any:
-    is_mask = isinstance(value, Tensor) and value.dtype in (torch.bool, torch.uint8)
-    return twin.copy_(value) if is_mask and value.device.type == "tpu" else twin
+def _with_masks(indices: list[Any], twins: list[Any]) -> list[Any]:
+    for one, twin in zip(indices, twins, strict=True):
+        if twin is not one and one.dtype in (torch.bool, torch.uint8):
+            twin.copy_(one)
+    return twins
 
 
-def _host_twins(args: list[Any], fill: int) -> list[Any]:
+def _host_twins(op: Operator, args: list[Any], fill: int) -> list[Any]:
     """The arguments on the host, full of one number.
 
     Those that share memory do so there as well, and each storage has room for all tensors: kernels
     that take a target for contiguous, though its elements coincide, then write nowhere else. Masks
-    in lists are indices, on whose numbers shapes depend, and so keep them.
+    among indices keep their numbers, on which shapes depend.
     """
     room: dict[int, int] = {}
     storages: dict[int, torch.UntypedStorage] = {}
@@ -160,7 +167,7 @@ def _host_twins(args: list[Any], fill: int) -> list[Any]:
 
     def twin(value: Any) -> Any:
         if isinstance(value, list | tuple):
-            return [_as_mask(twin(one), one) for one in value]
+            return [twin(one) for one in value]
         if isinstance(value, torch.device):
             return torch.device("cpu")
         if isinstance(value, torch.Generator):
@@ -178,12 +185,15 @@ def _host_twins(args: list[Any], fill: int) -> list[Any]:
         same = torch.empty(0, dtype=value.dtype)
         return same.set_(storages[own], value.storage_offset(), value.size(), value.stride())
 
-    return [twin(value) for value in args]
+    twins = [twin(value) for value in args]
+    if op.indices >= 0:
+        twins[op.indices] = _with_masks(args[op.indices], twins[op.indices])
+    return twins
 
 
 def _refusal(op: Operator, args: list[Any], fill: int) -> Exception | None:
     try:
-        op.call(_host_twins(args, fill))
+        op.call(_host_twins(op, args, fill))
     except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
         return None  # it took the arguments: of matrices full of one number there is no result
     except Exception as error:
