@@ -174,7 +174,7 @@ def test_accumulation_and_clipping_settle(period):
 
 
 def test_a_settled_loop_does_not_care_where_it_began():
-    settles(iterations("SGD", 0, schedule=False))
+    settles(iterations("SGD", 0, schedule=False), warmup=8)
     x = torch.ones(3, device="tpu")
     for _ in range(5):
         x = x * 1.5
