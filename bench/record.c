@@ -85,7 +85,7 @@ int main(int argc, char **argv) {
   tt_storage *a = NULL;
   status = tt_type_intern(&type, &interned);
   if (!status) status = tt_storage_create(stream->device, interned, &a);
-  if (!status) status = tt_storage_write(a, &type, data, 0);
+  if (!status) status = tt_storage_write(stream, a, &type, data, &tt_policy_any, 0);
   double best = 1e30, total = 0, us = 0;
   for (int i = -3; i < bursts && !status; i++) {
     status = burst(session, stream, a, &us);

@@ -51,6 +51,7 @@ typedef struct tt_call {
   tt_call_result *results;
   bool zeros;  /* all that it does is to make or write a few zeros */
   int *inputs; /* tensors whose storages the program reads, in order */
+  bool *reads; /* [input_count] whether anything depends on what the storage held before */
   int input_count;
   uint64_t hash;     /* of what it computes; equal in every process */
   tt_call_spec spec; /* the call's own copy */

@@ -69,6 +69,8 @@ static tt_status learn(tt_call *call, const tt_target *target) {
   for (int i = 0; i < checks.count; i++) io.outputs[call->output_count + i] = checks.flags[i];
   if (!status) status = tt_hlo_finish(h, io.outputs, call->output_count + checks.count, &text);
   if (!status) call->hash = tt_hash_bytes(text.data, text.size, 0);
+  for (int i = 0; !status && i < call->input_count; i++)
+    call->reads[i] = tt_hlo_is_needed(io.inputs[i]);
   tt_text_deinit(&text);
   tt_hlo_destroy(h);
   return status;
@@ -92,7 +94,8 @@ static tt_status fill(tt_call *call, const tt_call_spec *spec, const tt_target *
       tt_arena_alloc(&call->arena, sizeof *call->results * ((size_t)spec->result_count + 1));
   call->inputs =
       tt_arena_alloc(&call->arena, sizeof *call->inputs * ((size_t)spec->tensor_count + 1));
-  if (!call->results || !call->inputs) return tt_out_of_memory();
+  call->reads = tt_arena_alloc(&call->arena, (size_t)spec->tensor_count + 1);
+  if (!call->results || !call->inputs || !call->reads) return tt_out_of_memory();
   for (int i = 0; i < spec->tensor_count; i++) {
     assert(spec->tensors[i].same_as < i);
     if (!spec->tensors[i].undefined && spec->tensors[i].same_as < 0)

@@ -133,6 +133,15 @@ static tt_status name_module(const tt_graph *graph, tt_module *module) {
   return tt_text_status(&name);
 }
 
+static tt_status note_reads(const building *b, tt_module *module) {
+  int count = b->graph->input_count;
+  module->reads = tt_malloc((size_t)count + 1);
+  if (!module->reads) return tt_out_of_memory();
+  for (int i = 0; i < count; i++)
+    module->reads[i] = tt_hlo_is_needed(b->slots[b->graph->inputs[i]]);
+  return TT_SUCCESS;
+}
+
 static tt_status build(building *b, tt_module *module) {
   const tt_graph *graph = b->graph;
   TT_TRY(prepare(b));
@@ -142,7 +151,8 @@ static tt_status build(building *b, tt_module *module) {
   if (!tt_hlo_failed(b->h)) TT_TRY(add_results(b, module));
   TT_TRY(name_module(graph, module));
   TT_TRY(copy_checks(&b->checks, module));
-  return tt_hlo_finish(b->h, b->results, graph->output_count + b->checks.count, &module->text);
+  TT_TRY(tt_hlo_finish(b->h, b->results, graph->output_count + b->checks.count, &module->text));
+  return note_reads(b, module);
 }
 
 tt_status tt_graph_build(const tt_graph *graph, const tt_target *target, tt_module *out) {
@@ -157,6 +167,7 @@ tt_status tt_graph_build(const tt_graph *graph, const tt_target *target, tt_modu
 void tt_module_deinit(tt_module *module) {
   tt_text_deinit(&module->text);
   tt_free(module->donors);
+  tt_free(module->reads);
   for (int i = 0; i < module->check_count; i++) tt_free(module->check_texts[i]);
   tt_free(module->check_texts);
   tt_free(module->check_codes);

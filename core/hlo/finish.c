@@ -5,6 +5,7 @@
 static void mark(tt_node *const *nodes, int count) {
   for (int i = 0; i < count; i++)
     if (nodes[i]->instr) nodes[i]->instr->live = true;
+    else ((tt_hlo_value *)nodes[i])->live = true;
 }
 
 /* Marks backwards from what is marked; instructions without results are needed for what they do. */
@@ -30,9 +31,12 @@ static void clear_block(tt_block *block) {
 /* Marks what the results need. */
 static void mark_live(tt_hlo *h, tt_node *const *results, int count) {
   clear_block(h->main);
+  for (size_t i = 0; i < h->param_count; i++) h->params[i]->live = false;
   mark(results, count);
   mark_block(h->main);
 }
+
+bool tt_hlo_is_needed(const tt_node *param) { return ((const tt_hlo_value *)param)->live; }
 
 static tt_status check_results(tt_hlo *h, tt_node *const *results, int count) {
   if (h->current != h->main)

@@ -53,6 +53,8 @@ void tt_hlo_donate(tt_hlo *h, int param, int result);
  * which they were built. Errors: the sticky one (what a caller got wrong is INVALID_ARGUMENT);
  * INTERNAL if the verifier objects, or a result or donation makes no sense; RESOURCE_EXHAUSTED. */
 tt_status tt_hlo_finish(tt_hlo *h, tt_node *const *results, int count, tt_text *text);
+/* After tt_hlo_finish: whether a result depends on a parameter's value. */
+bool tt_hlo_is_needed(const tt_node *param);
 /* Checks every instruction built so far against the op table of this room. */
 tt_status tt_hlo_verify(tt_hlo *h, const char *stage);
 /* Number of instructions built so far. */

@@ -60,6 +60,7 @@ typedef struct tt_hlo_value {
   tt_node node;
   tt_block *block; /* where it is defined; NULL only for the poison node */
   int number;      /* SSA number in the printed text */
+  bool live;       /* a parameter: a result needs it */
 } tt_hlo_value;
 
 /* Why a rule objects; `show` prints types into its slots. */

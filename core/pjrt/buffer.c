@@ -31,7 +31,7 @@ static tt_status from_host(tt_pjrt_device *device, const tt_type *type, const vo
   return TT_SUCCESS;
 }
 
-/* Has `lending` end when `done` is ready. When that cannot be arranged, ends it here. */
+/* Has `lending` end when `done` is ready. When that cannot be arranged, the data are given back. */
 static tt_status lending_arrange(tt_client *client, tt_lending *lending, PJRT_Event *done,
                                  tt_buffer **buffer) {
   TT_ARGS(Event_OnReady, args, .event = done, .callback = lending_end, .user_arg = lending);
@@ -40,7 +40,7 @@ static tt_status lending_arrange(tt_client *client, tt_lending *lending, PJRT_Ev
   tt_buffer_destroy(client, *buffer);
   *buffer = NULL;
   tt_status_release(tt_pjrt_await(client->api, done));
-  lending_end(NULL, lending);
+  tt_free(lending);
   return status;
 }
 
@@ -48,15 +48,13 @@ static tt_status from_host_lent(tt_pjrt_device *device, const tt_type *type, con
                                 void (*release)(void *), void *user, tt_buffer **out) {
   tt_client *client = device->client;
   tt_lending *lending = tt_malloc(sizeof *lending);
-  if (!lending) {
-    release(user);
-    return tt_out_of_memory();
-  }
+  if (!lending) return tt_out_of_memory();
   *lending = (tt_lending){client->api, release, user};
   PJRT_Event *done = NULL;
   tt_status status = from_host(
       device, type, data, PJRT_HostBufferSemantics_kImmutableUntilTransferCompletes, &done, out);
-  if (status || !done) lending_end(NULL, lending);
+  if (status) tt_free(lending);
+  else if (!done) lending_end(NULL, lending);
   else status = lending_arrange(client, lending, done, out);
   tt_pjrt_event_destroy(client->api, done);
   return status;
@@ -66,19 +64,14 @@ tt_status tt_buffer_from_host(tt_pjrt_device *device, const tt_type *type, const
                               void (*release)(void *user), void *user, tt_buffer **out) {
   *out = NULL;
   int64_t bytes = 0;
-  tt_status status = TT_SUCCESS;
   if (!tt_type_bytes(type, &bytes))
-    status = tt_error(TT_INVALID_ARGUMENT, "host to device: the tensor's type is malformed");
-  else if (!data && bytes)
-    status =
-        tt_error(TT_INVALID_ARGUMENT, "host to device: no data for %lld bytes", (long long)bytes);
-  if (status) {
-    if (release) release(user);
-    return status;
-  }
+    return tt_error(TT_INVALID_ARGUMENT, "host to device: the tensor's type is malformed");
+  if (!data && bytes)
+    return tt_error(TT_INVALID_ARGUMENT, "host to device: no data for %lld bytes",
+                    (long long)bytes);
   if (release) return from_host_lent(device, type, data, release, user, out);
   PJRT_Event *done = NULL;
-  status =
+  tt_status status =
       from_host(device, type, data, PJRT_HostBufferSemantics_kImmutableOnlyDuringCall, &done, out);
   tt_pjrt_event_destroy(device->client->api, done);
   return status;

@@ -48,8 +48,8 @@ tt_status tt_pjrt_device_memory(const tt_pjrt_device *device, int64_t *in_use, i
 
 /* -- buffer.c -- */
 /* Copies row-major host data in. With `release` the plugin may do so later: `release(user)` is
- * called exactly once, from any thread, when `data` is no longer read, also on failure. Without, or
- * afterwards, `data` may change. */
+ * called exactly once, from any thread, when `data` is no longer read, but not on failure. Without,
+ * or afterwards, `data` may change. */
 tt_status tt_buffer_from_host(tt_pjrt_device *device, const tt_type *type, const void *data,
                               void (*release)(void *user), void *user, tt_buffer **out);
 void tt_buffer_destroy(tt_client *client, tt_buffer *buffer); /* NULL is allowed */

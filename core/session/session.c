@@ -47,16 +47,9 @@ static tt_status open_session(tt_session *session, const char *path) {
   return open_devices(session);
 }
 
-static void abandon_captures(tt_device *device) {
-  for (int i = 0; i < TT_DEVICE_STREAMS; i++) {
-    tt_stream *stream = __atomic_load_n(&device->streams[i], __ATOMIC_ACQUIRE);
-    if (stream) tt_capture_abandon(stream);
-  }
-}
-
 /* What there is of it. */
 static void close_session(tt_session *session) {
-  for (int i = 0; i < session->device_count; i++) abandon_captures(session->devices[i]);
+  for (int i = 0; i < session->device_count; i++) tt_device_abandon_captures(session->devices[i]);
   for (int i = 0; i < session->device_count; i++) tt_device_end_streams(session->devices[i]);
   for (int i = 0; i < session->device_count; i++) tt_device_destroy(session->devices[i]);
   tt_templates_destroy(session->templates);
@@ -84,12 +77,6 @@ void tt_session_destroy(tt_session *session) {
   if (!session) return;
   tt_reclaim_stop(session->calls);
   close_session(session);
-}
-
-void tt_session_end(tt_session *session) {
-  for (int i = 0; i < session->device_count; i++) abandon_captures(session->devices[i]);
-  tt_program_table_end(session->programs);
-  tt_status_release(tt_session_sync(session, &tt_policy_any));
 }
 
 tt_status tt_session_sync(tt_session *session, const tt_policy *policy) {

@@ -341,3 +341,10 @@ void tt_capture_abandon(tt_stream *stream) {
   tt_device_unlock(stream->device);
   if (capture) destroy(capture);
 }
+
+void tt_device_abandon_captures(tt_device *device) {
+  for (int i = 0; i < TT_DEVICE_STREAMS; i++) {
+    tt_stream *stream = __atomic_load_n(&device->streams[i], __ATOMIC_ACQUIRE);
+    if (stream) tt_capture_abandon(stream);
+  }
+}

@@ -27,6 +27,7 @@ tt_status tt_capture_begin(tt_stream *stream, const tt_policy *policy);
 tt_status tt_capture_end(tt_stream *stream, const tt_policy *policy, tt_captured **out);
 /* Ends it, and forgets what was recorded. */
 void tt_capture_abandon(tt_stream *stream);
+void tt_device_abandon_captures(tt_device *device); /* on all its streams */
 /* The stream's capture, as a number that new storages are born in; 0: none. */
 uint64_t tt_stream_captured(const tt_stream *stream);
 /* An operator is about to be recorded on these storages: gives those from before a symbol, so that

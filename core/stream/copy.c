@@ -161,14 +161,22 @@ tt_status tt_storage_read_later(tt_stream *stream, tt_storage *storage, void *da
 
 /* -- From the host -- */
 
+/* Where memory is full, waits for what is under way, which may need it no longer. */
+static tt_status lend(copy *c, tt_buffer **out) {
+  tt_pjrt_device *raw = c->device->raw;
+  const tt_type *type = c->target->holding.type;
+  tt_status status = tt_buffer_from_host(raw, type, c->data, c->release, c->user, out);
+  if (!tt_device_is_full(status) || !tt_queue_drain(c->job.queue)) return status;
+  tt_status_release(status);
+  return tt_buffer_from_host(raw, type, c->data, c->release, c->user, out);
+}
+
 static tt_status copy_in(copy *c, tt_event **end) {
   tt_client *client = c->device->client;
   tt_buffer *buffer = NULL;
-  void (*release)(void *user) = c->release;
   await_order(c);
+  TT_TRY(lend(c, &buffer));
   c->release = NULL; /* the plugin's now */
-  TT_TRY(tt_buffer_from_host(c->device->raw, c->target->holding.type, c->data, release, c->user,
-                             &buffer));
   tt_value_fulfil(c->target, buffer);
   return end ? tt_buffer_ready_event(client, buffer, end) : tt_buffer_await(client, buffer);
 }
@@ -179,18 +187,20 @@ static tt_status run_from_host(tt_job *job, tt_event **end) {
 }
 
 static tt_status write_later(tt_stream *stream, tt_storage *storage, const tt_type *type, copy *c,
-                             uint32_t site) {
+                             const tt_policy *policy, uint32_t site) {
   const tt_type *interned = NULL;
   TT_TRY(tt_type_intern(type, &interned));
   if (!tt_type_bytes(interned, &c->size))
     return tt_error(TT_INVALID_ARGUMENT, "host to device: the tensor's type is malformed");
+  c->job.bytes = c->size;
+  TT_TRY(tt_stream_keep_pace(stream, c->size, false, policy));
   TT_TRY(tt_value_create(&stream->device->account, stream, interned, site, &c->target));
   return push_to(stream, storage, c, TT_WRITE_IN_CAPTURE);
 }
 
 tt_status tt_storage_write_later(tt_stream *stream, tt_storage *storage, const tt_type *type,
                                  const void *data, void (*release)(void *user), void *user,
-                                 uint32_t site) {
+                                 const tt_policy *policy, uint32_t site) {
   static const tt_job_class from_host = {run_from_host, explain, destroy};
   const copy made = {.job = {.is = &from_host},
                      .device = stream->device,
@@ -201,7 +211,7 @@ tt_status tt_storage_write_later(tt_stream *stream, tt_storage *storage, const t
   TT_TRY(new_copy(&made, &c));
   tt_observer_disturb();
   tt_guard_enter();
-  tt_status status = write_later(stream, storage, type, c, site);
+  tt_status status = write_later(stream, storage, type, c, policy, site);
   tt_guard_leave();
   if (status) destroy(&c->job);
   else tt_count_add(TT_COUNT_WRITES, 1);

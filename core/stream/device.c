@@ -37,7 +37,8 @@ void tt_device_release_zeros(tt_device *device) {
   tt_intern_deinit(&device->zeros);
 }
 
-static tt_status make_zeros(tt_device *device, const tt_type *type, uint32_t site, tt_value **out) {
+tt_status tt_device_make_zeros(tt_device *device, const tt_type *type, uint32_t site,
+                               tt_value **out) {
   int64_t bytes = 0;
   tt_buffer *buffer = NULL;
   void *data = tt_type_bytes(type, &bytes) ? tt_calloc((size_t)bytes + 1, 1) : NULL;
@@ -55,7 +56,7 @@ static tt_status keep_zeros(tt_device *device, const tt_type *type, uint32_t sit
   *out = tt_intern_find(&device->zeros, &type, sizeof type);
   if (*out) return TT_SUCCESS;
   if (device->zeros.count >= MAX_ZEROS) tt_device_release_zeros(device);
-  tt_status status = make_zeros(device, type, site, out);
+  tt_status status = tt_device_make_zeros(device, type, site, out);
   if (!status) status = tt_intern_add(&device->zeros, &type, sizeof type, *out);
   if (status) tt_value_release(*out);
   return status;

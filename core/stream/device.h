@@ -34,6 +34,9 @@ static inline void tt_device_unlock(tt_device *device) { pthread_mutex_unlock(&d
 /* A ready value full of zeros, of an interned type; a new one each time, that two storages hold
  * zeros must not shape a chunk. The lock is held. */
 tt_status tt_device_zeros(tt_device *device, const tt_type *type, uint32_t site, tt_value **out);
+/* The same, with memory of its own. Thread-safe, and no lock is needed. */
+tt_status tt_device_make_zeros(tt_device *device, const tt_type *type, uint32_t site,
+                               tt_value **out);
 /* Forgets zeros that are kept only to be shared again. The lock is held. */
 void tt_device_release_zeros(tt_device *device);
 /* Puts the device's largest values and who made them behind an error that tells of its memory

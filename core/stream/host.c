@@ -2,6 +2,7 @@
 
 #include "stream/pending.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* -- Writing -- */
@@ -14,14 +15,29 @@ static tt_value *exchange(tt_storage *storage, const tt_type *type, tt_value *va
   return old;
 }
 
-static tt_status write(tt_storage *storage, const tt_type *type, const void *data, uint32_t site) {
+static tt_status make_buffer(tt_stream *stream, const tt_type *type, const void *data,
+                             const tt_policy *policy, tt_buffer **out) {
+  tt_pjrt_device *raw = stream->device->raw;
+  tt_status status = tt_buffer_from_host(raw, type, data, NULL, NULL, out);
+  if (!tt_device_is_full(status)) return status;
+  tt_status waited = tt_stream_drain(stream, policy);
+  if (waited) return tt_join(status, waited);
+  tt_status_release(status);
+  return tt_buffer_from_host(raw, type, data, NULL, NULL, out);
+}
+
+static tt_status write(tt_stream *stream, tt_storage *storage, const tt_type *type,
+                       const void *data, const tt_policy *policy, uint32_t site) {
   tt_device *device = storage->device;
   const tt_type *interned = NULL;
   tt_value *value = NULL;
   tt_buffer *buffer = NULL;
+  int64_t bytes = 0;
   TT_TRY(tt_type_intern(type, &interned));
+  (void)tt_type_bytes(interned, &bytes);
   TT_TRY(tt_value_create(&device->account, NULL, interned, site, &value));
-  tt_status status = tt_buffer_from_host(device->raw, type, data, NULL, NULL, &buffer);
+  tt_status status = tt_stream_keep_pace(stream, bytes, true, policy);
+  if (!status) status = make_buffer(stream, type, data, policy, &buffer);
   if (status) {
     tt_value_release(value);
     return tt_device_report_memory(device, status);
@@ -36,11 +52,12 @@ static tt_status write(tt_storage *storage, const tt_type *type, const void *dat
   return captured ? tt_error(TT_FAILED_PRECONDITION, TT_WRITE_IN_CAPTURE) : TT_SUCCESS;
 }
 
-tt_status tt_storage_write(tt_storage *storage, const tt_type *type, const void *data,
-                           uint32_t site) {
+tt_status tt_storage_write(tt_stream *stream, tt_storage *storage, const tt_type *type,
+                           const void *data, const tt_policy *policy, uint32_t site) {
+  assert(stream->device == storage->device);
   tt_observer_disturb();
   tt_guard_enter();
-  tt_status status = write(storage, type, data, site);
+  tt_status status = write(stream, storage, type, data, policy, site);
   tt_guard_leave();
   return status;
 }

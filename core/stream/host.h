@@ -7,16 +7,17 @@
 #include "call/table.h"
 #include "stream/stream.h"
 
-/* Replaces the storage's value by row-major host bytes of `type`, which are copied at once. `site`:
- * the Python line. */
-tt_status tt_storage_write(tt_storage *storage, const tt_type *type, const void *data,
-                           uint32_t site);
+/* Replaces the storage's value by row-major host bytes of `type`, which are copied at once. Waits
+ * for what is recorded on `stream`, of the storage's device, where the device's memory is full, and
+ * where the host is too far ahead. `site`: the Python line. */
+tt_status tt_storage_write(tt_stream *stream, tt_storage *storage, const tt_type *type,
+                           const void *data, const tt_policy *policy, uint32_t site);
 /* The same, copied in its turn on `stream`, of the storage's device: returns at once. `data` must
  * stay as it is until `release(user)` is called, once, from any thread, also on failure, which
  * tt_stream_sync tells. */
 tt_status tt_storage_write_later(tt_stream *stream, tt_storage *storage, const tt_type *type,
                                  const void *data, void (*release)(void *user), void *user,
-                                 uint32_t site);
+                                 const tt_policy *policy, uint32_t site);
 /* Waits for the copies in turn on `stream` that write this memory, or read it where it shall be
  * `written`. */
 tt_status tt_stream_await_host(tt_stream *stream, const void *data, int64_t size, bool written);

@@ -47,12 +47,28 @@ static void await_value(const tt_launch *launch, const tt_value *value) {
     tt_status_release(tt_queue_await_submitted(value->queue, value->ticket));
 }
 
-tt_status tt_launch_input_error(tt_launch *launch) {
-  for (int i = 0; i < launch->input_count; i++) await_value(launch, launch->inputs[i]);
-  for (int i = 0; i < launch->input_count; i++)
-    if (tt_value_get_state(launch->inputs[i]) == TT_VALUE_FAILED)
-      return tt_status_clone(launch->inputs[i]->error);
+static tt_status replace_failed(tt_launch *launch, int i) {
+  tt_value *zeros = NULL, *failed = launch->inputs[i];
+  tt_program *program = launch->origin.program;
+  if (!program || program->module.reads[i]) return tt_status_clone(failed->error);
+  tt_status status =
+      tt_device_make_zeros(launch->device, failed->holding.type, launch->origin.site, &zeros);
+  if (status) {
+    tt_value_release(zeros);
+    return status;
+  }
+  launch->inputs[i] = zeros;
+  tt_value_release(failed);
   return TT_SUCCESS;
+}
+
+tt_status tt_launch_check_inputs(tt_launch *launch) {
+  tt_status status = TT_SUCCESS;
+  for (int i = 0; i < launch->input_count; i++) await_value(launch, launch->inputs[i]);
+  for (int i = 0; !status && i < launch->input_count; i++)
+    if (tt_value_get_state(launch->inputs[i]) == TT_VALUE_FAILED)
+      status = replace_failed(launch, i);
+  return status;
 }
 
 /* -- Executing -- */
@@ -96,13 +112,26 @@ static tt_status read_checks(tt_status status, const tt_launch *launch, tt_buffe
   return status;
 }
 
-/* Inputs that the program would take and somebody else still needs. */
-static int find_kept(const tt_launch *launch, int64_t *keep) {
+/* Inputs that the program would take and somebody else still needs. The job takes what memory its
+ * results are not given by the others. */
+static int find_kept(tt_launch *launch, int64_t *keep) {
   const tt_module *module = &launch->origin.program->module;
   int count = 0;
-  for (int i = 0; i < module->donor_count; i++)
-    if (!tt_value_donatable(launch->inputs[module->donors[i]])) keep[count++] = module->donors[i];
+  launch->job.bytes = module->result_bytes;
+  for (int i = 0; i < module->donor_count; i++) {
+    const tt_value *donor = launch->inputs[module->donors[i]];
+    if (tt_value_donatable(donor)) launch->job.bytes -= donor->holding.bytes;
+    else keep[count++] = module->donors[i];
+  }
   return count;
+}
+
+bool tt_launch_lost_inputs(const tt_launch *launch) {
+  for (int i = 0; i < launch->input_count; i++)
+    if (tt_value_get_state(launch->inputs[i]) == TT_VALUE_READY &&
+        tt_buffer_deleted(launch->device->client, launch->inputs[i]->buffer))
+      return true;
+  return false;
 }
 
 static tt_status take_results(tt_launch *launch, tt_buffer *const *outputs, tt_event *end) {
@@ -116,6 +145,21 @@ static tt_status take_results(tt_launch *launch, tt_buffer *const *outputs, tt_e
   return status;
 }
 
+/* The arguments are in s->buffers, and the outputs come behind them. */
+static tt_status start(const tt_launch *launch, const scratch *s, int arguments, int keep_count,
+                       tt_event **end) {
+  tt_executable *executable = launch->origin.program->executable;
+  tt_queue *queue = launch->job.queue; /* NULL for an operator that is run again */
+  for (bool again = false;; again = true) {
+    tt_status status = tt_execute(executable, launch->device->raw, s->buffers, arguments, s->keep,
+                                  keep_count, s->buffers + arguments, end);
+    if (again || !queue || !tt_device_is_full(status) || !tt_queue_drain(queue) ||
+        tt_launch_lost_inputs(launch))
+      return status;
+    tt_status_release(status);
+  }
+}
+
 static tt_status execute(tt_launch *launch, scratch *s, tt_event **end) {
   tt_device *device = launch->device;
   int arguments = launch->input_count, key = 0;
@@ -126,17 +170,15 @@ static tt_status execute(tt_launch *launch, scratch *s, tt_event **end) {
     s->buffers[arguments++] = words;
   }
   int keep_count = find_kept(launch, s->keep);
-  tt_buffer **outputs = s->buffers + arguments;
-  tt_status status = tt_execute(launch->origin.program->executable, device->raw, s->buffers,
-                                arguments, s->keep, keep_count, outputs, end);
+  tt_status status = start(launch, s, arguments, keep_count, end);
   if (words) tt_scalar_cache_put(device->scalars, words, key);
   if (status) return status;
   tt_count_add(TT_COUNT_LAUNCHES, 1);
-  return take_results(launch, outputs, end ? *end : NULL);
+  return take_results(launch, s->buffers + arguments, end ? *end : NULL);
 }
 
 static tt_status await_program(tt_launch *launch) {
-  tt_queue *queue = launch->job.queue; /* NULL for an operator that is run again */
+  tt_queue *queue = launch->job.queue;
   if (queue) tt_queue_set_compiling(queue, true);
   tt_status status = tt_program_await(launch->origin.program);
   if (queue) tt_queue_set_compiling(queue, false);

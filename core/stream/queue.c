@@ -4,7 +4,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { MOST = 1024, ROOM = 960, UNDER_WAY = 256, SPINS = 4000 };
+/* Two jobs may be under way whatever they take: one that runs, and the next. */
+enum { MOST = 1024, ROOM = 960, UNDER_WAY = 256, FREE = 2, SPINS = 4000 };
+static const int64_t BYTES_UNDER_WAY = (int64_t)256 << 20;
 
 /* Who wants to know when the jobs that are under way now are retired. */
 typedef struct drain {
@@ -25,7 +27,8 @@ struct tt_queue {
   pthread_cond_t work, progress;
   tt_status error;
   tt_job *under_way, **under_way_end; /* by ticket, ended ones among them */
-  int under_way_count;
+  int under_way_count, unended;
+  int64_t unended_bytes;
   drain *drains;
   pthread_t thread;
 };
@@ -160,6 +163,8 @@ static void on_end(void *user, tt_status status) {
   pthread_mutex_lock(&queue->lock);
   if (status) remember(queue, status);
   job->ended = true;
+  queue->unended--;
+  queue->unended_bytes -= job->bytes;
   drain *drained = take_drained(queue);
   pthread_cond_broadcast(&queue->progress);
   if (atomic_load(&queue->sleeps)) pthread_cond_signal(&queue->work);
@@ -174,6 +179,8 @@ static void set_under_way(tt_queue *queue, tt_job *job, tt_event *end) {
   *queue->under_way_end = job;
   queue->under_way_end = &job->next;
   queue->under_way_count++;
+  queue->unended++;
+  queue->unended_bytes += job->bytes;
   pthread_mutex_unlock(&queue->lock);
   tt_status status = tt_event_on_ready(queue->client, end, on_end, job);
   if (status) {
@@ -183,13 +190,27 @@ static void set_under_way(tt_queue *queue, tt_job *job, tt_event *end) {
   tt_event_destroy(queue->client, end);
 }
 
+/* The lock is held. */
+static bool has_enough(const tt_queue *queue) {
+  if (queue->under_way_count >= UNDER_WAY && !queue->under_way->ended) return true;
+  return queue->unended_bytes > BYTES_UNDER_WAY && queue->unended >= FREE;
+}
+
 /* The queue's thread: the plugin is not given more than so much at a time. */
 static void await_some(tt_queue *queue) {
   tt_queue_retire(queue);
   pthread_mutex_lock(&queue->lock);
-  while (queue->under_way_count >= UNDER_WAY && !queue->under_way->ended)
-    pthread_cond_wait(&queue->progress, &queue->lock);
+  while (has_enough(queue)) pthread_cond_wait(&queue->progress, &queue->lock);
   pthread_mutex_unlock(&queue->lock);
+}
+
+bool tt_queue_drain(tt_queue *queue) {
+  pthread_mutex_lock(&queue->lock);
+  bool waits = queue->unended > 0;
+  while (queue->unended > 0) pthread_cond_wait(&queue->progress, &queue->lock);
+  pthread_mutex_unlock(&queue->lock);
+  tt_queue_retire(queue);
+  return waits;
 }
 
 /* -- The queue's thread -- */

@@ -1,7 +1,8 @@
 /* A queue: jobs that one thread starts in order, and their ends.
  *
  * A job has a ticket, counted from 1. It is *submitted* once it was started, and *retired* once it
- * has ended: where the plugin runs asynchronously, that is later and need not be in order. */
+ * has ended: where the plugin runs asynchronously, that is later and need not be in order. What is
+ * under way in between is bounded, by its number and by the memory that it takes. */
 #ifndef TT_QUEUE_H
 #define TT_QUEUE_H
 
@@ -31,6 +32,7 @@ struct tt_job {
   const tt_job_class *is;
   tt_outcome *outcome; /* where its error goes instead of the queue's; NULL: the queue's */
   uint64_t ticket;
+  int64_t bytes;       /* of the device's memory that it takes; set by `run` at the latest */
   struct tt_job *next; /* among those under way */
   tt_queue *queue;
   bool ended; /* guarded by the queue's lock */
@@ -58,6 +60,10 @@ void tt_queue_retire(tt_queue *queue);
 /* The jobs that were submitted so far and are not retired: `fn` is called when they are, perhaps at
  * once, from any thread, and must not call the queue. */
 tt_status tt_queue_on_drained(tt_queue *queue, void (*fn)(void *user), void *user);
+
+/* On the queue's thread, within a job: waits for the ends of those that it started before, and lets
+ * go of them. False: they had all ended. */
+bool tt_queue_drain(tt_queue *queue);
 
 /* Whether its thread waits for a compiler: said by jobs. */
 void tt_queue_set_compiling(tt_queue *queue, bool compiling);

@@ -37,7 +37,8 @@ static tt_status ask(replay *r, int *count) {
   for (int i = 0; i < graph->step_count; i++) {
     const tt_step *step = &graph->steps[i];
     bool failed = false;
-    for (int k = 0; k < step->call->input_count; k++) failed |= r->failed[step->inputs[k]];
+    for (int k = 0; k < step->call->input_count; k++)
+      failed |= r->failed[step->inputs[k]] && step->call->reads[k];
     for (int k = 0; k < step->call->output_count; k++) r->failed[step->first_output + k] = failed;
     if (failed || !r->needed[i]) continue;
     TT_TRY(tt_program_of_call(r->chunk->device->programs, step->call, r->chunk->want,
@@ -92,7 +93,7 @@ static tt_status launch_step(replay *r, int at, tt_launch *launch) {
   if (launch->word_count)
     memcpy(launch->words, r->chunk->words + step->word_at,
            sizeof *launch->words * (size_t)launch->word_count);
-  tt_status error = tt_launch_input_error(launch);
+  tt_status error = tt_launch_check_inputs(launch);
   if (error) return error;
   tt_event *end = NULL;
   tt_status status = tt_launch_execute(launch, &end);
@@ -163,17 +164,10 @@ static bool is_hopeless(tt_status why) {
   return tt_status_code(why) == TT_CANCELLED || tt_status_code(why) == TT_UNAVAILABLE;
 }
 
-static tt_status check_inputs(const tt_launch *chunk) {
-  for (int i = 0; i < chunk->input_count; i++)
-    if (tt_value_get_state(chunk->inputs[i]) == TT_VALUE_READY &&
-        tt_buffer_deleted(chunk->device->client, chunk->inputs[i]->buffer))
-      return tt_error(TT_FAILED_PRECONDITION, "its inputs were given away before it failed");
-  return TT_SUCCESS;
-}
-
 static tt_status prepare(replay *r, int *count) {
   tt_graph_uses(r->graph, r->last_use, r->needed);
-  TT_TRY(check_inputs(r->chunk));
+  if (tt_launch_lost_inputs(r->chunk))
+    return tt_error(TT_FAILED_PRECONDITION, "its inputs were given away before it failed");
   TT_TRY(ask(r, count));
   return *count ? make_values(r) : TT_SUCCESS;
 }

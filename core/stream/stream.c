@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+static const int64_t AHEAD = (int64_t)128 << 20;
 const tt_policy tt_policy_any = {.mode = TT_MODE_FUSED};
 
 /* -- Making streams -- */
@@ -97,13 +98,45 @@ bool tt_stream_idle(tt_stream *stream, const tt_policy *policy) {
   return !captured && tt_queue_passed(stream->queue, ticket);
 }
 
-tt_status tt_stream_sync(tt_stream *stream, const tt_policy *policy) {
+tt_status tt_stream_drain(tt_stream *stream, const tt_policy *policy) {
   uint64_t ticket = 0;
-  tt_count_add(TT_COUNT_SYNCS, 1);
   TT_TRY(tt_stream_ticket(stream, policy, &ticket));
   TT_TRY(tt_queue_await(stream->queue, ticket));
   tt_queue_retire(stream->queue);
+  return TT_SUCCESS;
+}
+
+tt_status tt_stream_sync(tt_stream *stream, const tt_policy *policy) {
+  tt_count_add(TT_COUNT_SYNCS, 1);
+  TT_TRY(tt_stream_drain(stream, policy));
   return tt_queue_take_error(stream->queue);
+}
+
+/* What the host may give before the device must have come to where it began to. */
+static int64_t most_given(const tt_device *device) {
+  int64_t share = device->account.limit / 8;
+  return share > 0 && share < AHEAD ? share : AHEAD;
+}
+
+/* The lock is held. Returns the ticket to wait for; 0: none. */
+static uint64_t pace(tt_stream *stream, int64_t bytes, const tt_policy *policy) {
+  stream->given += bytes;
+  if (stream->given < most_given(stream->device) || stream->capture) return 0;
+  uint64_t ticket = stream->paced;
+  if (stream->chunk.id == stream->paced_chunk)
+    tt_status_release(tt_stream_flush(stream, TT_CUT_BYTES, policy));
+  stream->paced = tt_queue_last(stream->queue);
+  stream->paced_chunk = stream->chunk.id;
+  stream->given = bytes;
+  return ticket;
+}
+
+tt_status tt_stream_keep_pace(tt_stream *stream, int64_t bytes, bool wait,
+                              const tt_policy *policy) {
+  tt_device_lock(stream->device);
+  uint64_t ticket = pace(stream, bytes, policy);
+  tt_device_unlock(stream->device);
+  return ticket && wait ? tt_queue_await(stream->queue, ticket) : TT_SUCCESS;
 }
 
 tt_status tt_device_sync(tt_device *device, const tt_policy *policy) {

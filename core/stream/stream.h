@@ -14,8 +14,10 @@ typedef struct tt_stream {
   tt_device *device;
   int id; /* among the device's; 0 is the default one */
   tt_queue *queue;
-  tt_chunk chunk;             /* guarded by the device's lock, as the next */
-  struct tt_capture *capture; /* what is being captured, or NULL */
+  tt_chunk chunk;              /* guarded by the device's lock, as the next */
+  struct tt_capture *capture;  /* what is being captured, or NULL */
+  int64_t given;               /* bytes by the host since `paced` */
+  uint64_t paced, paced_chunk; /* the ticket pushed last then, and the open chunk */
 } tt_stream;
 
 /* The device's stream with this number, which is made when it is asked for first.
@@ -47,6 +49,11 @@ tt_status tt_stream_ticket(tt_stream *stream, const tt_policy *policy, uint64_t 
 /* Waits for everything recorded before the call; returns, once, the first error since the last
  * synchronisation. */
 tt_status tt_stream_sync(tt_stream *stream, const tt_policy *policy);
+/* The same, and leaves the error to the next synchronisation. */
+tt_status tt_stream_drain(tt_stream *stream, const tt_policy *policy);
+/* The host is about to give the device so many bytes: what is recorded is launched where it would
+ * hold many of them. With `wait`, returns when the device is not too far behind. */
+tt_status tt_stream_keep_pace(tt_stream *stream, int64_t bytes, bool wait, const tt_policy *policy);
 /* Nothing is pending. */
 bool tt_stream_idle(tt_stream *stream, const tt_policy *policy);
 /* The same for all streams of a device; errors are joined. */

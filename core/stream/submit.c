@@ -21,7 +21,7 @@ static void drop_values(tt_launch *launch) {
 }
 
 static tt_status execute(tt_launch *launch, tt_event **end) {
-  tt_status status = tt_launch_input_error(launch);
+  tt_status status = tt_launch_check_inputs(launch);
   bool told = status != TT_SUCCESS;
   if (!status)
     status = launch->refused ? tt_status_clone(launch->refused) : tt_launch_execute(launch, end);

@@ -203,8 +203,8 @@ void copy_from_host(const Tensor& source, const Tensor& target, bool later) {
   if (storage->type->dtype == type.dtype) type = *storage->type;
   const void* data = host.const_data_ptr();
   check(lent ? tt_storage_write_later(stream_of(index), storage, &type, data, &release_tensor,
-                                      new Tensor(host), call_site())
-             : tt_storage_write(storage, &type, data, call_site()));
+                                      new Tensor(host), Policy(), call_site())
+             : tt_storage_write(stream_of(index), storage, &type, data, Policy(), call_site()));
 }
 
 // A tensor that is the whole of its storage, row by row: another place may take its bytes.

@@ -115,7 +115,9 @@ tt_storage *storage_of(tt_stream *stream, tt_type type, const void *data) {
 }
 
 tt_status storage_write(tt_storage *storage, const tt_type *type, const void *data, uint32_t site) {
-  return tt_storage_write(storage, type, data, site);
+  tt_stream *stream = NULL;
+  TT_TRY(tt_stream_get(storage->device, 0, &stream));
+  return tt_storage_write(stream, storage, type, data, &policy, site);
 }
 
 tt_status storage_read(tt_storage *storage, void *data, int64_t size) {

@@ -14,6 +14,7 @@ static tt_executable *program;
 static tt_queue *queue;
 
 static atomic_int destroyed, begun;
+static atomic_int drained;    /* 1 for each job that drained, and 1 where it had to wait */
 static atomic_bool gate;      /* open: jobs that wait for it go on */
 static int order[4096];       /* of destruction, by ticket */
 static atomic_bool interrupt; /* the user asks for it */
@@ -61,7 +62,7 @@ static int stop(void **state) {
 
 /* -- Jobs -- */
 
-typedef enum kind { PLAIN, GATED, FAILS, LAUNCHES } kind;
+typedef enum kind { PLAIN, GATED, FAILS, LAUNCHES, LARGE, DRAINS } kind;
 
 typedef struct job {
   tt_job job;
@@ -85,7 +86,9 @@ static tt_status run(tt_job *one, tt_event **end) {
   atomic_fetch_add(&begun, 1);
   while (is == GATED && !atomic_load(&gate)) usleep(100);
   if (is == FAILS) return tt_error(TT_OUT_OF_RANGE, "job %d", (int)one->ticket);
-  return is == LAUNCHES ? launch(end) : TT_SUCCESS;
+  if (is == LARGE) one->bytes = (int64_t)100 << 20;
+  if (is == DRAINS) atomic_fetch_add(&drained, 1 + tt_queue_drain(queue));
+  return is == LAUNCHES || is == LARGE ? launch(end) : TT_SUCCESS;
 }
 
 static tt_status explain(tt_job *one, tt_status status) {
@@ -194,6 +197,38 @@ static void test_few_are_under_way(void **state) {
   ok(tt_queue_await(queue, 600));
   until(&destroyed, 600);
   in_order(600);
+}
+
+/* Nor does it hold more than so much memory for them. */
+static void test_few_bytes_are_under_way(void **state) {
+  (void)state;
+  fake.tt_fake_async(true);
+  fake.tt_fake_hold(true);
+  for (int i = 0; i < 20; i++) push(LARGE);
+  until(&begun, 3);
+  usleep(20000);
+  assert_int_equal(atomic_load(&begun), 3);
+  fake.tt_fake_hold(false);
+  ok(tt_queue_await(queue, 20));
+  until(&destroyed, 20);
+  in_order(20);
+}
+
+static void test_a_job_drains(void **state) {
+  (void)state;
+  atomic_store(&drained, 0);
+  push(DRAINS);
+  until(&drained, 1);
+  fake.tt_fake_async(true);
+  fake.tt_fake_hold(true);
+  for (int i = 0; i < 3; i++) push(LAUNCHES);
+  push(DRAINS);
+  until(&begun, 5);
+  usleep(5000);
+  assert_int_equal(atomic_load(&drained), 1);
+  fake.tt_fake_hold(false);
+  until(&drained, 3);
+  assert_true(tt_queue_passed(queue, 4));
 }
 
 /* -- Being told of ends -- */
@@ -420,6 +455,8 @@ int main(void) {
       TEST(test_mixed_ends),
       TEST(test_an_idle_queue_lets_go),
       TEST(test_few_are_under_way),
+      TEST(test_few_bytes_are_under_way),
+      TEST(test_a_job_drains),
       TEST(test_drained),
       TEST(test_errors),
       TEST(test_outcome),

@@ -477,7 +477,7 @@ static void test_writes_later(void **state) {
   fake.tt_fake_async(true);
   fake.tt_fake_hold(true);
   atomic_store(&released, 0);
-  ok(tt_storage_write_later(second, a, &type, data, count_release, &one, 0));
+  ok(tt_storage_write_later(second, a, &type, data, count_release, &one, &policy, 0));
   tt_marker *marker = mark(second), *elsewhere = mark(stream);
   usleep(5000);
   assert_int_equal(atomic_load(&released), 0);
@@ -495,6 +495,52 @@ static void test_writes_later(void **state) {
 }
 
 /* Released once, and told. */
+static void test_the_host_keeps_pace(void **state) {
+  (void)state;
+  int64_t much = (int64_t)1 << 30;
+  tt_storage *a = floats(stream, 3);
+  fake.tt_fake_async(true);
+  fake.tt_fake_hold(true);
+  tt_storage *b = neg(stream, a);
+  ok(tt_stream_keep_pace(stream, 1, true, &policy));
+  ok(tt_stream_keep_pace(stream, much, true, &policy)); /* ahead from here on */
+  ok(tt_stream_keep_pace(stream, much, false, &policy));
+  atomic_store(&interrupt, true);
+  fails(tt_stream_keep_pace(stream, much, true, &policy), TT_CANCELLED, "interrupted");
+  fails(tt_stream_drain(stream, &policy), TT_CANCELLED, "interrupted");
+  atomic_store(&interrupt, false);
+  fake.tt_fake_hold(false);
+  ok(tt_stream_keep_pace(stream, much, true, &policy));
+  ok(tt_stream_drain(stream, &policy));
+  release(2, (tt_storage *[]){a, b});
+}
+
+/* The chunk would hold what it reads. */
+static void test_a_chunk_of_large_copies_is_launched(void **state) {
+  (void)state;
+  int64_t much = (int64_t)1 << 30;
+  policy.mode = TT_MODE_FUSED;
+  tt_storage *a = floats(stream, 3), *b = neg(stream, a);
+  ok(tt_stream_keep_pace(stream, much, false, &policy));
+  tt_storage *c = neg(stream, b);
+  uint64_t before = tt_queue_last(stream->queue);
+  ok(tt_stream_keep_pace(stream, much, false, &policy));
+  assert_int_equal(tt_queue_last(stream->queue), before + 1);
+  ok(tt_stream_keep_pace(stream, much, false, &policy)); /* nothing is recorded */
+  assert_int_equal(tt_queue_last(stream->queue), before + 1);
+  release(3, (tt_storage *[]){a, b, c});
+}
+
+static void test_drained_errors_are_kept(void **state) {
+  (void)state;
+  tt_storage *a = floats(stream, 3);
+  fake.tt_fake_fail_programs("stablehlo.negate", 1, TT_FAKE_EXECUTE);
+  tt_storage *b = neg(stream, a);
+  ok(tt_stream_drain(stream, &policy));
+  fails(tt_stream_sync(stream, &policy), TT_INTERNAL, "neg");
+  release(2, (tt_storage *[]){a, b});
+}
+
 static void test_writes_later_that_fail(void **state) {
   int one = 1;
   float data[4] = {1, 2, 3, 4};
@@ -506,7 +552,8 @@ static void test_writes_later_that_fail(void **state) {
       atomic_store(&released, 0);
       if (kind < 2) fake.tt_fake_fail_at(nth);
       else tt_alloc_fail_at(nth, false);
-      tt_status status = tt_storage_write_later(second, a, &type, data, count_release, &one, 0);
+      tt_status status =
+          tt_storage_write_later(second, a, &type, data, count_release, &one, &policy, 0);
       status = tt_join(status, stream_sync(second));
       bool happened = kind < 2 ? fake.tt_fake_failed() : tt_alloc_count() >= nth;
       fake.tt_fake_fail_at(0);
@@ -622,6 +669,9 @@ int main(void) {
       TEST(test_reads_later),
       TEST(test_reads_of_failed_values),
       TEST(test_writes_later),
+      TEST(test_the_host_keeps_pace),
+      TEST(test_a_chunk_of_large_copies_is_launched),
+      TEST(test_drained_errors_are_kept),
       TEST(test_writes_later_that_fail),
       TEST(test_threads),
       TEST(test_two_sessions),

@@ -105,7 +105,7 @@ static void through_the_host(int plugin) {
   tt_storage *a = floats_of(stream, 1, &x), *b = storage_new(stream, *a->type);
   for (int i = 0; i < COUNT; i++) {
     ok(tt_storage_read_later(stream, a, &cell, sizeof cell, &policy, free, malloc(1)));
-    ok(tt_storage_write_later(stream, b, a->type, &cell, free, malloc(1), 0));
+    ok(tt_storage_write_later(stream, b, a->type, &cell, free, malloc(1), &policy, 0));
     ok(record_add_into(stream, a, NULL, b, NULL));
     if (i % 20 == 19) {
       ok(tt_stream_await_host(stream, &cell, sizeof cell, false));
