@@ -54,14 +54,25 @@ def entries_of(folder: "_C.CacheFolder") -> list[tuple[str, int]]:
 def open_folder(path: Path | None, readonly: bool = False) -> "_C.CacheFolder | None":
     """Opens a folder, or the user's cache folder; None if there is no such folder.
 
-    Raises RuntimeError if others could have put programs there.
+    Raises RuntimeError if others could have put programs there: it must be this user's, the
+    administrator's, or the one that TORCH_TPU_SHARED_CACHE_DIR names.
     """
     settings = read_settings()
     chosen = Path(path or settings.dir)
     if not str(path or settings.dir) or not chosen.is_dir():
         return None
-    own = chosen.resolve() == Path(settings.dir).resolve()
-    return _C.CacheFolder(str(chosen), not own, readonly)
+    named = settings.shared_dir and chosen.resolve() == Path(settings.shared_dir).resolve()
+    by_root = chosen.stat().st_uid == 0 != os.geteuid()
+    return _C.CacheFolder(str(chosen), bool(named) or by_root, readonly)
+
+
+def open_or_exit(path: Path | None, readonly: bool = False) -> "_C.CacheFolder | None":
+    """As open_folder, for commands."""
+    try:
+        return open_folder(path, readonly)
+    except RuntimeError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from error
 
 
 def measure(path: str) -> dict[str, Any]:
@@ -104,7 +115,7 @@ def info(as_json: Json = False) -> None:
 @app.command()
 def clear(folder: Dir = None) -> None:
     """Removes all entries."""
-    opened = open_folder(folder)
+    opened = open_or_exit(folder)
     count = len(entries_of(opened)) if opened else 0
     if opened:
         opened.clear()
@@ -114,7 +125,7 @@ def clear(folder: Dir = None) -> None:
 @app.command()
 def verify(folder: Dir = None, as_json: Json = False) -> None:
     """Checks every entry and removes the bad ones; exits 1 if there were any."""
-    opened = open_folder(folder)
+    opened = open_or_exit(folder)
     entries = entries_of(opened) if opened else []
     bad = {}
     for name, _ in track(entries, "verifying", console=console, disable=as_json):
@@ -146,7 +157,7 @@ def warm(source: From = None, as_json: Json = False) -> None:
     The folder is one that a run has filled, here or elsewhere. What was made for this plugin and
     machine is copied, everything else compiled.
     """
-    opened = open_folder(source, readonly=True)
+    opened = open_or_exit(source, readonly=True)
     if opened is None:
         typer.echo(f"there is no folder {source or read_settings().dir}", err=True)
         raise typer.Exit(1)

@@ -4,11 +4,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { THREADS = 4, ROUNDS = 40, SHARED = 3 };
+enum { THREADS = 4, ROUNDS = 40, SHARED = 3, SMALL = 8, LARGE = 2048 };
 
 static tt_stream *stream;
 static tt_storage *shared[SHARED]; /* read by all, written by none */
 static atomic_int errors_seen;
+static int64_t elements = SMALL; /* of each tensor; the device lists large ones */
 
 static int setup(void **state) {
   (void)state;
@@ -23,11 +24,10 @@ typedef struct worker {
 } worker;
 
 static tt_status one_round(const worker *w, int round) {
-  int64_t n = 8;
   const tt_type *type = NULL;
-  tt_type wanted = tt_type_make(TT_F32, 1, &n);
+  tt_type wanted = tt_type_make(TT_F32, 1, &elements);
   tt_storage *own = NULL, *sum = NULL, *scaled = NULL;
-  float data[8] = {0}, back[8];
+  float data[LARGE] = {0}, back[LARGE];
   tt_status status = tt_type_intern(&wanted, &type);
   if (!status) status = tt_storage_create(stream->device, type, &own);
   if (!status) status = storage_write(own, type, data, 0);
@@ -42,13 +42,15 @@ static tt_status one_round(const worker *w, int round) {
     sum = scaled = NULL;
   }
   tt_memory memory;
+  tt_holding largest[3];
   memory_of(stream, &memory);
+  (void)tt_account_largest(&stream->device->account, largest, 3);
   uint32_t site = tt_site_add("thread.py", round, "f");
   (void)tt_site_text(site);
   if (!status && round % 4 == w->number) status = stream_sync(stream);
   if (!status && round % 4 == 1) stream_wait(stream, stream_ticket(stream));
   if (!status && round % 4 == 2) (void)stream_idle(stream);
-  if (!status) status = storage_read(own, back, sizeof back);
+  if (!status) status = storage_read(own, back, elements * (int64_t)sizeof *back);
   tt_storage_release(own);
   return status;
 }
@@ -76,11 +78,10 @@ static void *work_among_errors(void *user) {
 
 static void run_workers(void *(*body)(void *)) {
   worker workers[THREADS] = {{0}};
-  float data[8] = {0};
-  int64_t n = 8;
+  float data[LARGE] = {0};
   stream = stream_at(0);
   for (int i = 0; i < SHARED; i++)
-    shared[i] = storage_of(stream, tt_type_make(TT_F32, 1, &n), data);
+    shared[i] = storage_of(stream, tt_type_make(TT_F32, 1, &elements), data);
   for (int i = 0; i < THREADS; i++) {
     workers[i].number = i;
     assert_int_equal(pthread_create(&workers[i].thread, NULL, body, &workers[i]), 0);
@@ -122,6 +123,26 @@ static void test_asynchronous(void **state) {
   run_workers(work);
 }
 
+static void with_large(tt_mode mode, bool async) {
+  elements = LARGE;
+  policy.mode = mode;
+  fake.tt_fake_async(async);
+  run_workers(work);
+  elements = SMALL;
+}
+
+static void test_large_tensors(void **state) {
+  (void)state;
+  with_large(TT_MODE_STRICT, false);
+  with_large(TT_MODE_FUSED, false);
+}
+
+static void test_large_tensors_asynchronous(void **state) {
+  (void)state;
+  with_large(TT_MODE_STRICT, true);
+  with_large(TT_MODE_FUSED, true);
+}
+
 static void with_errors(tt_mode mode) {
   policy.mode = mode;
   atomic_store(&errors_seen, 0);
@@ -156,9 +177,10 @@ static void test_from_nothing(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_strict),       cmocka_unit_test(test_debug),
-      cmocka_unit_test(test_fused),        cmocka_unit_test(test_asynchronous),
-      cmocka_unit_test(test_with_errors),  cmocka_unit_test(test_with_errors_fused),
+      cmocka_unit_test(test_strict),        cmocka_unit_test(test_debug),
+      cmocka_unit_test(test_fused),         cmocka_unit_test(test_asynchronous),
+      cmocka_unit_test(test_large_tensors), cmocka_unit_test(test_large_tensors_asynchronous),
+      cmocka_unit_test(test_with_errors),   cmocka_unit_test(test_with_errors_fused),
       cmocka_unit_test(test_from_nothing),
   };
   return cmocka_run_group_tests(tests, setup, fake_close);

@@ -131,6 +131,21 @@ def test_warm_from_a_recorded_run(tmp_path):
     assert run(**here)[1:3] == (0, compiled)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders away")
+def test_somebody_else_s_folder_is_refused(tmp_path):
+    """Programs are machine code."""
+    library = tmp_path / "library"
+    run(TORCH_TPU_CACHE_DIR=str(library))
+    for path in [library, *library.iterdir()]:
+        os.chown(path, 12345, 12345)
+    warm = ["warm", "--from", str(library), "--json"]
+    here = {"TORCH_TPU_CACHE_DIR": str(tmp_path / "cache")}
+    status, _, errors = commands(warm, **here)[0]
+    assert status != 0 and "belongs to user 12345" in errors
+    status, out, errors = commands(warm, **here, TORCH_TPU_SHARED_CACHE_DIR=str(library))[0]
+    assert status == 0 and json.loads(out)["ready"] > 0, errors
+
+
 def indented(body):
     lines = (f"    {line}" for line in body.strip().splitlines())
     return "\n".join(["with torch.tpu.no_recompile():", *lines])

@@ -1,5 +1,8 @@
 """Operators without a row: PyTorch's decomposition runs once for each kind of arguments."""
 
+import gc
+import signal
+
 import pytest
 import torch
 from support import only_tpu
@@ -109,3 +112,54 @@ def test_results_do_not_share_storages_between_runs():
     first, second = torch.narrow_copy(x, 0, 0, 6), torch.narrow_copy(x, 0, 0, 6)
     first.add_(100)
     assert second.tolist() == x.tolist()
+
+
+class Counts:
+    """Adds one to a tensor when it is collected, as code may that Python runs at any time."""
+
+    def __init__(self, counter):
+        self.counter, self.self = counter, self
+
+    def __del__(self):
+        self.counter.add_(1)
+
+
+def test_a_finalizer_is_no_part_of_a_decomposition():
+    counter = torch.zeros((), device="tpu")
+    thresholds = gc.get_threshold()
+    gc.collect()
+    gc.set_threshold(50, 1, 1)
+    try:
+        for n in range(31, 41):
+            Counts(counter)
+            torch.cov(torch.randn(3, n, device="tpu"))
+            torch.special.multigammaln(torch.rand(n, device="tpu") + 5, 3)
+    finally:
+        gc.set_threshold(*thresholds)
+    gc.collect()
+    assert counter.item() == 10
+    for n in range(31, 41):
+        torch.cov(torch.randn(3, n, device="tpu"))
+        torch.special.multigammaln(torch.rand(n, device="tpu") + 5, 3)
+    assert counter.item() == 10
+
+
+def test_a_signal_is_no_part_of_a_decomposition():
+    counter, pressed = torch.zeros((), device="tpu"), []
+
+    def press(*_):
+        pressed.append(1)
+        counter.add_(1)
+
+    before = signal.signal(signal.SIGALRM, press)
+    signal.setitimer(signal.ITIMER_REAL, 0.0007, 0.0007)
+    try:
+        for n in range(41, 61):
+            torch.cov(torch.randn(3, n, device="tpu"))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert pressed and counter.item() == len(pressed)
+    for n in range(41, 61):
+        torch.cov(torch.randn(3, n, device="tpu"))
+    assert counter.item() == len(pressed)

@@ -1,5 +1,7 @@
 """Eager modes, errors at the right place and of the right type, metrics, work on the host."""
 
+import threading
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -200,3 +202,27 @@ def test_data_dependent_shapes():
     assert torch.unique(torch.tensor([2, 1, 2], device=DEVICE)).tolist() == [1, 2]
     assert torch.masked_select(x, x < 1).tolist() == [-1, 0]
     assert torch.repeat_interleave(torch.tensor([2, 1], device=DEVICE)).tolist() == [0, 0, 1]
+
+
+@only_tpu
+def test_blocks_of_threads_that_overlap_leave_nothing():
+    before = torch.tpu.eager_mode
+    entered, left, seen = threading.Event(), threading.Event(), []
+
+    def first():
+        with torch.tpu.set_eager_mode("debug"):
+            entered.wait()
+        left.set()
+
+    def second():
+        with torch.tpu.set_eager_mode("fused"):
+            entered.set()
+            left.wait()
+            seen.append(torch.tpu.eager_mode.name)
+
+    threads = [threading.Thread(target=one) for one in (first, second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == ["FUSED"] and torch.tpu.eager_mode == before

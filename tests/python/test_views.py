@@ -5,7 +5,7 @@ import random
 
 import pytest
 import torch
-from support import DEVICE, check, check_gradients, modes, raises_alike, slow_but
+from support import DEVICE, check, check_gradients, modes, only_tpu, raises_alike, slow_but
 
 VIEWS = [
     lambda t: t[1:],
@@ -145,6 +145,16 @@ def test_set_data_and_resize():
     assert z.tolist() == [1, 3]
     z.zero_()
     assert y[:4].tolist() == [0, 0, 2, 0]
+
+
+@only_tpu
+def test_what_a_shrunk_storage_has_lost_reads_as_zeros():
+    x = torch.arange(1.0, 9.0, device=DEVICE)
+    x.untyped_storage().resize_(10)
+    for _ in range(20):  # the host's allocator hands out what was something else before
+        torch.full((8,), 7.0)
+        assert x.cpu()[3:].tolist() == [0.0] * 5
+    assert x[:2].tolist() == [1.0, 2.0] and (x + 1).tolist()[3:] == [1.0] * 5
 
 
 def test_storage_resize_frees():
