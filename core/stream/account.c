@@ -36,7 +36,7 @@ void tt_account_add(tt_account *account, tt_holding *holding) {
 void tt_account_remove(tt_account *account, tt_holding *holding) {
   atomic_fetch_sub(&account->allocated, holding->bytes);
   atomic_fetch_add(&account->frees, 1);
-  if (!holding->link) return;
+  if (holding->bytes < TT_LISTED_BYTES) return;
   pthread_mutex_lock(&account->lock);
   *holding->link = holding->next;
   if (holding->next) holding->next->link = holding->link;
