@@ -49,8 +49,9 @@ typedef struct tt_call {
   int result_count, output_count; /* outputs: defined results */
   int word_count;                 /* 32-bit words of packed numbers */
   tt_call_result *results;
-  bool zeros;  /* all that it does is to make or write a few zeros */
-  int *inputs; /* tensors whose storages the program reads, in order */
+  bool zeros;                  /* all that it does is to make or write a few zeros */
+  int *inputs;                 /* tensors whose storages the program reads, in order */
+  const tt_type **input_types; /* [input_count] of these storages */
   bool *reads; /* [input_count] whether anything depends on what the storage held before */
   int input_count;
   uint64_t hash;     /* of what it computes; equal in every process */

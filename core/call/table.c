@@ -94,12 +94,16 @@ static tt_status fill(tt_call *call, const tt_call_spec *spec, const tt_target *
       tt_arena_alloc(&call->arena, sizeof *call->results * ((size_t)spec->result_count + 1));
   call->inputs =
       tt_arena_alloc(&call->arena, sizeof *call->inputs * ((size_t)spec->tensor_count + 1));
+  call->input_types =
+      tt_arena_alloc(&call->arena, sizeof *call->input_types * ((size_t)spec->tensor_count + 1));
   call->reads = tt_arena_alloc(&call->arena, (size_t)spec->tensor_count + 1);
-  if (!call->results || !call->inputs || !call->reads) return tt_out_of_memory();
+  if (!call->results || !call->inputs || !call->input_types || !call->reads)
+    return tt_out_of_memory();
   for (int i = 0; i < spec->tensor_count; i++) {
     assert(spec->tensors[i].same_as < i);
-    if (!spec->tensors[i].undefined && spec->tensors[i].same_as < 0)
-      call->inputs[call->input_count++] = i;
+    if (spec->tensors[i].undefined || spec->tensors[i].same_as >= 0) continue;
+    call->input_types[call->input_count] = spec->tensors[i].storage;
+    call->inputs[call->input_count++] = i;
   }
   for (int i = 0; i < spec->scalar_count; i++)
     call->word_count += tt_scalar_words(spec->scalars[i]);

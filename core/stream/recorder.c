@@ -50,8 +50,10 @@ static tt_status make_outputs(recording *r, tt_storage **results) {
 static tt_status find_inputs(recording *r) {
   for (int i = 0; i < r->call->input_count; i++) {
     r->inputs[i] = r->op->tensors[r->call->inputs[i]]->value;
-    if (!r->inputs[i])
-      return tt_error(TT_INTERNAL, "%s: a tensor was freed while it was used", r->call->name);
+    if (!r->inputs[i] || r->inputs[i]->holding.type != r->call->input_types[i])
+      return tt_error(TT_FAILED_PRECONDITION,
+                      "%s: another thread resized or freed a tensor while it was used",
+                      r->call->name);
   }
   return TT_SUCCESS;
 }

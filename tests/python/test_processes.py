@@ -212,3 +212,26 @@ def test_what_runs_at_exit_computes_and_saves(mode, tmp_path):
     assert run == (0, "[2.0, 4.0, 6.0, 8.0]", "")
     for name in ("handler", "finalizer"):
         assert torch.load(tmp_path / name, map_location="cpu").tolist() == [2.0, 4.0, 6.0, 8.0]
+
+
+def test_a_fork_among_open_chunks():
+    """Wherever a chunk is, or is due, the child is told and the parent goes on."""
+    code = """
+import os, signal, time, torch
+torch.tpu.eager_mode = "fused"
+x = torch.ones(8, device="tpu")
+for i in range(12):
+    for _ in range(40 + 11 * i):
+        x = x * 0.5 + 1
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(10)
+        try:
+            x + 1
+        except RuntimeError:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitpid(pid, 0)[1] == 0
+print(x.tolist() == [2.0] * 8)
+"""
+    assert python(code)[:2] == (0, "True\n")

@@ -184,3 +184,29 @@ print("held", time.time())
     )
     assert (status, errors) == (expected, "")
     assert out.startswith("held") and time.time() - float(out.split()[1]) < 4
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        "torch.arange(2**36, device='tpu').sum()",
+        "torch.zeros(2**40, device='tpu').sum()",
+        "torch.randn(2**33, device='tpu').sum()",
+        "torch.eye(2**20, device='tpu').sum()",
+        "torch.linspace(0, 1, 2**37, device='tpu').sum()",
+        "torch.ones(2**17, device='tpu').repeat(2**17).sum()",
+        "torch.ones(1, device='tpu').expand(2**34).cumsum(0)[-1]",
+        "torch.ones(1, device='tpu').expand(2**34).sort()[0][0]",
+        "torch.nn.Linear(4, 4).to('tpu')(torch.ones(1, 4, device='tpu').expand(2**32, 4)).sum()",
+    ],
+)
+@pytest.mark.parametrize("mode", ["strict", "fused"])
+def test_what_no_memory_holds_is_an_error(ask, mode):
+    """XLA's compiler for the CPU would die of some of them."""
+    with torch.tpu.set_eager_mode(mode), pytest.raises(RuntimeError):
+        eval(ask).item()
+    assert torch.ones(2, device="tpu").tolist() == [1.0, 1.0]
+
+
+def test_what_is_only_read_needs_no_memory():
+    assert torch.ones(1, device="tpu").expand(2**50).sum().item() == 2.0**50

@@ -61,3 +61,61 @@ for _ in range(20):
 print(torch.tpu.memory_allocated() - before)
 """
     assert python(code) == (0, "0\n", "")
+
+
+def test_a_read_does_not_wait_for_who_waits_for_room():
+    """One thread keeps the queue full; the others' values are there, and are read at once."""
+    code = """
+import threading, time, torch
+torch.tpu.eager_mode = "strict"
+x, ready = torch.rand(700, 700, device="tpu"), torch.ones(4, device="tpu") + 1
+ready.tolist()
+stop = False
+
+def record():
+    y = x
+    while not stop:
+        y = y @ x
+
+thread = threading.Thread(target=record)
+thread.start()
+time.sleep(2)
+began = time.monotonic()
+for _ in range(10):
+    ready.tolist()
+print((time.monotonic() - began) / 10 < 0.5)
+stop = True
+thread.join()
+"""
+    assert python(code) == (0, "True\n", "")
+
+
+def test_threads_that_resize_one_tensor():
+    """Whoever reads it meanwhile gets numbers or an error."""
+    code = """
+import threading, torch
+x, problems = torch.ones(100, device="tpu"), []
+
+def resize(k):
+    for i in range(300):
+        try:
+            x.resize_(50 + i * k % 200)
+        except RuntimeError as error:
+            problems.append(str(error))
+
+def read():
+    for _ in range(100):
+        try:
+            (x + 1).cpu()
+        except RuntimeError as error:
+            problems.append(str(error))
+
+threads = [threading.Thread(target=resize, args=(k,)) for k in (1, 3, 7)]
+threads.append(threading.Thread(target=read))
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(x.resize_(10).fill_(2).tolist() == [2.0] * 10, any("PJRT" in one for one in problems))
+"""
+    assert python(code) == (0, "True False\n", "")
