@@ -26,9 +26,15 @@ def resolve(name: str) -> str:
 def expected_devices(name: str) -> int:
     """Returns how many devices a plugin will have, if that is known without opening it; else -1.
 
-    name: as for resolve.
+    A plugin that is not there has none. name: as for resolve.
     """
-    if _chosen(name) != "cpu" or importlib.util.find_spec(_CPU_PACKAGE) is None:
+    try:
+        path = _find(name)
+    except ImportError:
+        return 0
+    if "/" in path and not os.path.exists(path):
+        return 0
+    if _chosen(name) != "cpu":
         return -1
     from torch_tpu import _C
 

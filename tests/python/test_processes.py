@@ -115,6 +115,28 @@ def test_a_backward_of_the_host_opens_nothing(plugin):
     assert (status, out, errors) == (0, "False [2.0, 2.0, 2.0]\n", "")
 
 
+def test_without_a_plugin_the_host_is_alone():
+    """No thread waits for a device that is not there, so a process may fork after backward()."""
+    code = """
+import os, torch
+def step():
+    x = torch.ones(3, requires_grad=True)
+    (x * 2).sum().backward()
+step()
+print(torch.tpu.device_count(), torch.tpu.is_available(), torch.accelerator.is_available())
+if os.fork() == 0:
+    step()
+    os._exit(0)
+print(os.wait()[1])
+try:
+    torch.ones(1, device="tpu")
+except RuntimeError as error:
+    print("nowhere" in str(error))
+"""
+    status, out, errors = python(code, TORCH_TPU_PLUGIN="/nowhere/at/all.so")
+    assert (status, out) == (0, "0 False False\n0\nTrue\n"), errors
+
+
 def test_counting_opens_nothing():
     code = """
 import torch
