@@ -154,8 +154,8 @@ Tensor to_host(const Tensor& source) {
   if (bytes > 65536 && bytes > 2 * own) return to_host(source.clone(at::MemoryFormat::Contiguous));
   const tt_type* type = storage->type;
   auto host = at::empty({tt_type_numel(type)}, at::TensorOptions().dtype(from_dtype(type->dtype)));
-  size_t all = bytes_needed(source.sizes(), source.strides(), source.storage_offset(),
-                            source.itemsize());
+  size_t all =
+      bytes_needed(source.sizes(), source.strides(), source.storage_offset(), source.itemsize());
   if (all > static_cast<size_t>(bytes)) host = host.new_zeros((all - 1) / host.itemsize() + 1);
   {
     c10::impl::ExcludeDispatchKeyGuard no_autograd(c10::autograd_dispatch_keyset);
