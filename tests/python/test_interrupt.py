@@ -56,7 +56,7 @@ WAITS = {
 }
 
 
-@pytest.mark.parametrize("wait", slow_but(WAITS, "synchronize", "number", "record", "compile"))
+@pytest.mark.parametrize("wait", slow_but(WAITS, "number"))
 @pytest.mark.parametrize("mode", ["strict", "fused"])
 def test_a_wait_ends(mode, wait):
     code, out, err = python(CODE.format(mode=mode, wait=WAITS[wait], more=""))
@@ -66,6 +66,7 @@ def test_a_wait_ends(mode, wait):
     assert time.time() - float(out.split()[-1]) < 2.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["debug", "strict", "fused"])
 def test_what_was_launched_goes_on(mode):
     wait = "while True: y = work(); y.sum().item()"

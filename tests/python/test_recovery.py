@@ -6,7 +6,7 @@ import time
 
 import pytest
 import torch
-from support import ROOT, only_tpu, python
+from support import ROOT, only_tpu, python, slow_but
 
 ACCEL = ROOT / "build/release/libtt_accel_plugin.so"
 FAKE = os.environ.get("TT_FAKE_PLUGIN") or str(ROOT / "build/release/libtt_fake_plugin.so")
@@ -50,7 +50,7 @@ HEALERS = {
 
 
 @pytest.mark.parametrize("mode", ["strict", "fused"])
-@pytest.mark.parametrize("name", HEALERS)
+@pytest.mark.parametrize("name", slow_but(HEALERS, "fill_", "copy_", "normal_", "out="))
 def test_what_is_written_over_heals(name, mode):
     with torch.tpu.set_eager_mode(mode), torch.no_grad():
         p = poisoned()
@@ -107,7 +107,7 @@ print(total.item() / n)
 
 @pytest.mark.skipif(not ACCEL.exists(), reason="the accelerator-like plugin is not built")
 @pytest.mark.parametrize("mode", ["strict", "fused"])
-@pytest.mark.parametrize("seed", ["1", "2", "3"])
+@pytest.mark.parametrize("seed", slow_but(["1", "2", "3"], "1"))
 def test_a_loop_has_the_memory_that_it_had(mode, seed):
     """The device holds ten tensors, the loop four, and what is under way would hold hundreds."""
     status, out, errors = python(
@@ -200,6 +200,7 @@ print("held", time.time())
         "torch.nn.Linear(4, 4).to('tpu')(torch.ones(1, 4, device='tpu').expand(2**32, 4)).sum()",
     ],
 )
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["strict", "fused"])
 def test_what_no_memory_holds_is_an_error(ask, mode):
     """XLA's compiler for the CPU would die of some of them."""

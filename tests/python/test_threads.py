@@ -63,6 +63,7 @@ print(torch.tpu.memory_allocated() - before)
     assert python(code) == (0, "0\n", "")
 
 
+@pytest.mark.slow
 def test_a_read_does_not_wait_for_who_waits_for_room():
     """One thread keeps the queue full; the others' values are there, and are read at once."""
     code = """
