@@ -97,12 +97,19 @@ static tt_status await_buffer(tt_client *client, tt_buffer *buffer) {
   return status;
 }
 
+static tt_status copy_out(tt_value *value, char *data, int64_t size) {
+  tt_client *client = value->account->client;
+  int64_t own = value->holding.bytes, copied = own < size ? own : size;
+  TT_TRY(await_buffer(client, value->buffer));
+  TT_TRY(tt_buffer_to_host(client, value->buffer, value->holding.type, data, copied));
+  if (copied < size) memset(data + copied, 0, (size_t)(size - copied));
+  return TT_SUCCESS;
+}
+
 /* An asynchronous error is told better by the job that failed. */
 static tt_status read_value(tt_value *value, void *data, int64_t size) {
-  tt_client *client = value->account->client;
   TT_TRY(await_value(value));
-  tt_status status = await_buffer(client, value->buffer);
-  if (!status) status = tt_buffer_to_host(client, value->buffer, value->holding.type, data, size);
+  tt_status status = copy_out(value, data, size);
   if (!status || !value->queue || tt_status_code(status) == TT_CANCELLED) return status;
   tt_status_release(tt_queue_await(value->queue, value->ticket));
   tt_status told = tt_queue_take_error(value->queue);

@@ -24,7 +24,8 @@ tt_status tt_stream_await_host(tt_stream *stream, const void *data, int64_t size
 #define TT_WRITE_IN_CAPTURE                                                                        \
   "the host cannot write to a tensor that a graph which is being captured has used: what it "      \
   "writes would not be part of the graph"
-/* Waits for the storage's value and for nothing else, and copies it out: tt_storage_bytes bytes. */
+/* Waits for the storage's value and for nothing else, and copies it out. `size` is at least
+ * tt_storage_bytes; what lies beyond reads as zeros. */
 tt_status tt_storage_read(tt_storage *storage, void *data, int64_t size, const tt_policy *policy);
 /* The same, copied in its turn on `stream`: returns at once. `release(user)` is called, once, from
  * any thread, when `data` has been written, also on failure, which tt_stream_sync tells. */

@@ -124,11 +124,8 @@ Tensor& set_storage_offset(Tensor& self, at::Storage source, int64_t offset, at:
   TORCH_CHECK(source.device_type() == c10::DeviceType::PrivateUse1,
               "Attempted to set the storage of a tensor on device '", self.device(),
               "' to a storage on different device '", source.device(), "'");
-  c10::DimVector contiguous;
-  if (stride.data() == nullptr || stride.size() != size.size()) {
-    contiguous = c10::contiguous_strides(size);
-    stride = contiguous;
-  }
+  c10::DimVector contiguous = c10::contiguous_strides(size);
+  if (stride.data() == nullptr || stride.size() != size.size()) stride = contiguous;
   ensure_bytes(source, bytes_needed(size, stride, offset, self.itemsize()));
   keep_replaced(self);
   auto* impl = self.unsafeGetTensorImpl();
@@ -152,18 +149,16 @@ Tensor to_host(const Tensor& source) {
   int64_t bytes = tt_storage_bytes(storage),
           own = source.numel() * static_cast<int64_t>(source.itemsize());
   if (bytes > 65536 && bytes > 2 * own) return to_host(source.clone(at::MemoryFormat::Contiguous));
-  const tt_type* type = storage->type;
-  auto host = at::empty({tt_type_numel(type)}, at::TensorOptions().dtype(from_dtype(type->dtype)));
-  size_t all =
-      bytes_needed(source.sizes(), source.strides(), source.storage_offset(), source.itemsize());
-  if (all > static_cast<size_t>(bytes)) host = host.new_zeros((all - 1) / host.itemsize() + 1);
+  auto seen = static_cast<int64_t>(
+      bytes_needed(source.sizes(), source.strides(), source.storage_offset(), source.itemsize()));
+  auto host = at::empty({std::max(bytes, seen)}, at::kByte);
   {
     c10::impl::ExcludeDispatchKeyGuard no_autograd(c10::autograd_dispatch_keyset);
     uint32_t site = call_site();
     tt_count_wait(site);
     TORCH_CHECK(!captured_stream(source.device().index()), "a tensor's value is asked for at ",
                 tt_site_text(site), ", where a graph is being captured and nothing is computed");
-    check(tt_storage_read(storage, host.mutable_data_ptr(), bytes, Policy()));
+    check(tt_storage_read(storage, host.mutable_data_ptr(), host.numel(), Policy()));
   }
   auto result = at::empty({0}, source.options().device(at::kCPU));
   result.set_(host.storage(), source.storage_offset(), source.sizes(), source.strides());

@@ -184,34 +184,28 @@ static void test_an_idle_queue_lets_go(void **state) {
   }
 }
 
-/* The plugin is given no more than so much at a time. */
-static void test_few_are_under_way(void **state) {
-  (void)state;
+/* Of many jobs while none ends, the plugin is given so many. */
+static void few_are_under_way(kind is, int pushed, int given) {
   fake.tt_fake_async(true);
   fake.tt_fake_hold(true);
-  for (int i = 0; i < 600; i++) push(LAUNCHES);
-  until(&begun, 256);
+  for (int i = 0; i < pushed; i++) push(is);
+  until(&begun, given);
   usleep(20000);
-  assert_int_equal(atomic_load(&begun), 256);
+  assert_int_equal(atomic_load(&begun), given);
   fake.tt_fake_hold(false);
-  ok(tt_queue_await(queue, 600));
-  until(&destroyed, 600);
-  in_order(600);
+  ok(tt_queue_await(queue, (uint64_t)pushed));
+  until(&destroyed, pushed);
+  in_order(pushed);
 }
 
-/* Nor does it hold more than so much memory for them. */
+static void test_few_are_under_way(void **state) {
+  (void)state;
+  few_are_under_way(LAUNCHES, 600, 256);
+}
+
 static void test_few_bytes_are_under_way(void **state) {
   (void)state;
-  fake.tt_fake_async(true);
-  fake.tt_fake_hold(true);
-  for (int i = 0; i < 20; i++) push(LARGE);
-  until(&begun, 3);
-  usleep(20000);
-  assert_int_equal(atomic_load(&begun), 3);
-  fake.tt_fake_hold(false);
-  ok(tt_queue_await(queue, 20));
-  until(&destroyed, 20);
-  in_order(20);
+  few_are_under_way(LARGE, 20, 3);
 }
 
 static void test_a_job_drains(void **state) {
