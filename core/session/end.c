@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SECONDS = 1 };
+enum { WAIT_NS = 500000000 };
 
 static atomic_bool unseen; /* an error of which nobody was told */
 static atomic_bool stuck;  /* a thread is in the plugin still */
@@ -45,7 +45,9 @@ void tt_session_end(tt_session *session) {
   pthread_t thread;
   struct timespec until;
   clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += SECONDS;
+  int64_t ns = until.tv_nsec + WAIT_NS;
+  until.tv_sec += ns / 1000000000;
+  until.tv_nsec = ns % 1000000000;
   on_exit(leave, NULL);
   if (pthread_create(&thread, NULL, end, session)) end(session);
   else if (pthread_timedjoin_np(thread, NULL, &until)) atomic_store(&stuck, true);

@@ -99,11 +99,12 @@ static tt_status await_buffer(tt_client *client, tt_buffer *buffer) {
 
 static tt_status copy_out(tt_value *value, char *data, int64_t size) {
   tt_client *client = value->account->client;
-  int64_t own = value->holding.bytes, copied = own < size ? own : size;
+  const tt_type *type = value->holding.type;
+  int64_t own = 0;
+  bool short_of = tt_type_bytes(type, &own) && own < size;
   TT_TRY(await_buffer(client, value->buffer));
-  TT_TRY(tt_buffer_to_host(client, value->buffer, value->holding.type, data, copied));
-  if (copied < size) memset(data + copied, 0, (size_t)(size - copied));
-  return TT_SUCCESS;
+  if (short_of) memset(data + own, 0, (size_t)(size - own));
+  return tt_buffer_to_host(client, value->buffer, type, data, short_of ? own : size);
 }
 
 /* An asynchronous error is told better by the job that failed. */

@@ -50,7 +50,7 @@ HEALERS = {
 
 
 @pytest.mark.parametrize("mode", ["strict", "fused"])
-@pytest.mark.parametrize("name", slow_but(HEALERS, "fill_", "copy_", "normal_", "out="))
+@pytest.mark.parametrize("name", slow_but(HEALERS, "fill_", "zero_", "copy_", "normal_", "out="))
 def test_what_is_written_over_heals(name, mode):
     with torch.tpu.set_eager_mode(mode), torch.no_grad():
         p = poisoned()
