@@ -29,10 +29,10 @@ tt_status tt_session_create(const char *path, tt_session **out);
  * storages and captured graphs must be gone, and nobody may use the session any more. NULL is
  * allowed. */
 void tt_session_destroy(tt_session *session);
-/* Before the process exits: drops what is captured, or was recorded and not launched, and waits half
- * a second for what runs, so that no thread is in the plugin when that is torn down; should one be,
- * exit ends the process at once. An error of which nobody was told is written to stderr, and then a
- * process that would end with status 0 ends with 1. */
+/* Before the process exits: drops what is captured, or was recorded and not launched, and waits
+ * half a second for what runs, so that no thread is in the plugin when that is torn down; should
+ * one be, exit ends the process at once. An error of which nobody was told is written to stderr,
+ * and then a process that would end with status 0 ends with 1. */
 void tt_session_end(tt_session *session);
 /* Waits for all streams; joins their errors. Thread-safe; CANCELLED when interrupted. */
 tt_status tt_session_sync(tt_session *session, const tt_policy *policy);
