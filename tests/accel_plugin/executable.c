@@ -61,6 +61,21 @@ void accel_loaded_release(PJRT_LoadedExecutable *executable) {
   free(executable);
 }
 
+/* The inner plugin's compile: its compiler drops NaN in minimum and maximum, unlike StableHLO and
+ * any device but the CPU, unless an option of its own tells it not to. */
+static PJRT_Error *compile_inner(PJRT_Client_Compile_Args *args) {
+  static const char keeps_nan[] = "\x3a\x21\x0a\x1bxla_cpu_enable_fast_min_max\x12\x02\x10\0";
+  size_t own = sizeof keeps_nan - 1, size = own + args->compile_options_size;
+  char *options = accel_alloc(1, size);
+  memcpy(options, keeps_nan, own);
+  memcpy(options + own, args->compile_options, args->compile_options_size);
+  args->compile_options = options;
+  args->compile_options_size = size;
+  PJRT_Error *error = ACCEL_INNER(Client_Compile, args);
+  free(options);
+  return error;
+}
+
 ACCEL(Client_Compile) {
   ACCEL_ENTER(Client_Compile);
   accel_did(ACCEL_COMPILE);
@@ -73,7 +88,7 @@ ACCEL(Client_Compile) {
   if (error) return error;
   PJRT_Client_Compile_Args inner = *args;
   inner.client = args->client->inner;
-  error = ACCEL_INNER(Client_Compile, &inner);
+  error = compile_inner(&inner);
   if (!error) return load(args->client, inner.executable, program, &args->executable);
   accel_lock();
   accel_program_release(program);

@@ -4,6 +4,7 @@
 #include "pjrt/internal.h"
 
 #include <dlfcn.h>
+#include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,6 +40,7 @@ static tt_pjrt_device *device;
   ") { %0 = \"stablehlo." op "\"(%arg0, %arg1) : (" MATRIX ", " MATRIX ") -> " MATRIX              \
   " \"func.return\"(%0) : (" MATRIX ") -> () } }"
 static const char ADD[] = BINARY("add", "");
+static const char MAXIMUM[] = BINARY("maximum", "");
 static const char ADD_TO[] = BINARY("add", " {tf.aliasing_output = 0 : i32}");
 
 static const float ONE[6] = {1, 2, 3, 4, 5, 6}, TWO[6] = {10, 20, 30, 40, 50, 60},
@@ -591,6 +593,21 @@ static void test_compile_options(void **state) {
   compile_fails(ADD, &options, TT_INVALID_ARGUMENT, "xla_cpu_enable_fast_min_max");
 }
 
+/* As StableHLO has it, which the CPU's compiler does only when it is told. */
+static void test_a_maximum_keeps_nan(void **state) {
+  (void)state;
+  static const float some[6] = {NAN, 2, NAN, 4, 5, 6}, others[6] = {1, NAN, NAN, 1, 9, 6};
+  tt_type type = matrix();
+  tt_executable *maximum = compile(MAXIMUM);
+  tt_buffer *a = upload(some), *b = upload(others), *c = run(maximum, a, b);
+  float back[6] = {0};
+  ok(tt_buffer_to_host(client, c, &type, back, sizeof back));
+  for (int i = 0; i < 3; i++) assert_true(isnan(back[i]));
+  assert_memory_equal(back + 3, ((float[]){4, 9, 6}), 3 * sizeof *back);
+  drop(a), drop(b), drop(c);
+  tt_executable_destroy(maximum);
+}
+
 static void test_programs(void **state) {
   (void)state;
   static const char call[] =
@@ -852,6 +869,7 @@ int main(void) {
       TEST(test_donation_waits_for_readers),
       TEST(test_client_options),
       TEST(test_compile_options),
+      TEST(test_a_maximum_keeps_nan),
       TEST(test_programs),
       TEST(test_arguments),
       TEST(test_failures_in_the_call),

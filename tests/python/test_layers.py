@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from support import DEVICE, check, check_gradients, modes, move, only_tpu, same
+from support import DEVICE, check, check_gradients, modes, move, only_tpu, raises_alike, same
 from torch import nn
 
 pytestmark = [only_tpu, pytest.mark.usefixtures("no_host")]
@@ -64,6 +64,22 @@ def test_padded_encoders_keep_the_mask():
         expected = encoder(x, src_key_padding_mask=PADDING)
         actual = encoder.to(DEVICE)(x.to(DEVICE), src_key_padding_mask=PADDING.to(DEVICE))
     same(actual.cpu()[~PADDING], expected[~PADDING])
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.bool, torch.uint8, torch.int16, torch.int64, torch.complex64], ids=str
+)
+def test_convolutions_of_numbers_that_are_not_real(dtype):
+    x = torch.randint(0, 9, (2, 3, 6, 6)).to(dtype)
+    weight, bias = torch.randint(0, 9, (3, 3, 3, 3)).to(dtype), torch.randint(0, 9, (3,)).to(dtype)
+
+    def work(x, weight, bias):
+        return nn.functional.conv2d(x, weight, bias, stride=2, padding=1)
+
+    if dtype == torch.bool:
+        raises_alike(work, x, weight, bias)
+    else:
+        check(work, x, weight, bias)
 
 
 def test_convolutions_by_other_names():

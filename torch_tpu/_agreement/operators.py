@@ -93,10 +93,16 @@ class Operator:
             if one.alias_info and one.alias_info.is_write
         ]
         self.read = [i for i in range(len(names)) if i not in self.written]
-        self.on_cpu = _has_computed(name, "CPU")
+        # The composite kernels of *_overrideable operators only throw, on any device.
+        overrideable = operator.endswith("_overrideable")
+        self._on_host = self._function
+        if "Convolved" in self.known.kinds:
+            self._on_host = torch.ops.aten.convolution.default
+        self.on_cpu = self._on_host is not self._function or (
+            not overrideable and _has_computed(name, "CPU")
+        )
         self.for_cpu = _has(name, "CPU")
-        # The composite kernels of *_overrideable operators only throw.
-        self.has_meta = _has(name, "Meta") or (self.kind != "conv" and _has_computed(name, "Meta"))
+        self.has_meta = _has(name, "Meta") or (not overrideable and _has_computed(name, "Meta"))
 
     @functools.cached_property
     def functional(self) -> "Operator | None":
@@ -107,6 +113,10 @@ class Operator:
     def call(self, args: list[Any]) -> Any:
         """Calls it with arguments in the schema's order."""
         return self.apply(self._function, args)
+
+    def call_on_host(self, args: list[Any]) -> Any:
+        """Calls what serves it on the CPU with arguments that are there."""
+        return self.apply(self._on_host, args)
 
     def apply(self, function: Any, args: list[Any]) -> Any:
         """Calls what takes the same arguments."""
@@ -193,7 +203,7 @@ def _host_twins(op: Operator, args: list[Any], fill: int) -> list[Any]:
 
 def _refusal(op: Operator, args: list[Any], fill: int) -> Exception | None:
     try:
-        op.call(_host_twins(op, args, fill))
+        op.call_on_host(_host_twins(op, args, fill))
     except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
         return None  # it took the arguments: of matrices full of one number there is no result
     except Exception as error:
