@@ -27,8 +27,8 @@ ACCEL_TESTS := $(addprefix tests/python/test_, \
 	random.py streams.py views.py)
 
 .PHONY: build run test test-c test-sanitized test-tsan test-python test-accel test-accel-all \
-	test-all test-sweep lint format bench bench-env bench-step report coverage coverage-all docs \
-	clean
+	test-all test-sweep ecosystem lint format bench bench-env bench-step report coverage \
+	coverage-all docs clean
 
 build: build/release $(INSTALL_STAMP)
 	$(CMAKE) --build build/release -j $(JOBS)
@@ -157,6 +157,10 @@ bench-step: build bench-env
 	$(BENCH_VENV)/bin/python bench/step_jax.py build/step --client plugin
 	$(BENCH_VENV)/bin/python bench/step_jax.py build/step --client jaxlib
 	$(PY) bench/step_graph.py
+
+# Real libraries, each in an environment of its own (.venv-eco): make ecosystem [LIBRARIES="peft"]
+ecosystem: build
+	$(PY) tests/ecosystem/run.py $(LIBRARIES)
 
 report: | $(ENV_STAMP)
 	$(PY) bench/report.py

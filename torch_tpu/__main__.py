@@ -77,6 +77,23 @@ def env(as_json: Json = False) -> None:
 
 
 @app.command()
+def integrations(as_json: Json = False) -> None:
+    """Lists the libraries that take `tpu` by themselves where nobody names a device."""
+    from torch_tpu.integrations import integrations
+
+    rows = [
+        {
+            "library": one.library,
+            "state": "on" if one.state == "waiting" else one.state,
+            "tested": one.tested,
+            "without it": one.reason,
+        }
+        for one in integrations()
+    ]
+    show(rows, "Integrations", as_json)
+
+
+@app.command()
 def info(as_json: Json = False) -> None:
     """Tells versions, the plugin, and its devices."""
     from torch_tpu._build_info import TORCH

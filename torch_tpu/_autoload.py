@@ -58,9 +58,8 @@ def _load() -> None:
         importlib.import_module("torch_tpu._C")  # registers kernels, guard, hooks, allocator
     except ImportError as error:
         raise ImportError(_explain_import(error)) from error
-    from torch_tpu import _C, _agreement, _patches, tpu  # noqa: F401 (the glue asks _agreement)
+    from torch_tpu import _agreement, _patches, tpu  # noqa: F401 (the glue asks _agreement)
 
-    _apply_environment()
     backend_registration.rename_privateuse1_backend("tpu")
     # They register themselves.
     for kernels in ("_kernels", "_lent", "_sparse", "_sparse_softmax", "_nested"):
@@ -72,20 +71,20 @@ def _load() -> None:
             sys.modules[name.replace("torch_tpu.tpu", "torch.tpu", 1)] = module
     backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
     _patches.apply()
+    _apply_environment()
     _loaded = True
 
 
 def _apply_environment() -> None:
     """Sets the properties of `torch.tpu` that an environment variable chooses."""
-    from torch_tpu import _C, tpu
+    from torch_tpu import _env, integrations, tpu
 
-    values = {name: value for name, _, _, value in _C.env_vars()}
+    integrations.watch(_env.value("INTEGRATIONS"))
     for name in ("eager_mode", "host_fallback"):
-        variable = f"TORCH_TPU_{name.upper()}"
         try:
-            setattr(tpu, name, values[variable])
+            setattr(tpu, name, _env.value(name.upper()))
         except ValueError as error:
-            raise ValueError(f"{variable}: {error}") from None
+            raise ValueError(f"TORCH_TPU_{name.upper()}: {error}") from None
 
 
 def _check_version() -> None:

@@ -36,10 +36,9 @@ def expected_devices(name: str) -> int:
         return 0
     if _chosen(name) != "cpu":
         return -1
-    from torch_tpu import _C
+    from torch_tpu import _env
 
-    values = {variable: value for variable, _, _, value in _C.env_vars()}
-    count = values["TORCH_TPU_CPU_DEVICES"]
+    count = _env.value("CPU_DEVICES")
     return int(count) if count.isascii() and count.isdigit() and 0 < int(count) <= 127 else -1
 
 

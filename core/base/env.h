@@ -26,6 +26,9 @@
     "Operators on operands of their kind that are remembered; 0 means no limit.")                  \
   X(LAPACK, "on", "`on` or `off`: whether the CPU plugin's programs call PyTorch's LAPACK.")       \
   X(CPU_DEVICES, "1", "Number of virtual devices of the CPU plugin.")                              \
+  X(INTEGRATIONS, "on",                                                                            \
+    "`on`, `off`, or names of libraries, comma-separated: which of them choose device tpu "        \
+    "by themselves.")                                                                              \
   X(VERIFY, "0", "1 verifies every program before it is compiled; always on in debug builds.")
 
 typedef enum tt_env_var {
