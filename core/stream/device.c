@@ -86,7 +86,7 @@ static void print_holdings(tt_text *text, tt_device *device) {
   tt_holding largest[LARGEST];
   tt_account_read(&device->account, &memory);
   int count = tt_account_largest(&device->account, largest, LARGEST);
-  tt_text_printf(text, "Device tpu:%d holds ", device->index);
+  tt_text_printf(text, "Device tpu:%d is out of memory. It holds ", device->index);
   tt_text_bytes(text, memory.allocated);
   tt_text_printf(text, " in tensors");
   if (memory.limit > 0) {

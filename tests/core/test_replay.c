@@ -434,7 +434,8 @@ static void test_out_of_memory_names_who_holds_it(void **state) {
   fails(tt_status_clone(status), TT_RESOURCE_EXHAUSTED,
         "add.Tensor, called at train.py:5 in step: PJRT_LoadedExecutable_Execute: Out of memory "
         "allocating 4194304 bytes\nThe program needs 8.0 MiB of inputs, 4.0 MiB of results, 0 "
-        "bytes of temporaries\nDevice tpu:0 holds 14.0 MiB in tensors, of 16.0 MiB; the largest:");
+        "bytes of temporaries\nDevice tpu:0 is out of memory. It holds 14.0 MiB in tensors, of "
+        "16.0 MiB; the largest:");
   fails(tt_status_clone(status), TT_RESOURCE_EXHAUSTED,
         "\n  4.0 MiB, f32[1048576], made at train.py:4 in step");
   fails(tt_status_clone(status), TT_RESOURCE_EXHAUSTED,
@@ -485,7 +486,8 @@ static void test_out_of_memory_for_what_the_host_writes(void **state) {
   float *data = calloc((size_t)n, sizeof *data);
   assert_non_null(data);
   fails(storage_write(b, b->type, data, 0), TT_RESOURCE_EXHAUSTED,
-        "bytes\nDevice tpu:0 holds 12.0 MiB in tensors, of 16.0 MiB; the largest:\n"
+        "bytes\nDevice tpu:0 is out of memory. It holds 12.0 MiB in tensors, of 16.0 MiB; the "
+        "largest:\n"
         "  12.0 MiB, f32[3145728], made at train.py:1 in step");
   free(data);
   destroy(2, (tt_storage *[]){a, b});
@@ -500,7 +502,7 @@ static void test_the_host_s_memory(void **state) {
   tt_status_release(status);
   status = tt_status_from(tt_error(TT_RESOURCE_EXHAUSTED, "full"), TT_FROM_PLUGIN);
   fails(tt_device_report_memory(stream->device, status), TT_RESOURCE_EXHAUSTED,
-        "full\nDevice tpu:0 holds 0 bytes in tensors, of 16.0 MiB");
+        "full\nDevice tpu:0 is out of memory. It holds 0 bytes in tensors, of 16.0 MiB");
   status = tt_error(TT_INTERNAL, "broken");
   fails(tt_device_report_memory(stream->device, status), TT_INTERNAL, "broken");
 }

@@ -23,10 +23,10 @@ PREFACE = """# The ecosystem
 
 `make ecosystem` runs these libraries, each in an environment of its own, as their users do: no line
 names a device, and none was changed for `tpu`. Each case runs once on the device that the library
-takes by itself, and once with `TORCH_TPU_INTEGRATIONS=off`, which is the CPU; the table says whether
-the numbers are equal (within the case's tolerance), how long the second run took as a multiple of
-the CPU's, and the seconds of the first run, compiling included. `python -m torch_tpu integrations`
-says what is changed in a library, and why.
+takes by itself, and once with `TORCH_TPU_INTEGRATIONS=off`, which is the CPU; the table says
+whether the numbers are equal (within the case's tolerance), how long the second run took as a
+multiple of the CPU's, and the seconds of the first run, compiling included. `python -m torch_tpu
+integrations` says what is changed in a library, and why.
 
 """
 
