@@ -60,6 +60,7 @@ def _load() -> None:
         raise ImportError(_explain_import(error)) from error
     from torch_tpu import _agreement, _patches, tpu  # noqa: F401 (the glue asks _agreement)
 
+    _apply_environment()
     backend_registration.rename_privateuse1_backend("tpu")
     # They register themselves.
     for kernels in ("_kernels", "_lent", "_sparse", "_sparse_softmax", "_nested"):
@@ -71,7 +72,6 @@ def _load() -> None:
             sys.modules[name.replace("torch_tpu.tpu", "torch.tpu", 1)] = module
     backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
     _patches.apply()
-    _apply_environment()
     _loaded = True
 
 

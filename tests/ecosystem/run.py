@@ -35,11 +35,14 @@ def environment(library: str, folder: Path) -> Path:
     """Makes the library's environment if there is none; returns its Python."""
     where = folder / library
     python = where / "bin/python"
-    wanted = f"{HERE / 'cases' / library}.txt"
-    stamp, text = where / "ready", Path(wanted).read_text()
+    own = Path(f"{HERE / 'cases' / library}.txt")
+    stamp, text = where / "ready", (HERE / "base.txt").read_text() + own.read_text()
     if stamp.exists() and stamp.read_text() == text:
         return python
-    setup = [str(ROOT / "scripts/setup_env.sh"), str(where), wanted]
+    where.mkdir(parents=True, exist_ok=True)
+    wanted = where / "requirements.txt"
+    wanted.write_text(text)
+    setup = [str(ROOT / "scripts/setup_env.sh"), str(where), str(wanted)]
     subprocess.run(setup, check=True, stdout=sys.stderr)
     install = [str(python), "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation"]
     install += ["-e", str(ROOT), "-C", "wheel.cmake=false", "-C", "editable.mode=inplace"]
