@@ -144,6 +144,7 @@ def test_a_finalizer_is_no_part_of_a_decomposition():
     assert counter.item() == 10
 
 
+@pytest.mark.slow
 def test_a_signal_is_no_part_of_a_decomposition():
     counter, pressed = torch.zeros((), device="tpu"), []
 

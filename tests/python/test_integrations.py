@@ -7,7 +7,7 @@ import json
 import sys
 
 import pytest
-from support import only_tpu, python
+from support import only_tpu, python, slow_but
 
 from torch_tpu.integrations._imports import Watcher, is_complete, replace
 
@@ -41,7 +41,9 @@ def run(tmp_path, code, files=LIBRARY, **environment):
 SHOW = "print(peft.infer_device(), peft.peft_model.where(), peft.utils.infer_device())"
 
 
-@pytest.mark.parametrize("order", ["import torch, peft", "import peft, torch"])
+@pytest.mark.parametrize(
+    "order", slow_but(["import torch, peft", "import peft, torch"], "import peft, torch")
+)
 def test_a_library_is_changed_wherever_it_bound_the_name(tmp_path, order):
     out, errors = run(tmp_path, f"{order}\n{SHOW}")
     assert out == ["tpu:0"] * 3 and errors == ""
@@ -56,6 +58,7 @@ def test_the_switch(tmp_path, setting, found):
     assert out == [found] * 3
 
 
+@pytest.mark.slow
 def test_switches_in_python(tmp_path):
     code = """
 import torch
@@ -70,6 +73,7 @@ print(peft.infer_device(), *[one.state for one in integrations() if one.library 
     assert run(tmp_path, code)[0] == ["cpu", "off"]
 
 
+@pytest.mark.slow
 def test_a_library_of_another_shape_is_a_warning(tmp_path):
     files = {
         **LIBRARY,
@@ -91,6 +95,7 @@ print(one.state, peft.peft_model.__name__)
     assert run(tmp_path, code, files)[0] == ["failed", "peft.peft_model"]
 
 
+@pytest.mark.slow
 def test_what_is_not_imported_is_not_loaded():
     code = """
 import sys, torch
@@ -100,6 +105,7 @@ print([name for name in sys.modules if name.startswith("torch_tpu.integrations."
     assert status == 0 and out.strip() == "['torch_tpu.integrations._imports']", out + errors
 
 
+@pytest.mark.slow
 def test_an_unknown_name_is_told():
     status, out, errors = python(
         "import torch\nprint(torch.ones(1).item())", fresh=True, TORCH_TPU_INTEGRATIONS="numpy"

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 import torch
-from support import only_tpu, python
+from support import only_tpu, python, slow_but
 
 pytestmark = only_tpu
 
@@ -227,7 +227,7 @@ pending = x * 3
 """
 
 
-@pytest.mark.parametrize("mode", ["strict", "fused"])
+@pytest.mark.parametrize("mode", slow_but(["strict", "fused"], "fused"))
 def test_what_runs_at_exit_computes_and_saves(mode, tmp_path):
     code = f"import sys; sys.argv = ['', {str(tmp_path)!r}]\n{AT_EXIT}"
     run = python(code, fresh=True, TORCH_TPU_EAGER_MODE=mode)

@@ -121,6 +121,7 @@ def test_a_loop_has_the_memory_that_it_had(mode, seed):
     torch.testing.assert_close(numbers, [820.0, 1600.0, 1760.0], rtol=1e-3, atol=0)
 
 
+@pytest.mark.slow
 def test_the_host_is_not_far_ahead():
     code = """
 import torch
@@ -145,18 +146,19 @@ x = torch.zeros(2**40, device="tpu").sum()
 """
 
 
-@pytest.mark.parametrize(
-    "mode, more, expected",
-    [
-        ("strict", "", 1),
-        ("strict", "(x + 1).mul_(2)", 1),
-        ("strict", "torch.tpu.current_stream(); sys.exit(3)", 3),
-        ("strict", "try: x.item()\nexcept RuntimeError: pass", 0),
-        ("strict", "try: torch.tpu.synchronize()\nexcept RuntimeError: pass", 0),
-        ("fused", "(torch.ones(2, device='tpu') + 1).tolist()", 1),  # x is launched with it
-    ],
-)
-def test_an_error_that_nobody_saw(mode, more, expected):
+SEEN_OR_NOT = [
+    ("strict", "(x + 1).mul_(2)", 1),
+    ("strict", "try: x.item()\nexcept RuntimeError: pass", 0),
+    ("strict", "", 1),
+    ("strict", "torch.tpu.current_stream(); sys.exit(3)", 3),
+    ("strict", "try: torch.tpu.synchronize()\nexcept RuntimeError: pass", 0),
+    ("fused", "(torch.ones(2, device='tpu') + 1).tolist()", 1),  # x is launched with it
+]
+
+
+@pytest.mark.parametrize("case", slow_but(SEEN_OR_NOT, *SEEN_OR_NOT[:2]))
+def test_an_error_that_nobody_saw(case):
+    mode, more, expected = case
     status, _, errors = python(UNSEEN.format(mode=mode, more=more), fresh=True)
     assert status == expected, errors
     told = "ended without having seen this error: aten::zeros"
@@ -164,7 +166,9 @@ def test_an_error_that_nobody_saw(mode, more, expected):
 
 
 @pytest.mark.skipif(not os.path.exists(FAKE), reason="TT_FAKE_PLUGIN names no fake plugin")
-@pytest.mark.parametrize("code, expected", [("", 0), ("sys.exit(4)", 4)])
+@pytest.mark.parametrize(
+    "code, expected", [pytest.param("", 0, marks=pytest.mark.slow), ("sys.exit(4)", 4)]
+)
 def test_exit_does_not_wait_for_a_compiler(code, expected):
     begun = f"""
 import ctypes, os, sys, time, torch

@@ -1,7 +1,7 @@
 """Threads that work on the same tensors at the same time."""
 
 import pytest
-from support import only_tpu, python
+from support import only_tpu, python, slow_but
 
 pytestmark = only_tpu
 
@@ -40,7 +40,7 @@ print(problems)
 """
 
 
-@pytest.mark.parametrize("mode", ["strict", "fused"])
+@pytest.mark.parametrize("mode", slow_but(["strict", "fused"], "strict"))
 def test_parameters_are_replaced_under_way(mode):
     """Arguments under way stay: it crashed within seconds."""
     code = f"import sys; sys.argv = ['', {mode!r}, '2']\n{REPLACED}"
