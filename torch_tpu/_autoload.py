@@ -1,8 +1,10 @@
 """Adds the device "tpu" to PyTorch: once a process, and never at the price of `import torch`."""
 
+import atexit
 import contextlib
 import importlib
 import sys
+import time
 import warnings
 from importlib.metadata import entry_points
 
@@ -72,7 +74,20 @@ def _load() -> None:
             sys.modules[name.replace("torch_tpu.tpu", "torch.tpu", 1)] = module
     backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
     _patches.apply()
+    atexit.register(_let_autograd_end)
     _loaded = True
+
+
+def _let_autograd_end() -> None:
+    """Gives PyTorch's autograd threads a moment before Python ends.
+
+    They may still be letting go of Python objects of the last `backward()`, on any device but the
+    CPU; one that asks for the GIL while Python ends is ended, and with it, by C++, the process.
+    """
+    from torch_tpu import tpu
+
+    if tpu.is_initialized():
+        time.sleep(0.02)
 
 
 def _apply_environment() -> None:
