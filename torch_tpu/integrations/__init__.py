@@ -9,15 +9,17 @@ only; so does `disable()`, before the library is imported.
 """
 
 import importlib
+import sys
 import warnings
 from dataclasses import dataclass
+from functools import wraps
 from types import ModuleType
 from typing import Literal
 
 import torch
 
 from torch_tpu import tpu
-from torch_tpu.integrations._imports import Watcher
+from torch_tpu.integrations._imports import Watcher, replace
 
 # Each library's modules whose import calls for a change. A library imports them after PyTorch, and
 # what is to be changed before them.
@@ -104,6 +106,18 @@ def chosen(index: int = 0) -> torch.device | None:
     if not tpu.is_available() or index >= tpu.device_count():
         return None
     return torch.device("tpu", index)
+
+
+def have_found(library: str, module: str, name: str) -> None:
+    """Has a library's function of this name, which says "cpu" of unknown devices, find `tpu`."""
+    original = getattr(sys.modules[module], name)
+
+    @wraps(original)
+    def find() -> str:
+        found: str = original()
+        return str(chosen() or found) if found == "cpu" else found
+
+    replace(library, name, original, find)
 
 
 def _imported(module: str) -> None:

@@ -3,20 +3,11 @@
 Adapters are then loaded on the host and moved.
 """
 
-import sys
-
-from torch_tpu.integrations import chosen
-from torch_tpu.integrations._imports import replace
+from torch_tpu.integrations import have_found
 
 TESTED = "0.21"
 
 
 def apply(module: str) -> None:
     """Has `infer_device()` find `tpu`."""
-    original = sys.modules["peft.utils.other"].infer_device
-
-    def infer_device() -> str:
-        found: str = original()
-        return str(chosen() or found) if found == "cpu" else found
-
-    replace("peft", "infer_device", original, infer_device)
+    have_found("peft", "peft.utils.other", "infer_device")
