@@ -54,8 +54,9 @@ typedef struct tt_call {
   const tt_type **input_types; /* [input_count] of these storages */
   bool *reads; /* [input_count] whether anything depends on what the storage held before */
   int input_count;
-  uint64_t hash;     /* of what it computes; equal in every process */
-  tt_call_spec spec; /* the call's own copy */
+  int64_t draw_blocks; /* of random words that it takes; see tt_philox_blocks */
+  uint64_t hash;       /* of what it computes; equal in every process */
+  tt_call_spec spec;   /* the call's own copy */
   tt_arena arena;
   const char *why;            /* it was new: a sentence */
   const tt_target *target;    /* that it was specialised for */

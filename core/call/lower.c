@@ -82,6 +82,7 @@ static tt_status prepare(lowering *low) {
                        .fractions = spec->fractions,
                        .meta_types = spec->meta_known ? low->meta_types : NULL,
                        .meta_count = spec->meta_known ? spec->result_count : 0,
+                       .drawn = -1,
                        .checks = spec->checks,
                        .target = low->target,
                        .results = made,
@@ -140,6 +141,12 @@ static bool is_small(const tt_type *type) {
   return tt_type_bytes(type, &bytes) && bytes <= TT_SMALL_ZEROS;
 }
 
+static int64_t draw_blocks(const lowering *low) {
+  const tt_lower *cx = &low->cx;
+  bool of_result = cx->drawn < 0 && cx->result_count > 0 && cx->results[0];
+  return tt_philox_blocks(cx->row, of_result ? tt_type_numel(&cx->results[0]->type) : cx->drawn);
+}
+
 static tt_status state_results(lowering *low) {
   tt_call *call = low->call;
   bool learn = low->io->learn;
@@ -159,6 +166,7 @@ static tt_status state_results(lowering *low) {
     TT_TRY(tt_type_intern(&out->type, &result->storage));
   }
   if (learn) call->output_count = output;
+  if (learn) call->draw_blocks = draw_blocks(low);
   if (learn && output == 1 && call->result_count == 1 && tt_hlo_is_zeros(low->io->outputs[0]))
     call->zeros = is_small(call->results[0].storage);
   return TT_SUCCESS;

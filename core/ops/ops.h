@@ -108,6 +108,7 @@ struct tt_lower {
   const tt_type *meta_types; /* the results' types by PyTorch's Meta kernel; NULL if unknown */
   int meta_count;
   tt_node *seed, *offset;  /* TT_RANDOM: rank-0 I64 */
+  int64_t drawn;           /* TT_RANDOM: elements that it draws for, if others than result 0's */
   bool checks;             /* Debug: emit index checks */
   const tt_target *target; /* what the program is compiled for */
   tt_node **results;       /* [result_capacity], set by tt_out */
@@ -120,7 +121,7 @@ struct tt_lower {
 #define TT_MAX_CHECKS 16
 
 /* Blocks of four words by which one call of a TT_RANDOM row moves the generator's offset: the same
- * in every mode and for every dtype. `numel` is the number of elements of result 0. */
+ * in every mode and for every dtype. `numel` is the number of elements that it draws for. */
 int64_t tt_philox_blocks(const tt_op_row *row, int64_t numel);
 
 /* Of bytes as they are: result 0 begins with the operand's, and goes on with zeros. */

@@ -21,19 +21,10 @@ void push_words(Words& words, tt_dtype dtype, uint64_t raw) {
   words.push_back(static_cast<uint32_t>(raw >> 32));
 }
 
-int64_t random_elements(const Walk& walk, const tt_call* call) {
-  const tt_call_result& result = call->results[0];
-  if (result.target >= 0) return walk.tensors[static_cast<size_t>(result.target)]->numel();
-  int64_t count = 1;
-  for (int i = 0; i < result.view.rank; i++) count *= result.view.sizes[i];
-  return count;
-}
-
 // What a random call draws. Of a graph that is being captured the place counts for nothing: each
 // replay takes one.
 tt_draw take_draw(const Walk& walk, const tt_call* call, Words& words) {
-  tt_draw draw{identity_of(walk.generator, walk.device),
-               tt_philox_blocks(call->row, random_elements(walk, call))};
+  tt_draw draw{identity_of(walk.generator, walk.device), call->draw_blocks};
   tt_philox_place place{};
   if (captured_stream(walk.device)) keep_generator(walk.generator, walk.device);
   else place = reserve_philox(walk.generator, walk.device, draw.blocks);

@@ -75,12 +75,13 @@ bool is_special(const at::Tensor& one) {
 // Which attention kernel F.scaled_dot_product_attention takes: ours, unless it needs the weights,
 // or what PyTorch lacks of it: rules for vmap, forward derivatives, nested tensors.
 int64_t choose_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                         const std::optional<at::Tensor>&, double, bool, std::optional<double>,
-                         bool enable_gqa) {
+                         const std::optional<at::Tensor>& mask, double dropout, bool is_causal,
+                         std::optional<double>, bool enable_gqa) {
   constexpr int64_t kMath = 0, kOverrideable = 4;
   bool special = is_special(query) || is_special(key) || is_special(value);
   // Its gradients have no derivative, so what has one on the CPU is taken apart as there.
   bool unfit = enable_gqa || query.dim() != 4;
+  unfit |= dropout > 0 && is_causal && mask.has_value();  // which the CPU refuses
   return special || unfit ? kMath : kOverrideable;
 }
 

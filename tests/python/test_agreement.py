@@ -24,7 +24,7 @@ pytestmark = only_tpu
 
 ROWS = table.ROWS
 OPERATORS = [(row, name) for row in ROWS for name in row.operators.split()]
-KEYS = ("CPU", "SparseCPU", "SparseCsrCPU", "NestedTensorCPU")
+KEYS = ("CPU", "SparseCPU", "SparseCsrCPU", "NestedTensorCPU", "QuantizedCPU")
 LISTING = f"""
 import json, torch
 has = torch._C._dispatch_has_kernel_for_dispatch_key
@@ -266,6 +266,7 @@ LENT = {
     "DirectCsr": ("SparseCsrCPU",),
     "DirectNested": ("NestedTensorCPU",),
     "LentDense": ("CPU",),
+    "LentQuantised": ("QuantizedCPU",),
 }
 
 

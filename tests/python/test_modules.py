@@ -195,6 +195,47 @@ def test_attention_function(causal, masked):
     check_gradients(work, q, k, v, mask)
 
 
+@pytest.mark.parametrize("half", [False, True], ids=["f32", "bf16"])
+def test_attention_drops_what_dropout_would(half):
+    q, k, v = (torch.randn(2, 3, n, 8).to(DEVICE).requires_grad_() for n in (5, 7, 7))
+    grad = torch.randn(2, 3, 5, 8).to(DEVICE)
+    results = []
+    for attend in (
+        lambda: F.scaled_dot_product_attention(q, k, v, dropout_p=0.3),
+        lambda: F.dropout((q @ k.mT * 8**-0.5).softmax(-1), 0.3) @ v,
+    ):
+        torch.manual_seed(0)
+        with torch.autocast(DEVICE, torch.bfloat16, enabled=half):
+            out = attend()
+        results.append((out, *torch.autograd.grad(out, (q, k, v), grad)))
+        results[-1] += (torch.rand(3, device=DEVICE),)
+    for pair in zip(*results, strict=True):
+        same(*pair, **({"rtol": 0.05, "atol": 0.05} if half else {}))
+    torch.manual_seed(0)
+    F.scaled_dot_product_attention(q, k, v)
+    drawn = torch.rand(3, device=DEVICE)
+    torch.manual_seed(0)
+    assert torch.equal(drawn, torch.rand(3, device=DEVICE)), "nothing was drawn without dropout"
+
+
+def test_a_mask_and_causal():
+    q, mask = torch.randn(1, 1, 3, 4), torch.tensor([[1, 0, 1], [0, 1, 1], [1, 0, 1]]).bool()
+
+    def work(q, mask, p):
+        return F.scaled_dot_product_attention(q, q, q, attn_mask=mask, is_causal=True, dropout_p=p)
+
+    same(work(q.to(DEVICE), mask.to(DEVICE), 0), work(q, mask, 0))
+    for device in ("cpu", DEVICE):
+        with pytest.raises(RuntimeError, match="is_causal"):
+            work(q.to(device), mask.to(device), 0.5)
+
+
+def test_attention_without_a_gradient_of_its_output():
+    tensors = [torch.randn(1, 1, 2, 2, dtype=torch.float64) for _ in range(3)]
+    tensors = [x.to(DEVICE).requires_grad_() for x in tensors]
+    assert torch.autograd.gradcheck(F.scaled_dot_product_attention, tensors, fast_mode=True)
+
+
 def test_grouped_query_attention():
     q = torch.randn(2, 4, 5, 8, requires_grad=True)
     k, v = (torch.randn(2, 2, 5, 8, requires_grad=True) for _ in range(2))

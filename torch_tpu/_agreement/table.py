@@ -43,6 +43,7 @@ KINDS = {
     "DirectCsr": "has a kernel for compressed tensors in torch_tpu/_sparse.py, likewise",
     "DirectNested": "has a kernel for the CPU's nested tensors that does not serve any device",
     "LentDense": "has a kernel for the CPU's dense tensors that serves any device",
+    "LentQuantised": "has a kernel for the CPU's quantised tensors that serves any device",
 }
 """What an operator of each kind does on the CPU, and the package therefore heeds."""
 
@@ -214,6 +215,14 @@ ROWS = (
         "LentDense",
         "_nested_tensor_from_mask _nested_tensor_from_mask_left_aligned _nested_view_from_buffer",
         "makes a nested tensor of dense operators",
+    ),
+    Row(
+        "LentQuantised",
+        "_empty_affine_quantized _empty_per_channel_affine_quantized _reshape_alias as_strided "
+        "clone empty empty_like empty_quantized empty_strided fill max min q_per_channel_axis "
+        "q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point qscheme set squeeze "
+        "unfold unsqueeze view",
+        "minds sizes and scales, or is made of operators on the integers",
     ),
 )
 

@@ -74,15 +74,11 @@ static tt_node *across(tt_lower *cx, tt_node *row, const attention *a, const tt_
 static tt_node *dropout_factor(tt_lower *cx, const attention *a, const tt_type *type) {
   if (a->dropout <= 0) return NULL;
   tt_hlo *h = cx->h;
-  tt_node *words = tt_philox(cx, tt_type_numel(type));
-  words = tt_hlo_reshape(h, words, type->rank, type->dims);
-  double p = a->dropout < 1 ? a->dropout : 1;
-  int64_t limit = p < 1 ? (int64_t)(p * 4294967296.0) : UINT32_MAX;
-  tt_node *keep = tt_hlo_compare(h, TT_GE, words, tt_hlo_const_i(h, TT_U32, limit));
-  if (p >= 1) return tt_hlo_zeros(h, type);
-  tt_node *factor =
-      tt_hlo_broadcast_to(h, tt_hlo_const(h, type->dtype, 1 / (1 - p)), type->rank, type->dims);
-  return tt_where_or_zero(cx, keep, factor);
+  if (a->dropout >= 1) return tt_hlo_zeros(h, type);
+  double keep = 1 - a->dropout;
+  tt_node *kept = tt_dropout_mask(cx, type, tt_hlo_const(h, TT_F32, keep));
+  tt_node *factor = tt_hlo_const(h, type->dtype, 1 / keep);
+  return tt_where_or_zero(cx, kept, tt_hlo_broadcast_to(h, factor, type->rank, type->dims));
 }
 
 typedef struct row_sum {
@@ -103,8 +99,7 @@ static row_sum row_sums(tt_lower *cx, const attention *a, tt_node *x) {
   return (row_sum){e, divisor, tt_hlo_add(h, shift, tt_hlo_log(h, sum))};
 }
 
-/* The row's `param` makes the generator advance by 4096 words for each element of its largest
- * tensor. That is one for each probability unless keys outnumber features by more than that.
+/* It draws for each probability, as softmax, dropout and a product do, from the same place.
  * query, key, value, attn_bias?, dropout_p, is_causal, return_debug_mask, scale?
  * -> output, logsumexp, none, none, max_q, max_k, seed, offset, none */
 void tt_lower_attention(tt_lower *cx) {
@@ -114,6 +109,7 @@ void tt_lower_attention(tt_lower *cx) {
   tt_node *x = logits(cx, &a);
   row_sum r = row_sums(cx, &a, x);
   tt_node *factor = dropout_factor(cx, &a, &x->type);
+  cx->drawn = factor ? tt_type_numel(&x->type) : 0;
   tt_node *p = tt_hlo_divide(h, r.e, across(cx, r.divisor, &a, &x->type));
   if (factor) p = tt_hlo_multiply(h, p, factor);
   tt_node *y = matmul(cx, tt_cast(cx, p, a.v->type.dtype), a.v, false, false, a.dtype);
@@ -138,10 +134,12 @@ static void out_if(tt_lower *cx, int k, tt_node *x, tt_node *like) {
   if (tt_flag(cx, 5, k)) tt_out_as(cx, k, tt_cast(cx, x, like->type.dtype));
 }
 
-/* grad_out, query, key, value, attn_bias, grad_input_mask[4], out, logsumexp, cum_seq_q,
- * cum_seq_k, max_q, max_k, dropout_p, is_causal, philox_seed, philox_offset, scale? */
+/* grad_out?, query, key, value, attn_bias, grad_input_mask[4], out, logsumexp, cum_seq_q,
+ * cum_seq_k, max_q, max_k, dropout_p, is_causal, philox_seed, philox_offset, scale? Without a
+ * gradient of the output there are none of the inputs. */
 void tt_lower_attention_backward(tt_lower *cx) {
   tt_hlo *h = cx->h;
+  if (!tt_has(cx, 0)) return;
   attention a = attention_of(cx, 1, 12, 13, 16);
   if (tt_hlo_failed(h)) return;
   tt_dtype half = a.q->type.dtype;

@@ -62,7 +62,7 @@ void tt_philox_at(tt_lower *cx, tt_node *blocks, tt_node *word2, tt_node *word3,
 
 int64_t tt_philox_blocks(const tt_op_row *row, int64_t numel) {
   int64_t blocks;
-  if (row->cls != TT_RANDOM || numel < 0) return 0;
+  if (row->cls != TT_RANDOM || numel <= 0) return 0;
   return tt_mul_i64(numel / 4 + 1, row->param, &blocks) ? blocks : INT64_MAX;
 }
 
@@ -103,11 +103,6 @@ tt_node *tt_draw_u64(tt_lower *cx, tt_draws *draws, int64_t count) {
   tt_draw_blocks(cx, draws, count, 2, lanes, &slot);
   tt_node *words[2] = {joined(cx->h, lanes[0], lanes[1]), joined(cx->h, lanes[2], lanes[3])};
   return own(cx->h, slot, words, 2);
-}
-
-tt_node *tt_philox(tt_lower *cx, int64_t count) {
-  tt_draws draws = {0};
-  return tt_draw_u32(cx, &draws, count);
 }
 
 /* -- Floats -- */

@@ -17,9 +17,7 @@ void tt_philox_at(tt_lower *cx, tt_node *blocks, tt_node *word2, tt_node *word3,
  * time; *slot, unless NULL, is an element's number among those that share its block (U32). */
 void tt_draw_blocks(tt_lower *cx, tt_draws *draws, int64_t count, int64_t sharing, tt_node **words,
                     tt_node **slot);
-/* `count` uniform 32-bit words (U32, rank 1) from the call's seed and offset. */
-tt_node *tt_philox(tt_lower *cx, int64_t count);
-/* `count` numbers, rank 1. */
+/* `count` numbers, rank 1, from the call's seed and offset. */
 tt_node *tt_draw_u32(tt_lower *cx, tt_draws *draws, int64_t count);
 tt_node *tt_draw_u64(tt_lower *cx, tt_draws *draws, int64_t count);
 /* Here `dtype` is F32, which takes one word a number, or F64, which takes two. */
@@ -38,6 +36,8 @@ tt_dtype tt_draw_dtype(tt_dtype dtype);
 tt_type tt_drawn_type(tt_lower *cx);
 /* A tensor or number argument in this dtype, broadcast to type's dims. */
 tt_node *tt_spread(tt_lower *cx, int arg, tt_dtype dtype, const tt_type *type);
+/* BOOL of type's dims: dropout keeps an element with probability `keep` (F32, rank 0). */
+tt_node *tt_dropout_mask(tt_lower *cx, const tt_type *type, tt_node *keep);
 /* States an empty result and returns true when there is nothing to draw. */
 bool tt_nothing_drawn(tt_lower *cx, const tt_type *type);
 /* States result 0, converted to the type's dtype. */

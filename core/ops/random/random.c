@@ -164,6 +164,10 @@ void tt_lower_bernoulli_by(tt_lower *cx) {
 
 static bool training(tt_lower *cx, int arg) { return !tt_has(cx, arg) || tt_bool(cx, arg); }
 
+tt_node *tt_dropout_mask(tt_lower *cx, const tt_type *type, tt_node *keep) {
+  return happens(cx, type, tt_hlo_broadcast_to(cx->h, keep, type->rank, type->dims));
+}
+
 /* input, p, train -> output, mask */
 void tt_lower_dropout(tt_lower *cx) {
   tt_hlo *h = cx->h;
@@ -180,8 +184,7 @@ void tt_lower_dropout(tt_lower *cx) {
   tt_node *zero = tt_hlo_const(h, TT_F64, 0.0);
   tt_node *scale = tt_hlo_select(h, tt_hlo_compare(h, TT_EQ, keep, zero), zero,
                                  tt_hlo_divide(h, tt_hlo_const(h, TT_F64, 1.0), keep));
-  tt_node *p = tt_hlo_broadcast_to(h, tt_hlo_convert(h, keep, TT_F32), x->type.rank, x->type.dims);
-  tt_node *mask = happens(cx, &mask_type, p);
+  tt_node *mask = tt_dropout_mask(cx, &mask_type, tt_hlo_convert(h, keep, TT_F32));
   tt_node *y = tt_hlo_multiply(h, tt_cast(cx, x, compute), tt_hlo_convert(h, mask, compute));
   y = tt_hlo_multiply(h, y, tt_hlo_convert(h, scale, compute));
   tt_out_as(cx, 0, tt_cast(cx, y, x->type.dtype));

@@ -1,0 +1,224 @@
+"""Quantised tensors: integers on the device, with PyTorch's quantizer (scales, zero points) beside.
+
+PyTorch's own kernels, which `_lent.py` lends, make them, take views of them, and tell their scales;
+here are those that touch the integers. Imported with the device: it registers its functions.
+"""
+
+import torch
+from torch import Tensor
+from torch._prims_common import suggest_memory_format
+
+INTEGERS = {torch.qint8: torch.int8, torch.quint8: torch.uint8, torch.qint32: torch.int32}
+"""What each quantised dtype stores."""
+
+CHANNELS = (torch.per_channel_affine, torch.per_channel_affine_float_qparams)
+
+
+def integers(self: Tensor) -> Tensor:
+    """The integers of a quantised tensor of any device, in the same storage."""
+    if self.dtype not in INTEGERS:
+        raise NotImplementedError(
+            f"device 'tpu' has no tensors of {self.dtype}: use one of "
+            f"{', '.join(str(dtype) for dtype in INTEGERS)}"
+        )
+    plain = torch.empty(0, dtype=INTEGERS[self.dtype], device=self.device)
+    return plain.set_(self.untyped_storage(), self.storage_offset(), self.size(), self.stride())
+
+
+def _along(numbers: Tensor, axis: int, dims: int) -> Tensor:
+    return numbers.reshape([-1 if dim == axis else 1 for dim in range(dims)])
+
+
+def _parameters(quantised: Tensor) -> tuple[float | Tensor, float | Tensor]:
+    """Its scale and zero point, as they spread over it."""
+    if quantised.qscheme() not in CHANNELS:
+        return quantised.q_scale(), quantised.q_zero_point()
+    axis, dims = quantised.q_per_channel_axis(), quantised.dim()
+    scales, zeros = quantised.q_per_channel_scales(), quantised.q_per_channel_zero_points()
+    return _along(scales, axis, dims).float(), _along(zeros, axis, dims).float()
+
+
+def _fill(quantised: Tensor, values: Tensor) -> Tensor:
+    """Rounds values to the scales of a tensor, and writes them there."""
+    if values.dtype != torch.float32:
+        raise RuntimeError(f"quantize: expected a float32 tensor, and got {values.dtype}")
+    scale, zero = _parameters(quantised)
+    info = torch.iinfo(INTEGERS[quantised.dtype])
+    inverse = 1 / scale
+    if quantised.qscheme() == torch.per_channel_affine_float_qparams:
+        rounded = torch.round(values * inverse + zero)
+    else:
+        rounded = torch.round(values * inverse) + zero
+    wide = rounded.to(torch.float64) if quantised.dtype == torch.qint32 else rounded
+    integers(quantised).copy_(wide.clamp(info.min, info.max))
+    return quantised
+
+
+def _check_zero(zero: int, dtype: torch.dtype) -> None:
+    info = torch.iinfo(INTEGERS[dtype])
+    if not info.min <= zero <= info.max:
+        raise RuntimeError(
+            f"quantize: zero_point {zero} is not among the numbers of {dtype}, "
+            f"{info.min} to {info.max}"
+        )
+
+
+def quantize_per_tensor(self: Tensor, scale: float, zero_point: int, dtype: torch.dtype) -> Tensor:
+    """Rounds to multiples of one scale."""
+    _check_zero(zero_point, dtype)
+    target = torch._empty_affine_quantized(
+        self.shape,
+        scale=scale,
+        zero_point=zero_point,
+        dtype=dtype,
+        device=self.device,
+        memory_format=suggest_memory_format(self),
+    )
+    return _fill(target, self)
+
+
+def quantize_by_tensors(
+    self: Tensor, scale: Tensor, zero_point: Tensor, dtype: torch.dtype
+) -> Tensor:
+    """The same; the host reads the scale and the zero point, as it does for CUDA."""
+    return quantize_per_tensor(self, scale.item(), int(zero_point.item()), dtype)
+
+
+def quantize_list(
+    tensors: list[Tensor], scales: Tensor, zero_points: Tensor, dtype: torch.dtype
+) -> list[Tensor]:
+    """Each with a scale and a zero point of its own."""
+    numbers = zip(tensors, scales.tolist(), zero_points.tolist(), strict=True)
+    return [quantize_per_tensor(one, scale, int(zero), dtype) for one, scale, zero in numbers]
+
+
+def _range_of(dtype: torch.dtype, reduced: bool) -> tuple[int, int]:
+    if dtype not in (torch.qint8, torch.quint8):
+        raise RuntimeError(f"quantize_per_tensor_dynamic: expected qint8 or quint8, not {dtype}")
+    low, high = (0, 255) if dtype == torch.quint8 else (-128, 127)
+    return (low // 2, high // 2) if reduced else (low, high)
+
+
+def quantize_dynamic(self: Tensor, dtype: torch.dtype, reduce_range: bool) -> Tensor:
+    """Rounds to multiples of a scale that just fits the numbers, which the host reads for it.
+
+    Source: gemmlowp's choice of a zero point, the end of the range that is hit with less error.
+    """
+    low, high = _range_of(dtype, reduce_range)
+    least, most = (float(x) for x in torch.stack(self.aminmax()).tolist())
+    least, most = min(least, 0.0), max(most, 0.0)
+    scale = (most - least) / (high - low) or 0.1
+    from_low, from_high = low - least / scale, high - most / scale
+    nearer_low = abs(low) - abs(least / scale) < abs(high) - abs(most / scale)
+    zero = round(min(max(from_low if nearer_low else from_high, low), high))
+    return quantize_per_tensor(self, scale, zero, dtype)
+
+
+def quantize_per_channel(
+    self: Tensor, scales: Tensor, zero_points: Tensor, axis: int, dtype: torch.dtype
+) -> Tensor:
+    """Rounds to multiples of a scale for each place along an axis."""
+    target = torch._empty_per_channel_affine_quantized(
+        self.shape,
+        scales=scales,
+        zero_points=zero_points,
+        axis=axis,
+        dtype=dtype,
+        device=self.device,
+        memory_format=suggest_memory_format(self),
+    )
+    return _fill(target, self)
+
+
+def dequantize(self: Tensor) -> Tensor:
+    """The numbers that it stands for, float32."""
+    scale, zero = _parameters(self)
+    return (integers(self).to(torch.float32) - zero) * scale
+
+
+def dequantize_list(tensors: list[Tensor]) -> list[Tensor]:
+    """The same of each."""
+    return [dequantize(one) for one in tensors]
+
+
+def int_repr(self: Tensor) -> Tensor:
+    """A copy of the integers."""
+    return integers(self).clone()
+
+
+QUANTISED = {dtype: quantised for quantised, dtype in INTEGERS.items()}
+
+
+def make_per_tensor(self: Tensor, scale: float, zero_point: int) -> Tensor:
+    """A quantised tensor of these integers."""
+    target = torch._empty_affine_quantized(
+        self.shape,
+        scale=scale,
+        zero_point=zero_point,
+        dtype=QUANTISED[self.dtype],
+        device=self.device,
+    )
+    integers(target).copy_(self)
+    return target
+
+
+def make_per_channel(self: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:
+    """The same, with a scale for each place along an axis."""
+    target = torch._empty_per_channel_affine_quantized(
+        self.shape,
+        scales=scale,
+        zero_points=zero_point,
+        axis=axis,
+        dtype=QUANTISED[self.dtype],
+        device=self.device,
+    )
+    integers(target).copy_(self)
+    return target
+
+
+def copy_from(self: Tensor, dst: Tensor, non_blocking: bool = False) -> Tensor:
+    """Copies between quantised tensors, and rounds what is not quantised to the target's scales.
+
+    `copy_` comes here, which minds shapes; who calls it minds scales.
+    """
+    if not dst.is_quantized:
+        raise RuntimeError("copy_: a quantised tensor is copied to a quantised one: dequantize it")
+    if not self.is_quantized:
+        return _fill(dst, self.to(dst.device).expand(dst.shape))
+    if self.dtype != dst.dtype or self.qscheme() != dst.qscheme():
+        raise RuntimeError(
+            f"copy_: expected one kind of quantised tensors, and got {self.dtype} with "
+            f"{self.qscheme()} and {dst.dtype} with {dst.qscheme()}"
+        )
+    integers(dst).copy_(integers(self), non_blocking)
+    return dst
+
+
+def equal(self: Tensor, other: Tensor) -> bool:
+    """Whether two have the same dtype, scales, and integers."""
+    if (self.dtype, self.qscheme(), self.shape) != (other.dtype, other.qscheme(), other.shape):
+        return False
+    pairs = zip(_parameters(self), _parameters(other), strict=True)
+    same = [torch.equal(torch.as_tensor(a), torch.as_tensor(b)) for a, b in pairs]
+    return all(same) and torch.equal(integers(self), integers(other))
+
+
+library = torch.library.Library("aten", "IMPL")  # the kernels live as long as this
+for _name, _kernel in {
+    "quantize_per_tensor": quantize_per_tensor,
+    "quantize_per_tensor.tensor_qparams": quantize_by_tensors,
+    "quantize_per_tensor.tensors": quantize_list,
+    "quantize_per_tensor_dynamic": quantize_dynamic,
+    "quantize_per_channel": quantize_per_channel,
+    "_make_per_tensor_quantized_tensor": make_per_tensor,
+    "_make_per_channel_quantized_tensor": make_per_channel,
+}.items():
+    library.impl(_name, _kernel, "PrivateUse1")
+for _name, _kernel in {
+    "dequantize.self": dequantize,
+    "dequantize.tensors": dequantize_list,
+    "int_repr": int_repr,
+    "equal": equal,
+    "_copy_from": copy_from,
+}.items():
+    library.impl(_name, _kernel, "QuantizedPrivateUse1")
