@@ -10,7 +10,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # nothing here needs the network
 pytest.importorskip(
     "transformers", reason="needs scripts/requirements-models.txt (`make test-all`)"
 )
-from architectures import ARCHITECTURES, build
+import architectures
+import experts
 
 pytestmark = pytest.mark.slow
 
@@ -28,12 +29,12 @@ def floats(output):
     return {name: x for name, x in tensors.items() if x.is_floating_point()}
 
 
-def run(row, device):
-    model, batch = build(row)
+def run(model, batch, device):
     model = model.to(device)
     batch = {name: x.to(device) if hasattr(x, "to") else x for name, x in batch.items()}
     output = model(**batch)
-    output.loss.backward()
+    loss = output.loss if "loss" in output else output.last_hidden_state.square().mean()
+    loss.backward()
     gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     outputs = {name: x.detach().cpu() for name, x in floats(output).items()}
     return outputs, {name: x.cpu() for name, x in gradients.items()}
@@ -49,18 +50,57 @@ def gaps(got, want):
     }
 
 
-@pytest.mark.parametrize("mode", [mode for mode in modes() if mode != "debug"])
-@pytest.mark.parametrize("row", ARCHITECTURES, ids=lambda row: row.model_type)
-def test_architecture(row, mode):
-    expected = run(row, "cpu")
+def compare(build, row, mode):
+    """Runs a row's model on the CPU and on the device, in evaluation; returns the device's."""
+    expected = run(*build(row), "cpu")
     if DEVICE == "tpu":
         torch.tpu.eager_mode = mode
-    actual = run(row, DEVICE)
+    model, batch = build(row)
+    actual = run(model, batch, DEVICE)
     for got, want in zip(actual, expected, strict=True):
         off = gaps(got, want)
         worst = max(off, key=off.__getitem__)
         assert all(gap <= TOLERANCE for gap in off.values()), f"{worst}: {off[worst]:.1e}"
+    return model
+
+
+@pytest.mark.parametrize("mode", [mode for mode in modes() if mode != "debug"])
+@pytest.mark.parametrize("row", architectures.ARCHITECTURES, ids=lambda row: row.model_type)
+def test_architecture(row, mode):
+    compare(architectures.build, row, mode)
 
 
 def test_there_are_forty():
-    assert len({row.model_type for row in ARCHITECTURES}) >= 40
+    assert len({row.model_type for row in architectures.ARCHITECTURES}) >= 40
+
+
+# -- Mixtures of experts --
+
+EVERYDAY = ("mixtral", "deepseek_v3", "gpt_oss", "olmoe", "qwen3_next")
+
+
+def generate(model, batch, device):
+    prompt = batch["input_ids"][:, :6].to(device)
+    mask = torch.ones_like(prompt)
+    with torch.no_grad():
+        return model.generate(prompt, attention_mask=mask, max_new_tokens=4, do_sample=False).cpu()
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        row if row.model_type in EVERYDAY else pytest.param(row, marks=pytest.mark.sweep)
+        for row in experts.MIXTURES
+    ],
+    ids=lambda row: row.model_type,
+)
+def test_mixture_of_experts(row):
+    model = compare(experts.build, row, modes()[-1])
+    assert any("expert" in name for name, _ in model.named_parameters())
+    on_cpu, batch = experts.build(row)
+    if "labels" in batch:
+        assert torch.equal(generate(model, batch, DEVICE), generate(on_cpu, batch, "cpu"))
+
+
+def test_every_mixture_of_the_library_is_there():
+    assert experts.model_types() <= {row.model_type for row in experts.MIXTURES}
