@@ -22,17 +22,7 @@ ON_HOST: dict[str, tuple[str, ...]] = {
 """Overloads without a path on the device, by the reason; they are counted when they run."""
 
 OTHER_TENSORS: dict[str, tuple[str, ...]] = {
-    "Makes or takes quantised tensors, which PyTorch keeps for CPUs and CUDA.": (
-        "_empty_affine_quantized",
-        "_empty_per_channel_affine_quantized",
-        "_make_per_channel_quantized_tensor",
-        "_make_per_tensor_quantized_tensor",
-        "dequantize.self",
-        "quantize_per_channel",
-        "quantize_per_tensor",
-        "quantize_per_tensor.tensor_qparams",
-        "quantize_per_tensor.tensors",
-        "quantize_per_tensor_dynamic",
+    "Computes on quantised tensors, by libraries of the CPU.": (
         "quantized_gru.data",
         "quantized_gru.data_legacy",
         "quantized_gru.input",

@@ -136,6 +136,11 @@ def dequantize(self: Tensor) -> Tensor:
     return (integers(self).to(torch.float32) - zero) * scale
 
 
+def to_floats(self: Tensor) -> Tensor:
+    """What is not quantised, as float32."""
+    return self.to(torch.float32)
+
+
 def dequantize_list(tensors: list[Tensor]) -> list[Tensor]:
     """The same of each."""
     return [dequantize(one) for one in tensors]
@@ -212,6 +217,7 @@ for _name, _kernel in {
     "quantize_per_channel": quantize_per_channel,
     "_make_per_tensor_quantized_tensor": make_per_tensor,
     "_make_per_channel_quantized_tensor": make_per_channel,
+    "dequantize.self": to_floats,
 }.items():
     library.impl(_name, _kernel, "PrivateUse1")
 for _name, _kernel in {

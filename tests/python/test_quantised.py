@@ -121,14 +121,19 @@ def test_lists():
         assert torch.equal(a.cpu(), b)
 
 
+def test_dequantize_of_what_is_not_quantised():
+    assert torch.equal(X.double().to(DEVICE).dequantize().cpu(), X.double().dequantize())
+
+
 @pytest.mark.parametrize(
     ("work", "says"),
     [
+        (lambda x: torch._empty_affine_quantized([2], dtype=x.dtype, device=x.device), "quantized"),
         (lambda x: torch.quantize_per_tensor(x.double(), 0.1, 0, torch.qint8), "(?i)float"),
         (lambda x: torch.quantize_per_tensor(x, 0.1, 300, torch.qint8), "zero_point"),
         (lambda x: torch.empty_like(x).copy_(per_tensor(x, torch.qint8)), "quantize"),
     ],
-    ids=["doubles", "zero point", "plain target"],
+    ids=["made of floats", "doubles", "zero point", "plain target"],
 )
 def test_refused(work, says):
     for device in (DEVICE, "cpu"):

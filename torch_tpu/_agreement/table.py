@@ -217,6 +217,11 @@ ROWS = (
         "makes a nested tensor of dense operators",
     ),
     Row(
+        "LentDense",
+        "_empty_affine_quantized _empty_per_channel_affine_quantized",
+        "refuses a dtype that is not quantised",
+    ),
+    Row(
         "LentQuantised",
         "_empty_affine_quantized _empty_per_channel_affine_quantized _reshape_alias as_strided "
         "clone empty empty_like empty_quantized empty_strided fill max min q_per_channel_axis "
