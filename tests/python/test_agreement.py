@@ -202,6 +202,13 @@ def refused_number(name):
     return refuses(overload(name), *BAD_NUMBERS[name])
 
 
+def warns_of_bounds(name):
+    bounds = (0, 5000) if name == "random.from" else (5000,)
+    with warnings.catch_warnings(record=True, action="always") as seen:
+        numbers(4, dtype=torch.float16).random_(*bounds)
+    return bool(seen)
+
+
 def wide_summand(name):
     matrix = numbers(3, 3)
     return only_the_cpu_refuses(
@@ -251,6 +258,7 @@ NEEDED = {
     "WithNoise": depends_on_training,
     "SecondFirst": lies_as_its_second,
     "Ordered": refused_number,
+    "WholeNumbers": warns_of_bounds,
     "NonNegative": refused_number,
     "Positive": refused_number,
     "Probability": refused_number,

@@ -1,6 +1,7 @@
 """What the CPU refuses is refused, with the same type of exception."""
 
 import contextlib
+import warnings
 
 import pytest
 import torch
@@ -26,6 +27,7 @@ REFUSED = {
     "byte-mask": lambda x, i: x.masked_scatter(i.byte(), x),
     "add-other-rank": lambda x, i: x.index_add(0, i[0, :2], x[0, :2]),
     "add-other-shape": lambda x, i: x.index_add(0, i[0, :2], x.reshape(3, 2)[:2]),
+    "uniform-whole-numbers": lambda x, i: torch.rand(3, dtype=torch.int32, device=x.device),
     "float-to-integers": lambda x, i: i.mul_(x),
     "float-to-integers-of-a-list": lambda x, i: torch._foreach_mul_([i, i.clone()], 1.5),
     "float-function-of-integers": lambda x, i: i.logit_(),
@@ -222,3 +224,25 @@ def test_masks_of_bytes():
         assert x[mask.to(DEVICE)].tolist() == [0, 2]
     with pytest.warns(UserWarning, match="uint8"):
         assert torch.where(mask.to(DEVICE), x, 7).tolist() == [0, 7, 2]
+
+
+WARNED = {
+    "sum": lambda x: torch.sum(x, 0, out=x.new_empty(7)),
+    "add": lambda x: torch.add(x, 1, out=x.new_empty(7)),
+    "sort": lambda x: torch.sort(x, out=(x.new_empty(7), x.new_empty(7, dtype=torch.int64))),
+    "cumsum": lambda x: torch.cumsum(x, 0, out=x.new_empty(7)),
+    "random-half": lambda x: x.half().random_(0, 5000),
+    "random-half-to": lambda x: x.half().random_(5000),
+    "random-bfloat16": lambda x: x.bfloat16().random_(-1000, 5),
+    "nothing": lambda x: torch.add(x, 1, out=x.new_empty(0)),
+}
+
+
+@pytest.mark.parametrize("work", WARNED.values(), ids=WARNED)
+def test_what_the_cpu_warns_of_is_warned_of_as_often(work):
+    found = []
+    for device in ("cpu", DEVICE):
+        with warnings.catch_warnings(record=True, action="always") as seen:
+            work(torch.ones(2, 3, device=device))
+        found.append([str(one.message).partition("(Triggered")[0] for one in seen])
+    assert found[1] == found[0]

@@ -60,6 +60,8 @@ def specialise(
     op = operator(name, row)
     trial = Trial(op, args)
     checks.check_overlap(trial)
+    if unfit := results.unfit(op, twins):
+        return DONE, [], unfit
     meta, fresh, outs = _ask_meta(trial, twins)
     functional = meta == MISSING and op.outs and op.functional
     if meta != REFUSED and not functional:

@@ -10,6 +10,7 @@ from torch.storage import _dtype_to_storage_type_map
 from torch_tpu._agreement.operators import (
     COMPUTES_WITH_ALL,
     COMPUTES_WITH_FIRST,
+    MOST_BYTES,
     Operator,
     Results,
     Trial,
@@ -224,7 +225,7 @@ def _choices(op: Operator, args: list[Any]) -> tuple[object, ...] | None:
 
     None where the CPU takes what the Meta kernel does. Bounded: there are few dtypes.
     """
-    if op.kind not in COMPUTES_WITH_ALL and not _computes_with_integers(op, args):
+    if op.kind not in COMPUTES_WITH_ALL and not _computes_in_integers(op, args):
         return None
     if _on_cuda(op, args):
         return None
@@ -242,16 +243,19 @@ def _choices(op: Operator, args: list[Any]) -> tuple[object, ...] | None:
                     asks = asks or (floating is not None and floating != dtype)
                     floating = dtype
         if isinstance(value, int | float | complex | torch.dtype):
-            asks = asks or isinstance(value, bool | complex)
+            asks = asks or isinstance(value, bool | complex) or value in CHOOSY
             if type(value) is not found[-1]:
                 found.append(type(value))
     return tuple(found) if asks else None
 
 
-def _computes_with_integers(op: Operator, args: list[Any]) -> bool:
-    """Whether the first operand, with which the operator computes, is of a dtype of CHOOSY."""
-    first = next(iter(tensors_of(args)), None)
-    return op.kind in COMPUTES_WITH_FIRST and first is not None and first.dtype in CHOOSY
+def _computes_in_integers(op: Operator, args: list[Any]) -> bool:
+    """Whether the first operand, or the dtype that is named without one, is of CHOOSY."""
+    if op.kind not in COMPUTES_WITH_FIRST:
+        return False
+    dtypes = [one.dtype for one in tensors_of(args)]
+    dtypes += [value for value in args if isinstance(value, torch.dtype)]
+    return dtypes[:1] != [] and dtypes[0] in CHOOSY
 
 
 def _on_cuda(op: Operator, args: list[Any]) -> bool:
@@ -297,6 +301,12 @@ def expands(sizes: torch.Size, to: tuple[int, ...]) -> bool:
     return len(sizes) <= len(to) and all(one in (1, wide) for one, wide in pairs)
 
 
+def _bounds_of_floats(trial: Trial) -> bool:
+    """Whether whole numbers are drawn between bounds for a tensor of floating point."""
+    kinds = trial.op.known.kinds
+    return "WholeNumbers" in kinds and _has_fractions(trial.tensors[0].dtype)
+
+
 def _reduces_nothing(trial: Trial) -> bool:
     return trial.op.kind == "reduce" and any(one.numel() == 0 for one in trial.tensors)
 
@@ -304,12 +314,15 @@ def _reduces_nothing(trial: Trial) -> bool:
 def check_values(trial: Trial, twins: list[Any], results: Results) -> None:
     """Raises what the CPU would raise, for a new key whose results are known."""
     op, args = trial.op, trial.args
+    if sum(one.nbytes for one in results if one is not None) > MOST_BYTES:
+        return
     choices = _choices(op, args)
     known = choices is None or choices in _accepted
     if (
         not known
         or _unusual_target(trial, twins)
         or _reduces_nothing(trial)
+        or _bounds_of_floats(trial)
         or _widens_product(op, args)
         or _mixes_floats(trial)
         or _loses_imaginary(trial, results)

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._prims_common import suggest_memory_format
+from torch.utils._pytree import tree_map
 
 from torch_tpu import _C
 from torch_tpu._agreement.operators import Operator, Results, tensors_of
@@ -153,6 +154,28 @@ def fills(op: Operator, args: list[Any]) -> bool:
     fresh = out.new_empty(0)
     op.call_meta([*args[:-1], fresh])
     return bool(fresh.numel() == out.numel())
+
+
+def unfit(op: Operator, args: list[Any]) -> list[Tensor]:
+    """Returns what out= arguments become where one is larger or smaller than the result.
+
+    Meta is asked with empty ones, since it warns of the others, as who resizes them does.
+    """
+    outs = tensors_of([args[i] for i in op.outs])
+    if not op.has_meta or "FillsTarget" in op.known.kinds or not any(one.numel() for one in outs):
+        return []
+    empty = [one.new_empty(0) for one in outs]
+    rest = iter(empty)
+    try:
+        op.call_meta(
+            [
+                tree_map(lambda _: next(rest), one) if i in op.outs else one
+                for i, one in enumerate(args)
+            ]
+        )
+    except Exception:
+        return []  # Meta refuses the arguments themselves, too, and then the CPU is asked
+    return empty if any(a.numel() != b.numel() for a, b in zip(outs, empty, strict=True)) else []
 
 
 def correct(op: Operator, args: list[Any], results: Results) -> None:

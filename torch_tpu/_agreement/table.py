@@ -28,6 +28,7 @@ KINDS = {
     "BoolOnCuda": "takes booleans on CUDA, which the CPU refuses",
     "ComplexOnCuda": "takes complex numbers on CUDA, which the CPU refuses",
     "Ordered": "refuses a range whose end is before its start, or is no number of the dtype",
+    "WholeNumbers": "warns of bounds that the dtype does not tell from their neighbours",
     "NonNegative": "refuses a negative number",
     "Positive": "refuses a number that is not positive",
     "Probability": "refuses a number outside of 0 to 1",
@@ -149,6 +150,7 @@ ROWS = (
         "hands its operands to the iterator in another order than its schema's",
     ),
     Row("Ordered", "uniform", NUMBERS_IN_NO_KEY, argument="from"),
+    Row("WholeNumbers", "random.from random.to", "has a Meta kernel that minds no bounds"),
     Row(
         "NonNegative",
         "normal_functional normal.float_float normal.Tensor_float",
