@@ -26,7 +26,7 @@ ACCEL_TESTS := $(addprefix tests/python/test_, \
 	autograd.py conj.py creation.py device.py errors.py exchange.py graphs.py lists.py modes.py \
 	random.py streams.py views.py)
 
-.PHONY: build run test test-c test-sanitized test-tsan test-python test-accel test-accel-all \
+.PHONY: soak build run test test-c test-sanitized test-tsan test-python test-accel test-accel-all \
 	test-all test-sweep ecosystem lint format bench bench-env bench-step report coverage \
 	coverage-all docs clean
 
@@ -131,6 +131,10 @@ test-all: test-c test-sanitized test-tsan test-accel-all build $(MODELS_STAMP)
 # PyTorch's op_db and binary functions in every form: hours.
 test-sweep: build
 	$(PYTEST) tests/upstream -m sweep
+
+# Eight threads for ten minutes (tests/python/test_soak.py).
+soak: build
+	TT_SOAK_SECONDS=600 $(PYTEST) -s tests/python/test_soak.py
 
 # Sets up anew what clang-tidy compiles, apart from a build that may be running.
 lint: | $(ENV_STAMP)
