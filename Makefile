@@ -26,8 +26,8 @@ ACCEL_TESTS := $(addprefix tests/python/test_, \
 	autograd.py conj.py creation.py device.py errors.py exchange.py graphs.py lists.py modes.py \
 	random.py streams.py views.py)
 
-.PHONY: soak build run test test-c test-sanitized test-tsan test-python test-accel test-accel-all \
-	test-all test-sweep ecosystem lint format bench bench-env bench-step report coverage \
+.PHONY: build run test test-c test-sanitized test-tsan test-python test-accel test-accel-all \
+	test-all test-sweep soak ecosystem lint format bench bench-env bench-step report coverage \
 	coverage-all docs clean
 
 build: build/release $(INSTALL_STAMP)
