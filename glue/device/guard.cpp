@@ -83,6 +83,16 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
       return kMostOfAHost;
     }
   }
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 12
+  c10::DeviceCapability getDeviceCapability(c10::Device) const override {
+    c10::DeviceCapability found;
+    auto& types = found.capability_data.supported_scalar_types;
+#define TT_HELD(_, name) types.has_##name = to_dtype(c10::ScalarType::name) != TT_INVALID;
+    AT_FORALL_SCALAR_TYPES_WITH_COMPLEX_AND_QINTS(TT_HELD)
+#undef TT_HELD
+    return found;
+  }
+#endif
   void synchronizeDevice(c10::DeviceIndex index) const override {
     if (session()) synchronize(index < 0 ? tls_device : index);
   }

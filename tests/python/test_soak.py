@@ -46,6 +46,7 @@ class Soak:
         torch.manual_seed(SEED)
         self.until = 0.0
         self.failures, self.counts = [], {}
+        self.waiting, self.interrupts = False, 0
         self.model = nn.Sequential(nn.Linear(64, WIDTH), nn.Tanh(), nn.Linear(WIDTH, 8))
         self.x, self.y = torch.randn(32, 64), torch.randint(0, 8, (32,))
         self.expected = losses_of(self.model, self.x, self.y)
@@ -86,6 +87,13 @@ class Soak:
         time.sleep(chance.uniform(0.05, 0.4))
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
+    def interrupted(self, number, frame):
+        """Handles the signal: the test itself, beside what it waits for, is not interrupted."""
+        if self.waiting:
+            self.waiting = False
+            self.interrupts += 1
+            raise KeyboardInterrupt
+
     def wait(self):
         """What the main thread does between interrupts."""
         x = torch.ones(WIDTH, WIDTH, device=DEVICE)
@@ -101,8 +109,7 @@ class Soak:
                 count += 1
         except BaseException:
             self.failures.append(f"{what.__name__} (seed {seed}):\n{traceback.format_exc()}")
-        name = f"{what.__name__} {seed}"
-        self.counts[name] = count
+        self.counts[f"{what.__name__} {seed}"] = count
 
 
 def ended(child, seconds):
@@ -123,24 +130,28 @@ def resident():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
-def interrupted(soak, threads):
-    """Waits in the main thread while the others work; returns what memory took, and how often it
-    was interrupted."""
-    sizes, interrupts = [], 0
-    while True:
-        try:
-            while any(thread.is_alive() for thread in threads):
-                soak.wait()
-                sizes.append((resident(), torch.tpu.memory_allocated()))
-            time.sleep(0.1)  # the last interrupt may be on its way
-            return sizes, interrupts
-        except KeyboardInterrupt:
-            interrupts += 1
+def attend(soak, threads):
+    """Waits in the main thread while the others work; returns what memory took meanwhile."""
+    sizes = []
+    while any(thread.is_alive() for thread in threads):
+        with contextlib.suppress(KeyboardInterrupt):
+            soak.waiting = True
+            soak.wait()
+        soak.waiting = False
+        sizes.append((resident(), torch.tpu.memory_allocated()))
+    return sizes
 
 
-def test_many_threads_for_long():
+@pytest.fixture
+def soak():
+    made = Soak()
+    before = signal.signal(signal.SIGINT, made.interrupted)
+    yield made
+    signal.signal(signal.SIGINT, before)
+
+
+def test_many_threads_for_long(soak):
     print(f"seed {SEED}, {SECONDS} s")
-    soak = Soak()
     work = [soak.train, soak.train, soak.train, soak.swap, soak.read, soak.read, soak.fork]
     threads = [
         threading.Thread(target=soak.repeat, args=(what, SEED * 100 + i))
@@ -150,10 +161,10 @@ def test_many_threads_for_long():
     soak.until = time.monotonic() + SECONDS
     for thread in threads:
         thread.start()
-    sizes, interrupts = interrupted(soak, threads)
-    print(soak.counts, interrupts, "interrupts")
+    sizes = attend(soak, threads)
+    print(soak.counts, soak.interrupts, "interrupts")
     assert not soak.failures, "\n\n".join(soak.failures)
-    assert interrupts and all(soak.counts.values()), soak.counts
+    assert soak.interrupts and all(soak.counts.values()), soak.counts
     quarter = len(sizes) // 4
     early, late = sizes[quarter : 2 * quarter], sizes[-quarter:]
     for what, limit in ((0, 64 * MEGABYTE), (1, 8 * MEGABYTE)):
