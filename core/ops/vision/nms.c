@@ -46,6 +46,7 @@ static tt_node *overlaps(const nms *n, const boxes *a, const boxes *b) {
     tt_node *length = tt_hlo_maximum(h, tt_hlo_subtract(h, to, from), zero);
     inter = inter ? tt_hlo_multiply(h, inter, length) : length;
   }
+  inter = tt_product_apart(n->cx, inter);
   tt_node *area = tt_hlo_subtract(h, tt_hlo_add(h, both[0].area, both[1].area), inter);
   return tt_hlo_compare(h, TT_GT, tt_hlo_divide(h, inter, area), n->limit);
 }

@@ -135,7 +135,8 @@ void tt_roi_out_mapping(const tt_roi *roi) {
 /* -- Numbers for boxes and bins -- */
 
 tt_node *tt_roi_rounded(const tt_roi *roi, tt_node *x) {
-  return roi->dtype == roi->compute ? x : tt_rounded(roi->cx, x, roi->dtype);
+  return roi->dtype == roi->compute ? tt_product_apart(roi->cx, x)
+                                    : tt_rounded(roi->cx, x, roi->dtype);
 }
 
 tt_node *tt_roi_along(const tt_roi *roi, tt_node *x, int axis) {
