@@ -21,12 +21,13 @@ fi
 # whose bytecode must be kept, or each process would compile PyTorch anew.
 unset PYTHONDONTWRITEBYTECODE
 install() { "$python" -m pip install -q --no-compile "$@"; }
-# PyPI's Linux wheel of PyTorch brings CUDA along; the CPU wheel is a tenth of it.
+# PyPI's Linux wheel of PyTorch brings CUDA along; the CPU wheel is a tenth of it. torchvision's
+# operators are in the wheel that fits. Both are named as words of their own.
 index=${TORCH_INDEX:-https://download.pytorch.org/whl/cpu}
-torch=$(grep '^torch==' "$requirements" || true)
+torch=$(grep -E '^torch(vision)?==' "$requirements" || true)
 [ -z "$torch" ] || "$python" -c 'import torch' 2>/dev/null ||
-  install --retries 1 "$torch" --extra-index-url "$index" ||
-  install "$torch"
+  install --retries 1 $torch --extra-index-url "$index" ||
+  install $torch
 install -r "$requirements"
 install --no-deps "$plugin"
 [ -z "$torch" ] || "$python" -c 'import torch._dynamo'

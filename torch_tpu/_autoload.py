@@ -65,8 +65,8 @@ def _load() -> None:
     _apply_environment()
     backend_registration.rename_privateuse1_backend("tpu")
     # They register themselves.
-    for kernels in ("_kernels", "_lent", "_sparse", "_sparse_softmax", "_nested", "_quantised"):
-        importlib.import_module(f"torch_tpu.{kernels}")
+    for family in "kernels lent sparse sparse_softmax nested quantised vision".split():
+        importlib.import_module(f"torch_tpu._{family}")
 
     torch._register_device_module("tpu", tpu)
     for name, module in list(sys.modules.items()):

@@ -90,6 +90,11 @@ tt_node *tt_quotient(tt_lower *cx, tt_node *a, tt_node *b) {
   return tt_hlo_divide(h, a, tt_hlo_select(h, nan, a, b)); /* equal, and no broadcast to XLA */
 }
 
+tt_node *tt_product_apart(tt_lower *cx, tt_node *x) {
+  tt_node *nan = tt_hlo_compare(cx->h, TT_NE, x, x);
+  return tt_hlo_select(cx->h, nan, tt_hlo_add(cx->h, x, x), x);
+}
+
 tt_node *tt_flatten(tt_lower *cx, tt_node *x) {
   int64_t count = tt_type_numel(&x->type);
   return tt_hlo_reshape(cx->h, x, 1, &count);

@@ -34,7 +34,7 @@ typedef struct tt_lower tt_lower;
 typedef void (*tt_lower_fn)(tt_lower *cx);
 
 typedef struct tt_op_row {
-  const char *name; /* "add.Tensor"; "relu" for a default overload */
+  const char *name; /* "add.Tensor"; "relu" for a default overload; "torchvision::roi_align" */
   tt_op_class cls;
   tt_lower_fn lower;
   int param;        /* the family's selector, e.g. a tt_hlo_op */

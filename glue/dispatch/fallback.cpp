@@ -14,25 +14,17 @@ namespace {
 
 using torch::jit::Stack;
 
-// How an operator without a row is done; never destroyed.
+// How an operator without a kernel of ours is done; never destroyed.
 struct Way {
-  std::unique_ptr<Plan> plan;
-  PyObject* function = nullptr;  // the decomposition, in Python
+  std::unique_ptr<Plan> plan, row;  // for keys; of a row for another library's operator, or none
+  PyObject* function = nullptr;     // the decomposition, in Python
 };
-
-struct Fallbacks {
-  std::mutex lock;
-  std::unordered_map<c10::OperatorName, std::unique_ptr<const Way>> ways;
-};
-
-Fallbacks& state() {
-  static auto* one = new Fallbacks;
-  return *one;
-}
 
 std::unique_ptr<const Way> find_way(const c10::OperatorHandle& op) {
   auto way = std::make_unique<Way>();
-  way->plan = rowless_plan(op.schema());
+  way->plan = make_plan(op.schema(), nullptr);
+  if (const tt_op_row* row = tt_op_find(way->plan->name.c_str()))
+    way->row = make_plan(op.schema(), row);
   InPython in_python;
   pybind11::object found = function_of("_decompose", "lookup")(way->plan->name);
   if (!found.is_none()) way->function = found.release().ptr();
@@ -40,14 +32,16 @@ std::unique_ptr<const Way> find_way(const c10::OperatorHandle& op) {
 }
 
 const Way& way_of(const c10::OperatorHandle& op) {
+  static auto& lock = *new std::mutex;
+  static auto& ways = *new std::unordered_map<c10::OperatorName, std::unique_ptr<const Way>>;
   {
-    std::lock_guard<std::mutex> guard(state().lock);
-    auto found = state().ways.find(op.operator_name());
-    if (found != state().ways.end()) return *found->second;
+    std::lock_guard<std::mutex> guard(lock);
+    auto found = ways.find(op.operator_name());
+    if (found != ways.end()) return *found->second;
   }
   auto way = find_way(op);  // which takes the GIL
-  std::lock_guard<std::mutex> guard(state().lock);
-  return *state().ways.try_emplace(op.operator_name(), std::move(way)).first->second;
+  std::lock_guard<std::mutex> guard(lock);
+  return *ways.try_emplace(op.operator_name(), std::move(way)).first->second;
 }
 
 // Calls it with a list of the arguments on the stack, which stay there where it throws; false if it
@@ -88,8 +82,14 @@ void run_on_host(const c10::OperatorHandle& op, Stack* stack) {
   at::native::cpu_fallback(op, stack);
 }
 
+// Libraries are loaded when rows have been given to the operators that there are.
+void run_unknown(const c10::OperatorHandle& op, Stack* stack) {
+  const Way& way = way_of(op);
+  way.row ? run_plan(*way.row, op, stack) : run_fallback(op, stack);
+}
+
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_fallback>());
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_unknown>());
 }
 
 }  // namespace

@@ -45,6 +45,8 @@ bool is_static(const tt_op_row* row, const std::string& name) {
 
 bool writes(const c10::Argument& arg) { return arg.alias_info() && arg.alias_info()->isWrite(); }
 
+}  // namespace
+
 std::unique_ptr<Plan> make_plan(const c10::FunctionSchema& schema, const tt_op_row* row) {
   auto plan = std::make_unique<Plan>();
   plan->name = c10::toString(schema.operator_name());
@@ -74,6 +76,8 @@ std::unique_ptr<Plan> make_plan(const c10::FunctionSchema& schema, const tt_op_r
   }
   return plan;
 }
+
+namespace {
 
 // What an out= form shares with the form that makes its result, which alone is told where and how.
 std::string signature(const c10::FunctionSchema& schema) {
@@ -105,10 +109,6 @@ bool functional(const c10::FunctionSchema& schema) {
 }
 
 }  // namespace
-
-std::unique_ptr<Plan> rowless_plan(const c10::FunctionSchema& schema) {
-  return make_plan(schema, nullptr);
-}
 
 void return_aliases(const Plan& plan, torch::jit::Stack* stack) {
   auto args = torch::jit::last(*stack, plan.args.size()).vec();

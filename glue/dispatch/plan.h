@@ -67,8 +67,8 @@ struct PlannedOverload {
 };
 std::vector<PlannedOverload> make_plans();
 
-// A plan that only serves to make keys, for an operator without a row: every number counts.
-std::unique_ptr<Plan> rowless_plan(const c10::FunctionSchema& schema);
+// A plan for a row. Without one it only serves to make keys: every number counts.
+std::unique_ptr<Plan> make_plan(const c10::FunctionSchema& schema, const tt_op_row* row);
 
 // Runs an overload that writes as the row's own, which does not, and copies (_decompose.py).
 void run_functional(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack* stack);

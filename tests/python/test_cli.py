@@ -39,7 +39,8 @@ def test_ops():
     assert "add.Tensor" in names and len(names) == len(set(names))
     assert all(row["doc"].endswith(".") for row in rows)
     taken = torch._C._dispatch_has_kernel_for_dispatch_key
-    dead = {name for name in names if not taken(f"aten::{name}", "PrivateUse1")}
+    own = [name for name in names if "::" not in name]  # others are found when they are called
+    dead = {name for name in own if not taken(f"aten::{name}", "PrivateUse1")}
     assert not dead, "PyTorch composes these for every device: their rows are never used"
     table, _, rest = run("ops", "--markdown").partition("\n## decomposed by this package")
     assert table.count("\n| `") == len(rows)

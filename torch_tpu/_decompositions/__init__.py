@@ -12,16 +12,19 @@ from typing import Any, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-FAMILIES = ("sizes", "runs", "linalg", "reductions", "nn", "quantise", "jagged", "others")
+FAMILIES = ("sizes", "runs", "linalg", "reductions", "nn", "quantise", "jagged", "others", "vision")
 _functions: dict[str, Callable[..., Any]] = {}
 
 
 def decomposes(*names: str) -> Callable[[Function], Function]:
-    """Registers a function as the decomposition of these overloads, such as "add.Tensor"."""
+    """Registers a function as the decomposition of these overloads.
+
+    Such as "add.Tensor"; those of another library than ATen have its name before them.
+    """
 
     def register(function: Function) -> Function:
         for name in names:
-            _functions[f"aten::{name}"] = function
+            _functions[name if "::" in name else f"aten::{name}"] = function
         return function
 
     return register
