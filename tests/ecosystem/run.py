@@ -22,9 +22,10 @@ RESULTS, PAGE = HERE / "results.json", ROOT / "docs/ecosystem.md"
 COLUMNS = "library | version | what was run | device | equal to the CPU | warm, of CPU | first step"
 PREFACE = """# The ecosystem
 
-`make ecosystem` runs these libraries, each in an environment of its own, as their users do: no line
-names a device, and none was changed for `tpu`. Each case runs once on the device that the library
-takes by itself, and once with `TORCH_TPU_INTEGRATIONS=off`, which is the CPU; the table says
+`make ecosystem` runs these libraries, each in an environment of its own, as their users do: no
+library was changed for `tpu`, and no line names a device where the library chooses one; where it
+chooses none, it is `torch.accelerator.current_accelerator()` or the CPU. Each case runs once so,
+and once without this package (`TORCH_DEVICE_BACKEND_AUTOLOAD=0`), which is the CPU; the table says
 whether the numbers are equal (within the case's tolerance), how long the second run took as a
 multiple of the CPU's (PyTorch has one thread), and the seconds of the first run, compiling
 included. `python -m torch_tpu integrations` says what is changed in a library, and why.
@@ -52,10 +53,11 @@ def environment(library: str, folder: Path) -> Path:
     return python
 
 
-def run(python: Path, library: str, setting: str) -> list[dict[str, Any]]:
-    """Runs the library's cases; returns what each printed."""
+def run(python: Path, library: str, on_tpu: bool) -> list[dict[str, Any]]:
+    """Runs the library's cases, with this package or without; returns what each printed."""
     command = [str(python), "-P", str(HERE / "cases" / f"{library}.py")]
-    variables = {"TORCH_TPU_INTEGRATIONS": setting, "PYTHONPATH": str(HERE), "HF_HUB_OFFLINE": "1"}
+    variables = {"PYTHONPATH": str(HERE), "HF_HUB_OFFLINE": "1"}
+    variables["TORCH_DEVICE_BACKEND_AUTOLOAD"] = str(int(on_tpu))
     # Two threads of the CPU's would mostly wait for one another where the cores are shared.
     variables["OMP_NUM_THREADS"] = "1"
     with tempfile.TemporaryDirectory() as cache:  # so that what is called compiled is compiled
@@ -66,7 +68,7 @@ def run(python: Path, library: str, setting: str) -> list[dict[str, Any]]:
     lines = [line[5:] for line in done.stdout.splitlines() if line.startswith("CASE ")]
     if done.returncode or not lines:
         raise RuntimeError(
-            f"{library} ({setting}): status {done.returncode}\n{done.stderr[-3000:]}"
+            f"{library} (tpu: {on_tpu}): status {done.returncode}\n{done.stderr[-3000:]}"
         )
     return [json.loads(line) for line in lines]
 
@@ -120,7 +122,7 @@ def main(
             [python, "-c", f"from importlib.metadata import version; print(version({library!r}))"],
             check=True, capture_output=True, text=True,
         ).stdout.strip()  # fmt: skip
-        pairs = zip(run(python, library, "on"), run(python, library, "off"), strict=True)
+        pairs = zip(run(python, library, True), run(python, library, False), strict=True)
         rows = [compare(ours, cpu) for ours, cpu in pairs]
         results[library] = {"version": version, "date": date.today().isoformat(), "rows": rows}
         write(results)
