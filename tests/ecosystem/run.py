@@ -84,6 +84,7 @@ def compare(ours: dict[str, Any], cpu: dict[str, Any]) -> dict[str, Any]:
         abs(a - b) / max(1.0, abs(b))
         for a, b in pairs
         if not math.isclose(a, b, rel_tol=ours["tolerance"], abs_tol=ours["tolerance"])
+        and not (math.isnan(a) and math.isnan(b))
     ]
     if wrong or not pairs:
         row["equal"] = f"no, by {max(wrong, default=0):.1g}"
