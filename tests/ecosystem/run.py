@@ -23,7 +23,7 @@ COLUMNS = "library | version | what was run | device | equal to the CPU | warm, 
 PREFACE = """# The ecosystem
 
 `make ecosystem` runs these libraries, each in an environment of its own, as their users do: no
-library was changed for `tpu`, and no line names a device where the library chooses one; where it
+library's files were changed, and no line names a device where the library chooses one; where it
 chooses none, it is `torch.accelerator.current_accelerator()` or the CPU. Each case runs once so,
 and once without this package (`TORCH_DEVICE_BACKEND_AUTOLOAD=0`), which is the CPU; the table says
 whether the numbers are equal (within the case's tolerance), how long the second run took as a
