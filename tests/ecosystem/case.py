@@ -1,7 +1,7 @@
 """What a case file runs: ordinary code of a library's user, which names no device.
 
-The runner runs each file twice, with and without the integrations: the first takes `tpu` by itself,
-the second the CPU, and what they compute must be equal.
+The runner runs each file twice, with and without torch_tpu: the first takes `tpu` by itself, the
+second the CPU, and what they compute must be equal.
 """
 
 import json

@@ -25,6 +25,12 @@ from torch_tpu.integrations._imports import Watcher, replace
 # what is to be changed before them.
 TRIGGERS = {
     "accelerate": ["accelerate.launchers"],
+    "lightning": [
+        "lightning.fabric.connector",
+        "lightning.pytorch.trainer.trainer",
+        "lightning_fabric.connector",
+        "pytorch_lightning.trainer.trainer",
+    ],
     "peft": ["peft.peft_model"],
     "safetensors": ["safetensors"],
     "sentence_transformers": ["sentence_transformers.util"],
@@ -81,6 +87,7 @@ class Integration:
 
 
 _integrations = {library: Integration(library) for library in TRIGGERS}
+_library_of = {module: library for library, modules in TRIGGERS.items() for module in modules}
 
 
 def integrations() -> list[Integration]:
@@ -121,7 +128,7 @@ def have_found(library: str, module: str, name: str) -> None:
 
 
 def _imported(module: str) -> None:
-    _integrations[module.partition(".")[0]].apply(module)
+    _integrations[_library_of[module]].apply(module)
 
 
 def watch(setting: str) -> None:

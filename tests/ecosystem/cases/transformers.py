@@ -4,10 +4,16 @@ import tempfile
 
 import torch
 from case import case
+from PIL import Image
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
 from transformers import (
     AutoModelForCausalLM,
     GPT2Config,
+    GPT2ForSequenceClassification,
     GPT2LMHeadModel,
+    PreTrainedTokenizerFast,
     Trainer,
     TrainingArguments,
     ViTConfig,
@@ -35,6 +41,7 @@ def dataset() -> list[dict[str, torch.Tensor]]:
 def train(
     folder: str, dropout: float = 0.0, resume: str | None = None, **options: object
 ) -> tuple[object, list[float]]:
+    options.setdefault("use_cpu", not torch.accelerator.is_available())
     arguments = TrainingArguments(
         folder, per_device_train_batch_size=4, max_steps=8, save_steps=4, logging_steps=1,
         report_to=[], disable_tqdm=True, eval_strategy="steps", eval_steps=8, seed=0, **options,
@@ -58,6 +65,12 @@ def trained() -> tuple[object, list[float]]:
 def trained_in_bf16() -> tuple[object, list[float]]:
     with tempfile.TemporaryDirectory() as folder:
         return train(folder, bf16=True)
+
+
+@case("Trainer in fp16, a GradScaler (bf16 on the CPU)", 2e-2)
+def trained_in_fp16() -> tuple[object, list[float]]:
+    with tempfile.TemporaryDirectory() as folder:
+        return train(folder, **{"fp16" if torch.accelerator.is_available() else "bf16": True})
 
 
 @case("Trainer with gradient checkpointing and accumulation", 2e-4)
@@ -86,6 +99,24 @@ def generated() -> tuple[object, list[float]]:
     return model.device, greedy[0].tolist() + beams[0].tolist()
 
 
+def tokenizer() -> PreTrainedTokenizerFast:
+    words = Tokenizer(WordLevel({f"w{i}": i for i in range(64)}, unk_token="w0"))
+    words.pre_tokenizer = Whitespace()
+    return PreTrainedTokenizerFast(tokenizer_object=words, pad_token="w0", eos_token="w0")
+
+
+@case("pipeline('text-generation'), pipeline('text-classification')")
+def texts() -> tuple[object, list[float]]:
+    generate = pipeline("text-generation", model=gpt2(), tokenizer=tokenizer())
+    text = generate("w1 w2 w3", max_new_tokens=8, do_sample=False)[0]["generated_text"]
+    model = GPT2ForSequenceClassification(GPT2Config(**CONFIG, num_labels=3, pad_token_id=0))
+    classify = pipeline("text-classification", model=model.eval(), tokenizer=tokenizer())
+    found = classify(["w1 w2 w3", "w4 w5"], top_k=3)
+    scores = [one["score"] for row in found for one in sorted(row, key=lambda one: one["label"])]
+    assert classify.device == generate.device
+    return generate.device, [float(one) for one in text.replace("w", " ").split()] + scores
+
+
 @case("pipeline('image-classification')")
 def classified() -> tuple[object, list[float]]:
     set_seed(0)
@@ -99,8 +130,6 @@ def classified() -> tuple[object, list[float]]:
         model=ViTForImageClassification(config).eval(),
         image_processor=ViTImageProcessor(size=size),
     )
-    from PIL import Image
-
     found = work(Image.linear_gradient("L").convert("RGB"))
     return work.device, [one["score"] for one in sorted(found, key=lambda one: one["label"])]
 
@@ -110,4 +139,4 @@ def on_cpu() -> tuple[object, list[float]]:
     with tempfile.TemporaryDirectory() as folder:
         device, losses = train(folder, use_cpu=True)
     assert device.type == "cpu"
-    return "tpu is not taken" if torch.tpu.is_available() else device, losses
+    return "tpu is not taken" if hasattr(torch, "tpu") else device, losses
