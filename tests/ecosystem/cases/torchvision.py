@@ -72,7 +72,7 @@ def swin() -> Result:
 def targets(masks: bool) -> list[dict[str, Tensor]]:
     found = []
     for shift in (0, 20):
-        boxes = torch.tensor([[10.0, 12, 60, 70], [30, 20, 100, 64]]) + shift
+        boxes = torch.tensor([[10.0, 12, 60, 70], [30, 20, 100, 64]]).double() + shift
         one = {"boxes": boxes, "labels": torch.tensor([1, 3])}
         if masks:
             one["masks"] = torch.zeros(2, 128, 128, dtype=torch.uint8)
@@ -83,16 +83,17 @@ def targets(masks: bool) -> list[dict[str, Tensor]]:
 
 
 def detected(build: Callable[..., nn.Module], masks: bool = False, **more: Any) -> Result:
+    """In double precision: untrained models give scores whose order the last bit decides else."""
     backbone = models.detection.backbone_utils.resnet_fpn_backbone(
         backbone_name="resnet18", weights=None, trainable_layers=5
     )
-    model = build(backbone, num_classes=5, min_size=128, max_size=128, **more).to(DEVICE)
-    images = list(torch.rand(2, 3, 128, 128).to(DEVICE))
+    model = build(backbone, num_classes=5, min_size=128, max_size=128, **more)
+    model, images = model.double().to(DEVICE), list(torch.rand(2, 3, 128, 128).double().to(DEVICE))
     losses = trained(model, lambda one: sum(one(images, targets(masks)).values()))
     with torch.no_grad():
         found = model.eval()(images)
     return images[0].device, losses + [
-        value.float().sum().item() for one in found for _, value in sorted(one.items())
+        value.double().sum().item() for one in found for _, value in sorted(one.items())
     ]
 
 
