@@ -175,6 +175,9 @@ def build(row: Mixture) -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
         head = AutoModel
     torch.manual_seed(0)
     model = head.from_config(config).eval()
+    for parameter in model.parameters():
+        if parameter.dim() > 1 and not parameter.any():  # a router of zeros chooses by chance
+            torch.nn.init.normal_(parameter, std=0.02)
     ids = torch.randint(3, VOCABULARY, (BATCH, LENGTH))
     batch = {"input_ids": ids}
     return model, batch if head is AutoModel else {**batch, "labels": ids}
