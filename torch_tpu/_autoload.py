@@ -65,7 +65,7 @@ def _load() -> None:
     _apply_environment()
     backend_registration.rename_privateuse1_backend("tpu")
     # They register themselves.
-    for kernels in ("_kernels", "_lent", "_sparse", "_sparse_softmax", "_nested"):
+    for kernels in ("_kernels", "_lent", "_sparse", "_nested"):
         importlib.import_module(f"torch_tpu.{kernels}")
 
     torch._register_device_module("tpu", tpu)
