@@ -3,7 +3,7 @@ device.
 
 They are made of operators on dense tensors, and registered for this device as they are. A sparse
 tensor's indices and values, and a strided nested tensor's buffer, are dense tensors of the device.
-The other kernels are in `_sparse.py`, `_nested.py` and `_quantised.py`. Imported with the device.
+The other kernels are in `_sparse`, `_nested.py` and `_quantised.py`. Imported with the device.
 """
 
 import torch

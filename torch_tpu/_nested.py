@@ -53,34 +53,51 @@ def sum_backward(
     )
 
 
+def to_padded(self: Tensor, padding: float, output_size: list[int] | None = None) -> Tensor:
+    """The elements as one dense tensor. PyTorch's kernel knows no size where all are empty."""
+    if self.numel():
+        keys = torch._C.DispatchKeySet(torch._C.DispatchKey.NestedTensorCPU)
+        dense: Tensor = _aten.to_padded_tensor.default.redispatch(keys, self, padding, output_size)
+        return dense
+    sizes = self._nested_tensor_size()
+    shape = output_size or [len(sizes), *sizes.amax(0).tolist()]
+    return torch.full(shape, padding, dtype=self.dtype, device=self.device)
+
+
 def _padded(tensor: Tensor) -> Tensor:
-    return tensor.contiguous().to_padded_tensor(0.0) if tensor.is_nested else tensor
+    return tensor.contiguous().to_padded_tensor(0.0)
 
 
 def matmul(self: Tensor, mat2: Tensor) -> Tensor:
     """Products element by element; what is padded adds zeros."""
-    given = [one._nested_tensor_size() if one.is_nested else None for one in (self, mat2)]
-    sizes = next(one for one in given if one is not None).clone()
-    rows, columns = given
-    if (
-        rows is not None
-        and columns is not None
-        and not (len(rows) == len(columns) and torch.equal(rows[:, -1], columns[:, -2]))
+    if not (self.is_nested and mat2.is_nested):
+        raise RuntimeError("matmul: expected both to be nested, or none")
+    if min(self.dim(), mat2.dim()) < 3 or self.dim() != mat2.dim():
+        raise RuntimeError(
+            "matmul: expected nested tensors of one rank, at least 3, but got ranks "
+            f"{self.dim()} and {mat2.dim()}"
+        )
+    rows, columns = self._nested_tensor_size(), mat2._nested_tensor_size()
+    if not (
+        len(rows) == len(columns)
+        and torch.equal(rows[:, -1], columns[:, -2])
+        and torch.equal(rows[:, :-2], columns[:, :-2])
     ):
         raise RuntimeError("matmul: these nested tensors cannot be multiplied with each other")
-    sizes[:, -2] = self.shape[-2] if rows is None else rows[:, -2]
-    sizes[:, -1] = mat2.shape[-1] if columns is None else columns[:, -1]
+    sizes = torch.cat([rows[:, :-1], columns[:, -1:]], 1)
     return from_padded(_padded(self) @ _padded(mat2), sizes)
 
 
 def total(self: Tensor, dim: list[int] | None, keepdim: bool = False, dtype: Any = None) -> Tensor:
-    """The sum over the last dim, which must be kept."""
+    """The sum over the last dim, which must be kept, in the dtype of the elements."""
     last = self.dim() - 1
     if dim is None or [one % self.dim() for one in dim] != [last] or not keepdim:
         raise RuntimeError("sum of a nested tensor: expected dim=-1 and keepdim=True")
+    if self.dtype == torch.bool:
+        raise NotImplementedError("sum of a nested tensor: not implemented for booleans")
     sizes = self._nested_tensor_size().clone()
     sizes[:, -1] = 1
-    return from_padded(_padded(self).sum(-1, True, dtype=dtype), sizes)
+    return from_padded(_padded(self).sum(-1, True, dtype=dtype or self.dtype), sizes)
 
 
 def _rows(nested: Tensor, shape: list[int]) -> Tensor:
@@ -96,6 +113,8 @@ def layer_norm(
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Normalises over the last dims, which all elements have in common."""
+    if weight is None or bias is None:
+        raise RuntimeError("layer_norm of a nested tensor: expected a weight and a bias")
     rows = _rows(input, normalized_shape)
     output, mean, rstd = _aten.native_layer_norm(rows, normalized_shape, weight, bias, eps)
     return _of_buffer(output.reshape(-1), input._nested_tensor_size()), mean, rstd
@@ -171,6 +190,7 @@ _NESTED: dict[str, Callable[..., object]] = {
     "native_layer_norm": layer_norm,
     "native_layer_norm_backward": layer_norm_backward,
     "sum.dim_IntList": total,
+    "to_padded_tensor": to_padded,
 }
 
 library = torch.library.Library("aten", "IMPL")  # the kernels live as long as this

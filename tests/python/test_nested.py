@@ -85,6 +85,32 @@ def test_jagged(name, mode):
     check(lambda *tensors: JAGGED[name](nested(torch.jagged, list(tensors))), *PARTS)
 
 
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.bool], ids=str)
+def test_extremes_of_whole_numbers(dtype):
+    """What is padded is the dtype's bound, not an infinity."""
+
+    def work(*tensors):
+        t = nested(torch.jagged, list(tensors))
+        least = (t.amin(1), *t.min(1), t.argmin(1)) if dtype != torch.bool else ()
+        return t.amax(1), *t.max(1), *least, t.to_padded_tensor(-1.0)
+
+    check(work, *((part * 5).to(dtype) for part in PARTS))
+
+
+def test_padding_is_cast_as_the_cpu_casts_it():
+    values, offsets = torch.arange(5)[:, None], torch.tensor([0, 2, 2, 5])
+
+    def work(values, offsets):
+        pad = torch.ops.aten._jagged_to_padded_dense_forward
+        return [
+            pad(values.to(dtype), [offsets], [3], padding)
+            for dtype in (torch.int64, torch.int8, torch.uint8, torch.bool, torch.float32)
+            for padding in (-1.0, 2.7, torch.inf, -torch.inf)
+        ]
+
+    check(work, values, offsets)
+
+
 def test_empty_and_long_rows():
     """Rows of no length, and padding that is shorter than the longest row."""
     values, offsets = torch.randn(5, 2), torch.tensor([0, 2, 2, 5])
@@ -121,6 +147,35 @@ def test_products():
 
     check(work, *PARTS)
     raises_alike(lambda *tensors: torch.matmul(*[nested(torch.strided, list(tensors))] * 2), *PARTS)
+    rows = [part[:, 0] for part in PARTS]
+    for other in (PARTS, rows):
+        raises_alike(
+            lambda *pair: torch.matmul(*(nested(torch.strided, list(one)) for one in pair)),
+            rows,
+            other,
+        )
+
+
+def test_sums_keep_the_dtype():
+    tensors = [(part * 5).int() for part in PARTS]
+    check(lambda *all_: parts(nested(torch.strided, list(all_)).sum(-1, keepdim=True)), *tensors)
+    empty = [torch.zeros(0, 4), torch.zeros(0, 4)]
+    check(lambda *all_: parts(nested(torch.strided, list(all_)).sum(-1, keepdim=True)), *empty)
+
+
+def test_comparing_with_a_number():
+    check(lambda *all_: parts(nested(torch.strided, list(all_)) > 0), *PARTS)
+    check(lambda *all_: parts(nested(torch.strided, list(all_)).eq(0)), *PARTS)
+
+
+def test_encoder_of_sequences_that_are_all_empty():
+    """The CPU refuses what is then padded; CUDA has zeros."""
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    encoder = nn.TransformerEncoder(layer, 2).eval().to(DEVICE)
+    mask = torch.ones(2, 5, dtype=torch.bool, device=DEVICE)
+    with torch.inference_mode():
+        result = encoder(torch.randn(2, 5, 8, device=DEVICE), src_key_padding_mask=mask)
+    assert torch.equal(result.cpu(), torch.zeros(2, 5, 8))
 
 
 @pytest.mark.parametrize("norm_first", [False, True])

@@ -86,6 +86,33 @@ def test_segments_with_nan_of_a_dim_from_the_end(how, row):
     torch.testing.assert_close(found[1], found[0], equal_nan=True)
 
 
+def test_segments_by_the_other_names_and_of_other_dtypes():
+    data, lengths = torch.randn(7, 2).requires_grad_(), torch.tensor([2, 0, 4, 1])
+    for how in ("amax", "amin"):
+        check_gradients(
+            lambda x, n, how=how: torch.segment_reduce(x, how, lengths=n, initial=0.0),
+            data,
+            lengths,
+        )
+    for dtype in (torch.int64, torch.complex64):
+        raises_alike(
+            lambda x, n: torch.segment_reduce(x, "sum", lengths=n),
+            data.detach().to(dtype),
+            lengths,
+        )
+
+
+def test_means_of_scattered_complex_numbers():
+    index, source = torch.tensor([0, 2, 0]), torch.randn(3, dtype=torch.complex64)
+    for own in (True, False):
+        check(
+            lambda x, i, s, own=own: x.scatter_reduce(0, i, s, "mean", include_self=own),
+            torch.ones(4, dtype=torch.complex64),
+            index,
+            source,
+        )
+
+
 def test_segments_of_products_with_zeros_and_of_wrong_lengths():
     data = torch.tensor([0.0, 2.0, 3.0, 0.0, 0.0, 1.0]).requires_grad_()
     check_gradients(

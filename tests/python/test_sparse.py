@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from support import DEVICE, only_tpu
+from support import DEVICE, only_tpu, slow_but
 from torch import nn
 
 pytestmark = only_tpu
@@ -208,6 +208,139 @@ def test_rows_of_a_compressed_matrix():
                 both[0].to(d), both[1].to(d), transpose=t
             )
         )
+
+
+def members(matrix):
+    """A compressed matrix's indices and values."""
+    if matrix.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return matrix.crow_indices(), matrix.col_indices(), matrix.values()
+    return matrix.ccol_indices(), matrix.row_indices(), matrix.values()
+
+
+@pytest.mark.parametrize("index", slow_but([torch.int64, torch.int32], torch.int32), ids=str)
+def test_compressed_layouts_become_each_other(index):
+    x = dense("cpu", 4, 6).relu().to_sparse_csr()
+    x = torch.sparse_csr_tensor(x.crow_indices().to(index), x.col_indices().to(index), x.values())
+
+    def work(device):
+        csr = x.to(device)
+        bsr = csr.to_sparse_bsr((2, 3))
+        found = [csr.to_sparse_csc(), csr.to_sparse_csc().to_sparse_csr(), bsr]
+        found += [bsr.to_sparse_bsc((2, 3)), csr.to_sparse_bsc((2, 2))]
+        return *(part for one in found for part in members(one)), csr.to_sparse(), bsr.to_sparse()
+
+    compare(work)
+
+
+@pytest.mark.slow
+def test_batches_and_dense_dims_become_another_layout():
+    batch = dense("cpu", 1, 4, 6).relu().expand(2, 4, 6).contiguous()
+    hybrid = dense("cpu", 4, 6, 3)
+
+    def work(device):
+        found = [
+            batch.to(device).to_sparse_csr().to_sparse_csc(),
+            batch.to(device).to_sparse_bsc((2, 2)).to_sparse_bsr((2, 2)),
+            hybrid.to(device).to_sparse_csr(dense_dim=1).to_sparse_bsr((2, 3)),
+        ]
+        return tuple(part for one in found for part in (*members(one), one.to_dense()))
+
+    compare(work)
+
+
+def test_refused_conversions():
+    for device in ("cpu", DEVICE):
+        csr, bsr = (dense(device, 4, 6).to_sparse_csr(), dense(device, 4, 6).to_sparse_bsr((2, 2)))
+        for refused in (
+            lambda x=csr: x.to_sparse_bsr((3, 4)),
+            lambda x=bsr: x.to_sparse_bsr((1, 1)),
+            lambda x=bsr: x.to_sparse_csr(),
+            lambda x=csr: x.to_sparse(layout=torch.sparse_csc, blocksize=(2, 2)),
+            lambda x=csr: x.to_sparse_csc(dense_dim=1),
+        ):
+            with pytest.raises(RuntimeError):
+                refused()
+
+
+def test_nothing_has_a_place():
+    """No sparse dim, and no element in a dense dim."""
+
+    def work(device):
+        none = torch.sparse_coo_tensor(size=(), device=device)
+        twice = torch.sparse_coo_tensor(torch.zeros(0, 3, dtype=torch.int64), torch.ones(3), ()).to(
+            device
+        )
+        flat = torch.zeros(4, 6, 0, device=device).to_sparse(2)
+        scalar = torch.tensor(2.0, device=device)
+        return scalar.sparse_mask(none), twice.coalesce(), twice.to_dense(), flat.to_dense()
+
+    compare(work)
+
+
+def test_products_of_compressed_matrices():
+    def work(device):
+        a, b = csr(device), csr(device, seed=3)
+        square = a @ b.transpose(0, 1)
+        sums = torch.addmm(square, a, b.to_sparse_csc().transpose(0, 1), beta=0.5)
+        return square.to_dense(), sums.to_dense(), (a.to_sparse_csc() @ b.t()).to_dense()
+
+    compare(work)
+
+
+def test_sums_and_products_of_compressed_matrices():
+    def work(device):
+        x = csr(device)
+        found = [x.sum(0, keepdim=True), x.sum((0, 1), keepdim=True)]
+        found += [torch._sparse_csr_prod(x, [1], True), x + csr(device, seed=3)]
+        blocks = dense(device, 4, 6).relu().to_sparse_bsr((2, 2))
+        return *(part for one in found for part in members(one)), (blocks + blocks).to_dense()
+
+    compare(work)
+
+
+def test_places_of_a_tensor_that_is_not_coalesced():
+    """The product keeps them, as the CPU's does, with zeros where the other tensor has none."""
+
+    def work(device):
+        both = coo(device) * doubled(device), doubled(device) * doubled(device)
+        return both, tuple(one._nnz() for one in both)
+
+    with_numbers = [work(device) for device in ("cpu", DEVICE)]
+    assert with_numbers[0][1] == with_numbers[1][1]
+    compare(lambda device: work(device)[0])
+
+
+def test_triangular_systems_and_other_products():
+    def work(device):
+        triangle = (dense(device, 4, 4).triu() + 4 * torch.eye(4, device=device)).to_sparse_csr()
+        x = coo(device)
+        return (
+            torch.triangular_solve(dense(device, 4, 2), triangle)[0],
+            torch.triangular_solve(dense(device, 4, 2), triangle, transpose=True)[0],
+            torch.hspmm(x, dense(device, 7, 3)),
+            torch.sspaddmm(coo(device, 5, 3), x, dense(device, 7, 3), beta=0.5, alpha=2),
+        )
+
+    compare(work)
+
+
+def test_what_no_device_multiplies_is_refused():
+    for device in ("cpu", DEVICE):
+        for refused in (
+            lambda d=device: coo(d) @ csr(d).t(),
+            lambda d=device: csr(d) + coo(d),
+            lambda d=device: csr(d) + csr(d).to_sparse_csc(),
+            lambda d=device: torch.addmm(coo(d, 5, 3), coo(d), dense(d, 7, 3)),
+            lambda d=device: csr(d).long() @ torch.ones(7, 2, dtype=torch.int64, device=d),
+        ):
+            with pytest.raises(RuntimeError):
+                refused()
+
+
+def test_random_numbers_at_the_places_of_a_compressed_matrix():
+    x = torch.randn_like(csr(DEVICE))
+    assert x.layout == torch.sparse_csr
+    assert x._nnz() == csr("cpu")._nnz()
 
 
 def test_sampled_products_of_another_dtype_are_refused():

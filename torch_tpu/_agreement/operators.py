@@ -93,6 +93,12 @@ class Operator:
             if one.alias_info and one.alias_info.is_write
         ]
         self.read = [i for i in range(len(names)) if i not in self.written]
+        # PyTorch takes numbers for tensors in the arguments of a few operators.
+        self._only_tensors = [
+            i
+            for i, one in enumerate(schema.arguments)
+            if str(one.type) == "Tensor" and not torch._C._should_allow_numbers_as_tensors(operator)
+        ]
         # The composite kernels of *_overrideable operators only throw, on any device.
         overrideable = operator.endswith("_overrideable")
         self._on_host = self._function
@@ -119,8 +125,11 @@ class Operator:
         return self.apply(self._on_host, args)
 
     def apply(self, function: Any, args: list[Any]) -> Any:
-        """Calls what takes the same arguments."""
+        """Calls what takes the same arguments, in which a tensor may be a number."""
         at = self._positional
+        for i in self._only_tensors:
+            if isinstance(args[i], int | float | complex):
+                args = [*args[:i], torch.tensor(args[i]), *args[i + 1 :]]
         if not self._keywords:
             return function(*args)
         return function(*args[:at], **dict(zip(self._keywords, args[at:], strict=True)))

@@ -39,9 +39,8 @@ KINDS = {
     # Kernels (glue/dispatch/register.cpp, _lent.py)
     "ByHand": "has a kernel of its own or PyTorch's, not its row's",
     "LentSparse": "has a kernel for the CPU's sparse tensors that serves any device",
-    "DirectCoo": "has a kernel in torch_tpu/_sparse.py where LentSparse names others of its "
-    "overloads",
-    "DirectCsr": "has a kernel for compressed tensors in torch_tpu/_sparse.py, likewise",
+    "DirectCoo": "has a kernel in torch_tpu/_sparse where LentSparse names others of its overloads",
+    "DirectCsr": "has a kernel for compressed tensors in torch_tpu/_sparse, likewise",
     "DirectNested": "has a kernel for the CPU's nested tensors that does not serve any device",
     "LentDense": "has a kernel for the CPU's dense tensors that serves any device",
     "LentQuantised": "has a kernel for the CPU's quantised tensors that serves any device",
@@ -188,8 +187,8 @@ ROWS = (
         "conj_physical copy copy_sparse_to_sparse crow_indices deg2rad dense_dim div empty "
         "empty_like erf erfinv expm1 fill floor floor_divide frac indices is_coalesced isinf "
         "isnan isneginf isposinf log1p mm mul mv nan_to_num narrow_copy native_norm neg norm "
-        "permute pow rad2deg relu resize_as_sparse round row_indices select select_copy sgn "
-        "sign signbit sin sinh sparse_dim sparse_mask sparse_resize sparse_resize_and_clear "
+        "normal permute pow rad2deg relu resize_as_sparse round row_indices select select_copy "
+        "sgn sign signbit sin sinh sparse_dim sparse_mask sparse_resize sparse_resize_and_clear "
         "sqrt sub sum tan tanh threshold_backward trunc unsqueeze values view_as_complex "
         "view_as_real zero zeros",
         "never looks at memory itself: its kernel is made of dense operators",
@@ -197,7 +196,8 @@ ROWS = (
     Row("DirectCoo", "add.out addmm addmm.out addmm_ mul.out sparse_mask", "looks at memory"),
     Row(
         "DirectCsr",
-        "_to_sparse_csc _to_sparse_csr add.out addmm.out sparse_mask",
+        "_to_sparse _to_sparse_bsc _to_sparse_bsr _to_sparse_csc _to_sparse_csr add.out addmm.out "
+        "sparse_mask",
         "looks at memory",
     ),
     Row(
@@ -205,7 +205,7 @@ ROWS = (
         "_fused_sdp_choice _native_multi_head_attention _nested_sum_backward "
         "_nested_tensor_softmax_with_shape _transform_bias_rescale_qkv "
         "_transformer_encoder_layer_fwd _pin_memory is_pinned matmul native_layer_norm "
-        "native_layer_norm_backward sum",
+        "native_layer_norm_backward sum to_padded_tensor",
         "looks at memory, or chooses by the device",
     ),
     Row(

@@ -119,6 +119,7 @@ def histogram_of_equal_bins(
 
 # -- Segments --
 
+_OTHER_NAMES = {"amax": "max", "amin": "min"}
 _IDENTITIES = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": -math.inf, "min": math.inf}
 _REDUCERS = {"sum": "sum", "mean": "sum", "prod": "prod", "max": "amax", "min": "amin"}
 
@@ -186,6 +187,9 @@ def segment_reduce(
             bool(fits),
             lambda: "segment_reduce: lengths must not be negative and sum to the data's size",
         )
+    if not data.is_floating_point():
+        raise NotImplementedError(f"segment_reduce: not implemented for {data.dtype}; use floats")
+    reduce = _OTHER_NAMES.get(reduce, reduce)
     segments = _Segments(data, lengths, offsets, axis)
     start = _IDENTITIES[reduce] if initial is None else float(initial)
     result = segments.reduce(data, _REDUCERS[reduce], start)
@@ -209,6 +213,7 @@ def segment_reduce_backward(
     initial: float | None = None,
 ) -> Tensor:
     """Gradient of the reduction of consecutive stretches."""
+    reduce = _OTHER_NAMES.get(reduce, reduce)
     segments = _Segments(data, lengths, offsets, axis)
     if reduce == "sum":
         return segments.gather(grad)

@@ -238,7 +238,8 @@ static const reduction reductions[] = {
 
 static tt_node *divide_by_count(tt_lower *cx, tt_node *sum, tt_node *count) {
   tt_hlo *h = cx->h;
-  count = tt_hlo_maximum(h, count, tt_like(cx, count, 1.0));
+  tt_node *none = tt_hlo_compare(h, TT_EQ, count, tt_like(cx, count, 0.0));
+  count = tt_hlo_select(h, none, tt_like(cx, count, 1.0), count);
   if (!tt_is_integer(sum->type.dtype)) return tt_quotient(cx, sum, count);
   tt_node *quotient = tt_hlo_divide(h, sum, count);
   tt_node *back = tt_hlo_multiply(h, quotient, count);

@@ -1,14 +1,11 @@
-"""Softmax of sparse tensors: over the elements that are there. The others count as minus infinity.
-
-Imported with the device: it registers its functions.
-"""
+"""Softmax of COO tensors: over the elements that are there. The others count as minus infinity."""
 
 import torch
 from torch import Tensor
+from torch._prims_common import canonicalize_dim
 
-from torch_tpu._sparse import _coo, _places, sparse_mask
-
-_aten = torch.ops.aten
+from torch_tpu._sparse import coo, kernels
+from torch_tpu._sparse.masks import sparse_mask
 
 
 def _groups(self: Tensor, dim: int) -> Tensor:
@@ -16,7 +13,7 @@ def _groups(self: Tensor, dim: int) -> Tensor:
     others = [d for d in range(self.sparse_dim()) if d != dim]
     sizes = torch.Size(self.shape[d] for d in others)
     indices = self._indices()
-    places = _places(torch.stack([indices[d] for d in others]) if others else indices[:0], sizes)
+    places = coo.number(torch.stack([indices[d] for d in others]) if others else indices[:0], sizes)
     groups: Tensor = torch.unique(places, return_inverse=True)[1]
     return groups
 
@@ -27,13 +24,18 @@ def _sums(values: Tensor, groups: Tensor) -> Tensor:
 
 
 def _of(self: Tensor, values: Tensor) -> Tensor:
-    return _coo(self._indices().clone(), values, self.shape, coalesced=True)
+    return coo.make(self._indices().clone(), values, self.shape, coalesced=True)
 
 
 def _logarithms(self: Tensor, dim: int, half_to_float: bool) -> tuple[Tensor, Tensor]:
     if half_to_float:
         raise RuntimeError("softmax of sparse tensors: half to float conversion is not supported")
-    dim, self = dim % self.dim(), self.coalesce()
+    if not self.is_floating_point() or self.dim() == 0:
+        raise RuntimeError(
+            "softmax of sparse tensors: expected floating point numbers in at least one dim, but "
+            f"got {self.dtype} and {self.dim()} dims"
+        )
+    dim, self = canonicalize_dim(self.dim(), dim), self.coalesce()
     values = self._values()
     if dim >= self.sparse_dim():
         return self, values.log_softmax(dim - self.sparse_dim() + 1)
@@ -73,24 +75,12 @@ def log_softmax_backward(grad_output: Tensor, output: Tensor, dim: int, self: Te
     return _of(output, grad - values.exp() * _total(output, grad, dim))
 
 
-def mask_projection(self: Tensor, mask: Tensor, accumulate_matches: bool = False) -> Tensor:
-    """self with zeros where mask has no element; or times the number of the mask's elements."""
-    sizes = self.shape[: self.sparse_dim()]
-    ours, theirs = (_places(one._indices(), sizes) for one in (self, mask))
-    ordered = theirs.sort()[0]
-    first, last = (torch.searchsorted(ordered, ours, right=right) for right in (False, True))
-    count = last - first if accumulate_matches else (last > first)
-    values = self._values()
-    factor = count.view(-1, *[1] * (values.dim() - 1)).to(values.dtype)
-    return _coo(self._indices().clone(), values * factor, self.shape, self.is_coalesced())
-
-
-library = torch.library.Library("aten", "IMPL")  # the kernels live as long as this
-for _name, _kernel in {
-    "_sparse_softmax": softmax,
-    "_sparse_softmax_backward_data": softmax_backward,
-    "_sparse_log_softmax": log_softmax,
-    "_sparse_log_softmax_backward_data": log_softmax_backward,
-    "_sparse_mask_projection": mask_projection,
-}.items():
-    library.impl(_name, _kernel, "SparsePrivateUse1")
+kernels.register(
+    kernels.COO,
+    {
+        "_sparse_softmax": softmax,
+        "_sparse_softmax_backward_data": softmax_backward,
+        "_sparse_log_softmax": log_softmax,
+        "_sparse_log_softmax_backward_data": log_softmax_backward,
+    },
+)
