@@ -134,10 +134,12 @@ def attend(soak, threads):
     """Waits in the main thread while the others work; returns what memory took meanwhile."""
     sizes = []
     while any(thread.is_alive() for thread in threads):
-        with contextlib.suppress(KeyboardInterrupt):
+        try:
             soak.waiting = True
             soak.wait()
-        soak.waiting = False
+            soak.waiting = False  # here, since who suppresses it could be interrupted, too
+        except KeyboardInterrupt:
+            pass
         sizes.append((resident(), torch.tpu.memory_allocated()))
     return sizes
 
@@ -147,6 +149,7 @@ def soak():
     made = Soak()
     before = signal.signal(signal.SIGINT, made.interrupted)
     yield made
+    made.until = 0.0
     signal.signal(signal.SIGINT, before)
 
 
