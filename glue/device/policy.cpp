@@ -2,7 +2,6 @@
 
 #include <ATen/Context.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
-#include <torch/version.h>
 
 #include <atomic>
 

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <memory>
+#include <torch/version.h>
 
 namespace tt {
 

@@ -118,6 +118,14 @@ def test_memory_is_counted():
     assert torch.tpu.memory_stats()["allocated_bytes.all.current"] >= 0
 
 
+def test_dtypes_that_it_holds():
+    held = torch.accelerator.get_device_capability()["supported_dtypes"]
+    assert {torch.float32, torch.bfloat16, torch.int64, torch.uint16, torch.complex64} <= held
+    for dtype in held:
+        assert torch.ones(2, device="tpu").to(dtype).cpu().to(torch.complex64).tolist() == [1, 1]
+    assert torch.qint8 not in held
+
+
 @only_tpu
 @pytest.mark.parametrize("empty", [torch.tpu.empty_cache, torch.accelerator.empty_cache])
 def test_zeros_are_kept_until_the_cache_is_emptied(empty):
