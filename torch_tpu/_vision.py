@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 NAMES = ("nms", "roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool", "deform_conv2d")
-_autocast = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)  # type: ignore[attr-defined]
+_key = torch._C.DispatchKey.AutocastPrivateUse1  # type: ignore[attr-defined]
+_autocast = torch._C.DispatchKeySet(_key)
 
 
 def _in_float32(name: str) -> Callable[..., Any]:

@@ -165,7 +165,7 @@ def test_many_threads_for_long(soak):
     for thread in threads:
         thread.start()
     sizes = attend(soak, threads)
-    print(soak.counts, soak.interrupts, "interrupts")
+    print(soak.counts, soak.interrupts, "interrupts", torch.tpu.metrics())
     assert not soak.failures, "\n\n".join(soak.failures)
     assert soak.interrupts and all(soak.counts.values()), soak.counts
     quarter = len(sizes) // 4

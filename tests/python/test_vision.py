@@ -12,19 +12,28 @@ import torch
 from support import DEVICE, modes, move, only_tpu, same, slow_but
 
 pytestmark = [only_tpu, pytest.mark.usefixtures("no_host")]
-SCHEMAS = """
+POOLED = "float spatial_scale, SymInt pooled_height, SymInt pooled_width"
+SIZES = "SymInt batch_size, SymInt channels, SymInt height, SymInt width"
+TENSORS = "Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias"
+GEOMETRY = (
+    "SymInt stride_h, SymInt stride_w, SymInt pad_h, SymInt pad_w, SymInt dilation_h, "
+    "SymInt dilation_w, SymInt groups, SymInt offset_groups, bool use_mask"
+)
+FIVE = ", ".join(["Tensor"] * 5)
+POINTS, MAPPING = "int sampling_ratio", "Tensor channel_mapping"
+SCHEMAS = f"""
 nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor
-roi_align(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width, int sampling_ratio, bool aligned) -> Tensor
-_roi_align_backward(Tensor grad, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width, SymInt batch_size, SymInt channels, SymInt height, SymInt width, int sampling_ratio, bool aligned) -> Tensor
-ps_roi_align(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width, int sampling_ratio) -> (Tensor, Tensor)
-_ps_roi_align_backward(Tensor grad, Tensor rois, Tensor channel_mapping, float spatial_scale, SymInt pooled_height, SymInt pooled_width, int sampling_ratio, SymInt batch_size, SymInt channels, SymInt height, SymInt width) -> Tensor
-roi_pool(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width) -> (Tensor, Tensor)
-_roi_pool_backward(Tensor grad, Tensor rois, Tensor argmax, float spatial_scale, SymInt pooled_height, SymInt pooled_width, SymInt batch_size, SymInt channels, SymInt height, SymInt width) -> Tensor
-ps_roi_pool(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width) -> (Tensor, Tensor)
-_ps_roi_pool_backward(Tensor grad, Tensor rois, Tensor channel_mapping, float spatial_scale, SymInt pooled_height, SymInt pooled_width, SymInt batch_size, SymInt channels, SymInt height, SymInt width) -> Tensor
-deform_conv2d(Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, SymInt stride_h, SymInt stride_w, SymInt pad_h, SymInt pad_w, SymInt dilation_h, SymInt dilation_w, SymInt groups, SymInt offset_groups, bool use_mask) -> Tensor
-_deform_conv2d_backward(Tensor grad, Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, SymInt stride_h, SymInt stride_w, SymInt pad_h, SymInt pad_w, SymInt dilation_h, SymInt dilation_w, SymInt groups, SymInt offset_groups, bool use_mask) -> (Tensor, Tensor, Tensor, Tensor, Tensor)
-"""  # noqa: E501
+roi_align(Tensor input, Tensor rois, {POOLED}, {POINTS}, bool aligned) -> Tensor
+_roi_align_backward(Tensor grad, Tensor rois, {POOLED}, {SIZES}, {POINTS}, bool aligned) -> Tensor
+ps_roi_align(Tensor input, Tensor rois, {POOLED}, {POINTS}) -> (Tensor, Tensor)
+_ps_roi_align_backward(Tensor grad, Tensor rois, {MAPPING}, {POOLED}, {POINTS}, {SIZES}) -> Tensor
+roi_pool(Tensor input, Tensor rois, {POOLED}) -> (Tensor, Tensor)
+_roi_pool_backward(Tensor grad, Tensor rois, Tensor argmax, {POOLED}, {SIZES}) -> Tensor
+ps_roi_pool(Tensor input, Tensor rois, {POOLED}) -> (Tensor, Tensor)
+_ps_roi_pool_backward(Tensor grad, Tensor rois, {MAPPING}, {POOLED}, {SIZES}) -> Tensor
+deform_conv2d({TENSORS}, {GEOMETRY}) -> Tensor
+_deform_conv2d_backward(Tensor grad, {TENSORS}, {GEOMETRY}) -> ({FIVE})
+"""
 
 with contextlib.suppress(ImportError):
     import torchvision  # noqa: F401
