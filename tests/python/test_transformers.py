@@ -29,11 +29,16 @@ def floats(output):
     return {name: x for name, x in tensors.items() if x.is_floating_point()}
 
 
+def weighed(x):
+    """A loss of normalized numbers, whose squares have nearly one sum whatever they are."""
+    return (x * torch.linspace(-1, 1, x.numel(), device=x.device).view_as(x)).mean()
+
+
 def run(model, batch, device):
     model = model.to(device)
     batch = {name: x.to(device) if hasattr(x, "to") else x for name, x in batch.items()}
     output = model(**batch)
-    loss = output.loss if "loss" in output else output.last_hidden_state.square().mean()
+    loss = output.loss if "loss" in output else weighed(output.last_hidden_state)
     loss.backward()
     gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     outputs = {name: x.detach().cpu() for name, x in floats(output).items()}
