@@ -226,6 +226,15 @@ def test_masks_of_bytes():
         assert torch.where(mask.to(DEVICE), x, 7).tolist() == [0, 7, 2]
 
 
+def test_what_is_empty_says_nothing_of_the_rest():
+    def drop(count):
+        return torch.native_dropout(torch.arange(count, device=DEVICE), 1.0, True)[0]
+
+    assert drop(0).numel() == 0
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        drop(6)
+
+
 WARNED = {
     "sum": lambda x: torch.sum(x, 0, out=x.new_empty(7)),
     "add": lambda x: torch.add(x, 1, out=x.new_empty(7)),

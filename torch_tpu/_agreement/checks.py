@@ -217,7 +217,7 @@ ON_CUDA = {
 """Dtypes that CUDA accepts, and the CPU does not, which then is not asked."""
 
 _accepted: set[tuple[object, ...]] = set()
-"""Operators and dtypes of which the CPU was asked."""
+"""Operators and dtypes that the CPU takes; of what is empty it takes more."""
 
 
 def _choices(op: Operator, args: list[Any]) -> tuple[object, ...] | None:
@@ -328,5 +328,5 @@ def check_values(trial: Trial, twins: list[Any], results: Results) -> None:
         or _loses_imaginary(trial, results)
     ):
         trial.raise_as_cpu()
-    if choices is not None:
+    if choices is not None and all(one.numel() for one in trial.tensors):
         _accepted.add(choices)
