@@ -67,6 +67,11 @@ library.impl("_copy_from_and_resize", copy_from_and_resize, "PrivateUse1")
 # Composite for autograd: made of views, which have gradients of their own.
 for _key in ("PrivateUse1", "AutogradPrivateUse1"):
     library.impl("tensor_split.tensor_indices_or_sections", tensor_split, _key)
+# `p.data = q` asks with the GIL held. What PyTorch does of itself under this key takes the lock of
+# p's accumulator, whose holder, a thread that uses p, may be waiting for the GIL.
+library.impl(
+    "_has_compatible_shallow_copy_type", torch.library.fallthrough_kernel, "AutogradPrivateUse1"
+)
 # copy_ reaches _copy_from below these keys; that kernel minds the bits itself.
 for _key in ("Conjugate", "Negative", "ZeroTensor"):
     for _name in (

@@ -1,6 +1,7 @@
 """Threads that work on the same tensors at the same time."""
 
 import pytest
+import torch
 from support import only_tpu, python, slow_but
 
 pytestmark = only_tpu
@@ -120,3 +121,9 @@ for thread in threads:
 print(x.resize_(10).fill_(2).tolist() == [2.0] * 10, any("PJRT" in one for one in problems))
 """
     assert python(code) == (0, "True False\n", "")
+
+
+def test_replacing_data_takes_no_lock_of_autograds():
+    table = torch._C._dispatch_dump_table("aten::_has_compatible_shallow_copy_type")
+    (line,) = (line for line in table.splitlines() if line.startswith("AutogradPrivateUse1:"))
+    assert line.startswith("AutogradPrivateUse1: fallthrough"), line
