@@ -71,8 +71,8 @@ class Soak:
         assert found.numel() == 1 and float(found) / WIDTH in range(1, 10), found
 
     def fork(self, chance):
-        # With gradients PyTorch itself may hang, on any device: in `p.data = q` it holds the GIL and
-        # waits for the lock of the weight's accumulator, and in a product the other way round.
+        # With gradients PyTorch itself may hang: in `p.data = q` it holds the GIL and waits for the
+        # lock of the weight's accumulator, and in a product the other way round.
         with torch.no_grad():
             pending = self.shared.weight * 2
         child = os.fork()
