@@ -6,6 +6,8 @@ Imported with the device: it registers its functions.
 import torch
 from torch import Tensor
 
+from torch_tpu._register import DENSE, register
+
 
 def equal(self: Tensor, other: Tensor) -> bool:
     """Whether two tensors have the same sizes and numbers."""
@@ -59,19 +61,22 @@ def lazy_clone(self: Tensor) -> Tensor:
     return whole.as_strided(self.shape, self.stride(), self.storage_offset())
 
 
-library = torch.library.Library("aten", "IMPL")  # the kernels live as long as this
-library.impl("equal", equal, "PrivateUse1")
-library.impl("set_", set_empty, "PrivateUse1")
-library.impl("_lazy_clone", lazy_clone, "PrivateUse1")
-library.impl("_copy_from_and_resize", copy_from_and_resize, "PrivateUse1")
+register(
+    DENSE,
+    {
+        "equal": equal,
+        "set_": set_empty,
+        "_lazy_clone": lazy_clone,
+        "_copy_from_and_resize": copy_from_and_resize,
+    },
+)
 # Composite for autograd: made of views, which have gradients of their own.
-for _key in ("PrivateUse1", "AutogradPrivateUse1"):
-    library.impl("tensor_split.tensor_indices_or_sections", tensor_split, _key)
+for _key in (DENSE, "AutogradPrivateUse1"):
+    register(_key, {"tensor_split.tensor_indices_or_sections": tensor_split})
 # `p.data = q` asks with the GIL held. What PyTorch does of itself under this key takes the lock of
 # p's accumulator, whose holder, a thread that uses p, may be waiting for the GIL.
-library.impl(
-    "_has_compatible_shallow_copy_type", torch.library.fallthrough_kernel, "AutogradPrivateUse1"
-)
+_through = torch.library.fallthrough_kernel
+register("AutogradPrivateUse1", {"_has_compatible_shallow_copy_type": _through})
 # copy_ reaches _copy_from below these keys; that kernel minds the bits itself.
 for _key in ("Conjugate", "Negative", "ZeroTensor"):
     for _name in (
@@ -82,4 +87,4 @@ for _key in ("Conjugate", "Negative", "ZeroTensor"):
         "set_.source_Storage",
     ):
         if not torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{_name}", _key):
-            library.impl(_name, torch.library.fallthrough_kernel, _key)
+            register(_key, {_name: _through})

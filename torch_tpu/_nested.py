@@ -4,13 +4,13 @@
 Imported with the device: it registers its functions.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from torch_tpu._decompositions import nn as _dense
+from torch_tpu._register import DENSE, NESTED, register
 
 _aten = torch.ops.aten
 
@@ -182,18 +182,17 @@ def encoder_layer(src: Tensor, *args: Any) -> Tensor:
     return from_padded(output, src._nested_tensor_size())
 
 
-_NESTED: dict[str, Callable[..., object]] = {
-    "_native_multi_head_attention": attention,
-    "_nested_sum_backward": sum_backward,
-    "_transformer_encoder_layer_fwd": encoder_layer,
-    "matmul": matmul,
-    "native_layer_norm": layer_norm,
-    "native_layer_norm_backward": layer_norm_backward,
-    "sum.dim_IntList": total,
-    "to_padded_tensor": to_padded,
-}
-
-library = torch.library.Library("aten", "IMPL")  # the kernels live as long as this
-library.impl("_nested_from_padded", from_padded, "PrivateUse1")
-for _name, _kernel in _NESTED.items():
-    library.impl(_name, _kernel, "NestedTensorPrivateUse1")
+register(
+    NESTED,
+    {
+        "_native_multi_head_attention": attention,
+        "_nested_sum_backward": sum_backward,
+        "_transformer_encoder_layer_fwd": encoder_layer,
+        "matmul": matmul,
+        "native_layer_norm": layer_norm,
+        "native_layer_norm_backward": layer_norm_backward,
+        "sum.dim_IntList": total,
+        "to_padded_tensor": to_padded,
+    },
+)
+register(DENSE, {"_nested_from_padded": from_padded})

@@ -8,54 +8,86 @@ import torch
 from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
+from torch_tpu._decompositions import quantise
+from torch_tpu._register import DENSE, QUANTISED, register
+
 INTEGERS = {torch.qint8: torch.int8, torch.quint8: torch.uint8, torch.qint32: torch.int32}
 """What each quantised dtype stores."""
+
+_DTYPES = {dtype: quantised for quantised, dtype in INTEGERS.items()}
 
 CHANNELS = (torch.per_channel_affine, torch.per_channel_affine_float_qparams)
 
 
+def _stored(dtype: torch.dtype) -> torch.dtype:
+    if dtype not in INTEGERS:
+        raise NotImplementedError(
+            f"device 'tpu' has no tensors of {dtype}: use one of "
+            f"{', '.join(str(one) for one in INTEGERS)}"
+        )
+    return INTEGERS[dtype]
+
+
 def integers(self: Tensor) -> Tensor:
     """The integers of a quantised tensor of any device, in the same storage."""
-    if self.dtype not in INTEGERS:
-        raise NotImplementedError(
-            f"device 'tpu' has no tensors of {self.dtype}: use one of "
-            f"{', '.join(str(dtype) for dtype in INTEGERS)}"
-        )
-    plain = torch.empty(0, dtype=INTEGERS[self.dtype], device=self.device)
+    plain = torch.empty(0, dtype=_stored(self.dtype), device=self.device)
     return plain.set_(self.untyped_storage(), self.storage_offset(), self.size(), self.stride())
 
 
-def _along(numbers: Tensor, axis: int, dims: int) -> Tensor:
-    return numbers.reshape([-1 if dim == axis else 1 for dim in range(dims)])
-
-
-def _parameters(quantised: Tensor) -> tuple[float | Tensor, float | Tensor]:
+def _parameters(quantised: Tensor) -> tuple[float | Tensor, int | Tensor]:
     """Its scale and zero point, as they spread over it."""
     if quantised.qscheme() not in CHANNELS:
         return quantised.q_scale(), quantised.q_zero_point()
-    axis, dims = quantised.q_per_channel_axis(), quantised.dim()
+    axis = quantised.q_per_channel_axis()
     scales, zeros = quantised.q_per_channel_scales(), quantised.q_per_channel_zero_points()
-    return _along(scales, axis, dims).float(), _along(zeros, axis, dims).float()
+    return quantise.along(scales, quantised, axis).float(), quantise.along(zeros, quantised, axis)
 
 
 def _fill(quantised: Tensor, values: Tensor) -> Tensor:
     """Rounds values to the scales of a tensor, and writes them there."""
     if values.dtype != torch.float32:
         raise RuntimeError(f"quantize: expected a float32 tensor, and got {values.dtype}")
-    scale, zero = _parameters(quantised)
-    info = torch.iinfo(INTEGERS[quantised.dtype])
-    inverse = 1 / scale
-    if quantised.qscheme() == torch.per_channel_affine_float_qparams:
-        rounded = torch.round(values * inverse + zero)
-    else:
-        rounded = torch.round(values * inverse) + zero
-    wide = rounded.to(torch.float64) if quantised.dtype == torch.qint32 else rounded
+    info = torch.iinfo(_stored(quantised.dtype))
+    whole = quantise.rounded(values, *_parameters(quantised))
+    wide = whole.to(torch.float64) if quantised.dtype == torch.qint32 else whole
     integers(quantised).copy_(wide.clamp(info.min, info.max))
     return quantised
 
 
+def _empty(
+    like: Tensor, scale: float, zero_point: int, dtype: torch.dtype, layout: torch.memory_format
+) -> Tensor:
+    return torch._empty_affine_quantized(
+        like.shape,
+        scale=scale,
+        zero_point=zero_point,
+        dtype=dtype,
+        device=like.device,
+        memory_format=layout,
+    )
+
+
+def _empty_channels(
+    like: Tensor,
+    scales: Tensor,
+    zero_points: Tensor,
+    axis: int,
+    dtype: torch.dtype,
+    layout: torch.memory_format,
+) -> Tensor:
+    return torch._empty_per_channel_affine_quantized(
+        like.shape,
+        scales=scales,
+        zero_points=zero_points,
+        axis=axis,
+        dtype=dtype,
+        device=like.device,
+        memory_format=layout,
+    )
+
+
 def _check_zero(zero: int, dtype: torch.dtype) -> None:
-    info = torch.iinfo(INTEGERS[dtype])
+    info = torch.iinfo(_stored(dtype))
     if not info.min <= zero <= info.max:
         raise RuntimeError(
             f"quantize: zero_point {zero} is not among the numbers of {dtype}, "
@@ -66,15 +98,7 @@ def _check_zero(zero: int, dtype: torch.dtype) -> None:
 def quantize_per_tensor(self: Tensor, scale: float, zero_point: int, dtype: torch.dtype) -> Tensor:
     """Rounds to multiples of one scale."""
     _check_zero(zero_point, dtype)
-    target = torch._empty_affine_quantized(
-        self.shape,
-        scale=scale,
-        zero_point=zero_point,
-        dtype=dtype,
-        device=self.device,
-        memory_format=suggest_memory_format(self),
-    )
-    return _fill(target, self)
+    return _fill(_empty(self, scale, zero_point, dtype, suggest_memory_format(self)), self)
 
 
 def quantize_by_tensors(
@@ -100,34 +124,19 @@ def _range_of(dtype: torch.dtype, reduced: bool) -> tuple[int, int]:
 
 
 def quantize_dynamic(self: Tensor, dtype: torch.dtype, reduce_range: bool) -> Tensor:
-    """Rounds to multiples of a scale that just fits the numbers, which the host reads for it.
-
-    Source: gemmlowp's choice of a zero point, the end of the range that is hit with less error.
-    """
-    low, high = _range_of(dtype, reduce_range)
-    least, most = (float(x) for x in torch.stack(self.aminmax()).tolist())
-    least, most = min(least, 0.0), max(most, 0.0)
-    scale = (most - least) / (high - low) or 0.1
-    from_low, from_high = low - least / scale, high - most / scale
-    nearer_low = abs(low) - abs(least / scale) < abs(high) - abs(most / scale)
-    zero = round(min(max(from_low if nearer_low else from_high, low), high))
-    return quantize_per_tensor(self, scale, zero, dtype)
+    """Rounds to multiples of a scale that just fits the numbers; the host reads it."""
+    bounds = _range_of(dtype, reduce_range)
+    least, most = self.aminmax()
+    scale, zero = quantise.choose_parameters(least, most, *bounds, symmetric=False)
+    return quantize_by_tensors(self, scale, zero, dtype)
 
 
 def quantize_per_channel(
     self: Tensor, scales: Tensor, zero_points: Tensor, axis: int, dtype: torch.dtype
 ) -> Tensor:
     """Rounds to multiples of a scale for each place along an axis."""
-    target = torch._empty_per_channel_affine_quantized(
-        self.shape,
-        scales=scales,
-        zero_points=zero_points,
-        axis=axis,
-        dtype=dtype,
-        device=self.device,
-        memory_format=suggest_memory_format(self),
-    )
-    return _fill(target, self)
+    layout = suggest_memory_format(self)
+    return _fill(_empty_channels(self, scales, zero_points, axis, dtype, layout), self)
 
 
 def dequantize(self: Tensor) -> Tensor:
@@ -151,32 +160,17 @@ def int_repr(self: Tensor) -> Tensor:
     return integers(self).clone()
 
 
-QUANTISED = {dtype: quantised for quantised, dtype in INTEGERS.items()}
-
-
 def make_per_tensor(self: Tensor, scale: float, zero_point: int) -> Tensor:
     """A quantised tensor of these integers."""
-    target = torch._empty_affine_quantized(
-        self.shape,
-        scale=scale,
-        zero_point=zero_point,
-        dtype=QUANTISED[self.dtype],
-        device=self.device,
-    )
+    target = _empty(self, scale, zero_point, _DTYPES[self.dtype], torch.contiguous_format)
     integers(target).copy_(self)
     return target
 
 
 def make_per_channel(self: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:
     """The same, with a scale for each place along an axis."""
-    target = torch._empty_per_channel_affine_quantized(
-        self.shape,
-        scales=scale,
-        zero_points=zero_point,
-        axis=axis,
-        dtype=QUANTISED[self.dtype],
-        device=self.device,
-    )
+    dtype = _DTYPES[self.dtype]
+    target = _empty_channels(self, scale, zero_point, axis, dtype, torch.contiguous_format)
     integers(target).copy_(self)
     return target
 
@@ -208,23 +202,26 @@ def equal(self: Tensor, other: Tensor) -> bool:
     return all(same) and torch.equal(integers(self), integers(other))
 
 
-library = torch.library.Library("aten", "IMPL")  # the kernels live as long as this
-for _name, _kernel in {
-    "quantize_per_tensor": quantize_per_tensor,
-    "quantize_per_tensor.tensor_qparams": quantize_by_tensors,
-    "quantize_per_tensor.tensors": quantize_list,
-    "quantize_per_tensor_dynamic": quantize_dynamic,
-    "quantize_per_channel": quantize_per_channel,
-    "_make_per_tensor_quantized_tensor": make_per_tensor,
-    "_make_per_channel_quantized_tensor": make_per_channel,
-    "dequantize.self": to_floats,
-}.items():
-    library.impl(_name, _kernel, "PrivateUse1")
-for _name, _kernel in {
-    "dequantize.self": dequantize,
-    "dequantize.tensors": dequantize_list,
-    "int_repr": int_repr,
-    "equal": equal,
-    "_copy_from": copy_from,
-}.items():
-    library.impl(_name, _kernel, "QuantizedPrivateUse1")
+register(
+    DENSE,
+    {
+        "quantize_per_tensor": quantize_per_tensor,
+        "quantize_per_tensor.tensor_qparams": quantize_by_tensors,
+        "quantize_per_tensor.tensors": quantize_list,
+        "quantize_per_tensor_dynamic": quantize_dynamic,
+        "quantize_per_channel": quantize_per_channel,
+        "_make_per_tensor_quantized_tensor": make_per_tensor,
+        "_make_per_channel_quantized_tensor": make_per_channel,
+        "dequantize.self": to_floats,
+    },
+)
+register(
+    QUANTISED,
+    {
+        "dequantize.self": dequantize,
+        "dequantize.tensors": dequantize_list,
+        "int_repr": int_repr,
+        "equal": equal,
+        "_copy_from": copy_from,
+    },
+)

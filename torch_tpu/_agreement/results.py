@@ -146,36 +146,40 @@ def state(op: Operator, args: list[Any]) -> Results:
     return next((STATED[kind](args) for kind in op.known.kinds if kind in STATED), [])
 
 
+def _fresh_targets(op: Operator, args: list[Any]) -> tuple[list[Tensor], list[Tensor]]:
+    """Returns the out= arguments, and what empty ones become: the sizes of the results.
+
+    Meta warns of targets that are not empty and have other sizes, as who resizes them does.
+    """
+    outs = tensors_of([args[i] for i in op.outs])
+    fresh = [one.new_empty(0) for one in outs]
+    rest = iter(fresh)
+    op.call_meta(
+        [tree_map(lambda _: next(rest), one) if i in op.outs else one for i, one in enumerate(args)]
+    )
+    return outs, fresh
+
+
+def _same_counts(some: list[Tensor], others: list[Tensor]) -> bool:
+    return [one.numel() for one in some] == [one.numel() for one in others]
+
+
 def fills(op: Operator, args: list[Any]) -> bool:
     """Whether an out= tensor has as many elements as the result, and so keeps its sizes."""
-    if not op.outs:
-        return False
-    out = args[-1]
-    fresh = out.new_empty(0)
-    op.call_meta([*args[:-1], fresh])
-    return bool(fresh.numel() == out.numel())
+    return bool(op.outs) and _same_counts(*_fresh_targets(op, args))
 
 
 def unfit(op: Operator, args: list[Any]) -> list[Tensor]:
-    """Returns what out= arguments become where one is larger or smaller than the result.
-
-    Meta is asked with empty ones, since it warns of the others, as who resizes them does.
-    """
-    outs = tensors_of([args[i] for i in op.outs])
-    if not op.has_meta or "FillsTarget" in op.known.kinds or not any(one.numel() for one in outs):
+    """Returns what out= arguments become where one is larger or smaller than the result."""
+    if not op.has_meta or "FillsTarget" in op.known.kinds:
         return []
-    empty = [one.new_empty(0) for one in outs]
-    rest = iter(empty)
+    if not any(one.numel() for one in tensors_of([args[i] for i in op.outs])):
+        return []
     try:
-        op.call_meta(
-            [
-                tree_map(lambda _: next(rest), one) if i in op.outs else one
-                for i, one in enumerate(args)
-            ]
-        )
+        outs, fresh = _fresh_targets(op, args)
     except Exception:
         return []  # Meta refuses the arguments themselves, too, and then the CPU is asked
-    return empty if any(a.numel() != b.numel() for a, b in zip(outs, empty, strict=True)) else []
+    return [] if _same_counts(outs, fresh) else fresh
 
 
 def correct(op: Operator, args: list[Any], results: Results) -> None:

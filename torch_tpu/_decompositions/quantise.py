@@ -6,15 +6,27 @@ from torch import Tensor
 from torch_tpu._decompositions import decomposes
 
 
+def rounded(values: Tensor, scale: Tensor | float, zero_point: Tensor | int) -> Tensor:
+    """The whole numbers, not clamped, that values become; they are floating point.
+
+    A zero point of fractions is added before rounding.
+    """
+    scaled = values * (1 / scale)
+    if isinstance(zero_point, Tensor) and zero_point.is_floating_point():
+        return torch.round(scaled + zero_point)
+    return torch.round(scaled) + zero_point
+
+
+def along(values: Tensor, like: Tensor, axis: int) -> Tensor:
+    """Values for the places along an axis, as they spread over a tensor."""
+    return values.reshape([-1 if dim == axis else 1 for dim in range(like.dim())])
+
+
 def _fake_quantise(
     self: Tensor, scale: Tensor | float, zero_point: Tensor | int, low: int, high: int
 ) -> tuple[Tensor, Tensor]:
     """Returns the values as integers would hold them, and which of them those can hold."""
-    inverse = 1 / scale
-    if isinstance(zero_point, Tensor) and zero_point.is_floating_point():
-        quantised = torch.round(self * inverse + zero_point)
-    else:
-        quantised = torch.round(self * inverse) + zero_point
+    quantised = rounded(self, scale, zero_point)
     values = (quantised.clamp(low, high) - zero_point) * scale
     return values.to(self.dtype), (quantised >= low) & (quantised <= high)
 
@@ -42,16 +54,12 @@ def fake_quantise_if_enabled(
     return torch.where(enabled, values, self), mask | ~enabled
 
 
-def _along(values: Tensor, self: Tensor, axis: int) -> Tensor:
-    return values.reshape([-1 if dim == axis else 1 for dim in range(self.dim())])
-
-
 @decomposes("fake_quantize_per_channel_affine_cachemask")
 def fake_quantise_channels(
     self: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int
 ) -> tuple[Tensor, Tensor]:
     """Rounds to what small integers could hold, with a scale for each channel."""
-    scale, zero_point = _along(scale, self, axis), _along(zero_point, self, axis)
+    scale, zero_point = along(scale, self, axis), along(zero_point, self, axis)
     return _fake_quantise(self, scale, zero_point, quant_min, quant_max)
 
 
@@ -84,7 +92,7 @@ def fake_quantise_learnable_channels(
     grad_factor: float = 1.0,
 ) -> Tensor:
     """Rounds to what small integers could hold, with a learnable scale for each channel."""
-    scale, zero_point = _along(scale, self, axis), _along(zero_point, self, axis)
+    scale, zero_point = along(scale, self, axis), along(zero_point, self, axis)
     whole = _whole(zero_point, quant_min, quant_max)
     return _fake_quantise(self, scale, whole, quant_min, quant_max)[0]
 
@@ -126,7 +134,7 @@ def fake_quantise_learnable_channels_backward(
     grad_factor: float = 1.0,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of rounding with a learnable scale for each channel."""
-    wide = _along(scale, self, axis), _along(zero_point, self, axis)
+    wide = along(scale, self, axis), along(zero_point, self, axis)
     dx, ds, dz = _learnable_backward(grad, self, *wide, quant_min, quant_max)
     others = [dim for dim in range(self.dim()) if dim != axis % self.dim()]
     if others:
@@ -146,7 +154,7 @@ def _observe(running: Tensor, seen: Tensor, average: float, on: Tensor) -> Tenso
     return running.copy_(torch.where(on, new, running))
 
 
-def _parameters(
+def choose_parameters(
     least: Tensor, most: Tensor, low: int, high: int, symmetric: bool
 ) -> tuple[Tensor, Tensor]:
     """Returns the scale and the zero point that map the range, widened to hold 0, to integers."""
@@ -196,11 +204,11 @@ def observe_and_fake_quantise(
         least, most = torch.aminmax(self)
     _observe(running_min, least, averaging_const, observing)
     _observe(running_max, most, averaging_const, observing)
-    chosen = _parameters(running_min, running_max, quant_min, quant_max, symmetric_quant)
+    chosen = choose_parameters(running_min, running_max, quant_min, quant_max, symmetric_quant)
     for parameter, value in zip((scale, zero_point), chosen, strict=True):
         parameter.copy_(torch.where(rounding, value.to(parameter.dtype), parameter))
     own = (scale, zero_point)
     if per_row_fake_quant:
-        own = (_along(scale, self, ch_axis), _along(zero_point, self, ch_axis))
+        own = (along(scale, self, ch_axis), along(zero_point, self, ch_axis))
     values, mask = _fake_quantise(self, *own, quant_min, quant_max)
     return torch.where(rounding, values, self), mask | ~rounding

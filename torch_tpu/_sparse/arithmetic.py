@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from torch_tpu._sparse import compressed, coo, kernels
+from torch_tpu._register import COMPRESSED, COO, register
+from torch_tpu._sparse import compressed, coo
 
 
 def _add_values(dense: Tensor, sparse: Tensor, alpha: float) -> Tensor:
@@ -123,5 +124,5 @@ def mul(self: Tensor, other: Tensor | complex, *, out: Tensor) -> Tensor:
     return coo.write(out, _product(a, b))
 
 
-kernels.register(kernels.COO, {"add.out": add, "mul.out": mul})
-kernels.register(kernels.COMPRESSED, {"add.out": add_compressed})
+register(COO, {"add.out": add, "mul.out": mul})
+register(COMPRESSED, {"add.out": add_compressed})

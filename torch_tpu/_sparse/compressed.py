@@ -47,8 +47,8 @@ def blocksize(tensor: Tensor) -> tuple[int, int] | None:
     """Rows and columns of a tensor's blocks; None of csr and csc."""
     if tensor.layout not in BLOCKS:
         return None
-    batch = tensor.crow_indices().dim() if tensor.layout in ROWS else tensor.ccol_indices().dim()
-    high, wide = tensor.values().shape[batch : batch + 2]
+    compressed, _, values = members(tensor)
+    high, wide = values.shape[compressed.dim() : compressed.dim() + 2]
     return high, wide
 
 

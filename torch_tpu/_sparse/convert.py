@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from torch_tpu._sparse import compressed, kernels
+from torch_tpu._register import COMPRESSED, register
+from torch_tpu._sparse import compressed
 from torch_tpu._sparse.compressed import Members
 
 FLIPPED = {
@@ -143,8 +144,8 @@ def to_sparse(
     return self.to_dense() if layout == torch.strided else self.to_sparse(2)
 
 
-kernels.register(
-    kernels.COMPRESSED,
+register(
+    COMPRESSED,
     {
         "_to_sparse": to_sparse,
         "_to_sparse_bsc": to_bsc,

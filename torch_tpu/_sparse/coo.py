@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch._prims_common import canonicalize_dim
 
-from torch_tpu._sparse import kernels
+from torch_tpu._register import COO, register
 
 _aten = torch.ops.aten
 
@@ -130,4 +130,4 @@ def index_select(self: Tensor, dim: int, index: Tensor) -> Tensor:
     return chosen.coalesce() if self.is_coalesced() else chosen
 
 
-kernels.register(kernels.COO, {"_coalesce": coalesce, "index_select": index_select})
+register(COO, {"_coalesce": coalesce, "index_select": index_select})

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from torch_tpu._sparse import compressed, coo, kernels
+from torch_tpu._register import COMPRESSED, COO, register
+from torch_tpu._sparse import compressed, coo
 from torch_tpu._sparse.compressed import Members
 
 
@@ -65,7 +66,5 @@ def mask_compressed(self: Tensor, mask: Tensor) -> Tensor:
     return compressed.make(parts, mask.shape, mask.layout)
 
 
-kernels.register(
-    kernels.COO, {"sparse_mask": sparse_mask, "_sparse_mask_projection": mask_projection}
-)
-kernels.register(kernels.COMPRESSED, {"sparse_mask": mask_compressed})
+register(COO, {"sparse_mask": sparse_mask, "_sparse_mask_projection": mask_projection})
+register(COMPRESSED, {"sparse_mask": mask_compressed})

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from torch_tpu._sparse import arithmetic, compressed, coo, kernels
+from torch_tpu._register import COMPRESSED, COO, register
+from torch_tpu._sparse import arithmetic, compressed, coo
 
 STRIDED, CSR, CSC = torch.strided, torch.sparse_csr, torch.sparse_csc
 
@@ -46,14 +47,22 @@ def matmul_sparse(self: Tensor, other: Tensor) -> Tensor:
     return coo.make(indices, values[i] * other_values[j], shape).coalesce()
 
 
+def terms(matrix: Tensor, dense: Tensor) -> tuple[Tensor, Tensor]:
+    """What each element of a sparse matrix adds to its product with a dense one.
+
+    Returns the row of the product, and what is added to it: a line for each element.
+    """
+    rows, columns, values = coo.elements(matrix)
+    return rows, values.unsqueeze(1) * dense[columns]
+
+
 def _dense_product(mat1: Tensor, mat2: Tensor) -> Tensor:
     if mat1.layout == STRIDED:
         return _dense_product(mat2.transpose(0, 1), mat1.transpose(0, 1)).transpose(0, 1)
     if mat2.layout != STRIDED:
         return matmul_sparse(mat1, mat2).to_dense()
-    rows, columns, values = coo.elements(mat1)
     zeros = mat2.new_zeros(mat1.shape[0], mat2.shape[1])
-    return zeros.index_add(0, rows, values.unsqueeze(1) * mat2[columns])
+    return zeros.index_add(0, *terms(mat1, mat2))
 
 
 def _dense_sum(self: Tensor, mat1: Tensor, mat2: Tensor, beta: float, alpha: float) -> Tensor:
@@ -157,10 +166,9 @@ def bmm(self: Tensor, mat2: Tensor) -> Tensor:
 def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
     """The product of a COO matrix and a dense one: the rows that mat1 has elements in."""
     _check_factors("hspmm", mat1, mat2)
-    rows, columns, values = coo.elements(mat1)
+    rows, parts = terms(mat1, mat2)
     kept, which = torch.unique(rows, return_inverse=True)
-    zeros = mat2.new_zeros(kept.numel(), mat2.shape[1])
-    products = zeros.index_add(0, which, values.unsqueeze(1) * mat2[columns])
+    products = mat2.new_zeros(kept.numel(), mat2.shape[1]).index_add(0, which, parts)
     shape = torch.Size([mat1.shape[0], mat2.shape[1]])
     return coo.make(kept.unsqueeze(0), products, shape)
 
@@ -190,10 +198,10 @@ def sspaddmm_out(
         raise RuntimeError(
             f"sspaddmm: expected a summand of size {tuple(shape)}, but got {tuple(self.shape)}"
         )
-    rows, columns, values = coo.elements(mat1)
-    across = torch.arange(mat2.shape[1], device=rows.device).expand(rows.numel(), mat2.shape[1])
+    rows, parts = terms(mat1, mat2)
+    across = torch.arange(mat2.shape[1], device=rows.device).expand_as(parts)
     indices = torch.stack([rows.unsqueeze(1).expand_as(across), across]).flatten(1)
-    product = coo.make(indices, (values.unsqueeze(1) * mat2[columns]).flatten(), shape)
+    product = coo.make(indices, parts.flatten(), shape)
     summand = coo.make(self._indices(), arithmetic.scaled(self._values(), beta), shape)
     return coo.write(out, arithmetic.union(summand, product, alpha))
 
@@ -219,8 +227,8 @@ def triangular_solve(
     return coo.write(targets["X"], dense.solution), targets["M"].resize_(0)
 
 
-kernels.register(
-    kernels.COO,
+register(
+    COO,
     {
         "_sparse_sparse_matmul": matmul_sparse,
         "addmm": addmm,
@@ -232,8 +240,8 @@ kernels.register(
         "sspaddmm.out": sspaddmm_out,
     },
 )
-kernels.register(
-    kernels.COMPRESSED,
+register(
+    COMPRESSED,
     {
         "addmm.out": addmm_compressed,
         "addmv.out": addmv_out,

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 from torch._prims_common import canonicalize_dims, get_computation_dtype
 
-from torch_tpu._sparse import compressed, coo, kernels
+from torch_tpu._register import COMPRESSED, COO, register
+from torch_tpu._sparse import compressed, coo
 
 
 def sum_backward(grad: Tensor, self: Tensor, dim: list[int]) -> Tensor:
@@ -80,8 +81,8 @@ def csr_prod(
     return _reduce("_sparse_csr_prod", _products, self, dim, keepdim, dtype)
 
 
-kernels.register(kernels.COO, {"_sparse_sum_backward": sum_backward})
-kernels.register(
-    kernels.COMPRESSED,
+register(COO, {"_sparse_sum_backward": sum_backward})
+register(
+    COMPRESSED,
     {"_sparse_csr_sum.dim_dtype": csr_sum, "_sparse_csr_prod.dim_dtype": csr_prod},
 )

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from torch_tpu._sparse import compressed, coo, kernels
+from torch_tpu._register import COMPRESSED, register
+from torch_tpu._sparse import compressed, coo, products
 
 
 def _check_csr(name: str, matrix: Tensor) -> None:
@@ -48,14 +49,12 @@ def mm_reduce(self: Tensor, other: Tensor, reduce: str) -> tuple[Tensor, Tensor]
     The second result says which of self's values an extreme comes from; it counts them if none.
     """
     _check_csr("sparse_mm_reduce", self)
-    rows, columns, values = coo.elements(self)
-    parts = values.unsqueeze(1) * other[columns]
+    rows, parts = products.terms(self, other)
     zeros = parts.new_zeros(self.shape[0], other.shape[1])
-    out = (
-        zeros.index_reduce(0, rows, parts, reduce, include_self=False)
-        if reduce != "sum"
-        else (zeros.index_add(0, rows, parts))
-    )
+    if reduce == "sum":
+        out = zeros.index_add(0, rows, parts)
+    else:
+        out = zeros.index_reduce(0, rows, parts, reduce, include_self=False)
     number = torch.arange(self._nnz(), device=rows.device).unsqueeze(1)
     if reduce not in ("amax", "amin"):
         return out, number.new_zeros(0)
@@ -89,8 +88,8 @@ def mm_reduce_backward(
     return by_self, by_other
 
 
-kernels.register(
-    kernels.COMPRESSED,
+register(
+    COMPRESSED,
     {
         "sparse_sampled_addmm": sampled_addmm,
         "sparse_sampled_addmm.out": sampled_addmm_out,

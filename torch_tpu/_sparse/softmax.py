@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 from torch._prims_common import canonicalize_dim
 
-from torch_tpu._sparse import coo, kernels
+from torch_tpu._register import COO, register
+from torch_tpu._sparse import coo
 from torch_tpu._sparse.masks import sparse_mask
 
 
@@ -75,8 +76,8 @@ def log_softmax_backward(grad_output: Tensor, output: Tensor, dim: int, self: Te
     return _of(output, grad - values.exp() * _total(output, grad, dim))
 
 
-kernels.register(
-    kernels.COO,
+register(
+    COO,
     {
         "_sparse_softmax": softmax,
         "_sparse_softmax_backward_data": softmax_backward,

@@ -53,6 +53,14 @@ def reward(model: BaseAlgorithm) -> float:
     return float(evaluate_policy(model, model.get_env(), n_eval_episodes=8, warn=False)[0])
 
 
+def learned(model: BaseAlgorithm, steps: int, least: float) -> tuple[object, list[float]]:
+    before = reward(model)
+    model.learn(steps)
+    after = reward(kept(model))
+    assert after > max(before, least), (before, after)
+    return model.device, [1.0]
+
+
 @case("DQN, 200 steps, saved and loaded", 1e-3)
 def dqn() -> tuple[object, list[float]]:
     model = DQN(
@@ -70,11 +78,7 @@ def ppo() -> tuple[object, list[float]]:
         "MlpPolicy", Follow(), seed=0, n_steps=128, batch_size=64, gamma=0.0, learning_rate=1e-2,
         policy_kwargs={"net_arch": [16]},
     )  # fmt: skip
-    before = reward(model)
-    model.learn(1024)
-    after = reward(kept(model))
-    assert after > max(before, 7.0), (before, after)
-    return model.device, [1.0]
+    return learned(model, 1024, 7.0)
 
 
 @case("SAC, 400 steps: whether it has learned")
@@ -83,11 +87,7 @@ def sac() -> tuple[object, list[float]]:
         "MlpPolicy", Follow(exact=True), seed=0, learning_starts=64, batch_size=64, gamma=0.0,
         learning_rate=1e-2, policy_kwargs={"net_arch": [16]},
     )  # fmt: skip
-    before = reward(model)
-    model.learn(400)
-    after = reward(kept(model))
-    assert after > max(before, 6.5), (before, after)
-    return model.device, [1.0]
+    return learned(model, 400, 6.5)
 
 
 @case("an explicit device='cpu' is the CPU")
