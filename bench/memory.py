@@ -52,8 +52,8 @@ def main() -> None:
             if step % max(1, args.steps // REPORTS) == 0:
                 progress.console.print(
                     f"step {step}: loss {loss.item():.4f}, host {resident_mb():.1f} MB, "
-                    f"device {torch.tpu.memory_allocated() / 1e6:.3f} MB, "
-                    f"peak {torch.tpu.max_memory_allocated() / 1e6:.3f} MB, "
+                    f"device {torch.tpu.memory_reserved() / 1e6:.3f} MB, "
+                    f"peak {torch.tpu.max_memory_reserved() / 1e6:.3f} MB, "
                     f"{time.perf_counter() - start:.0f} s"
                 )
 

@@ -47,7 +47,7 @@ def metrics() -> dict[str, int | float | dict[str, int]]:
             "shared": counts["disk_shared_hits"],
             "compiled": counts["compiles"],
         },
-        "bytes_held": sum(torch.accelerator.memory_allocated(i) for i in range(devices)),
+        "bytes_held": sum(torch.accelerator.memory_reserved(i) for i in range(devices)),
         "chunk_sizes": {size: count for size, count in sizes if count},
         "synchronisations": dict(_C.waits()),
         "host_operators": _host.counts(),

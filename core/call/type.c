@@ -6,6 +6,7 @@
 typedef struct interned {
   bool counted;
   _Atomic int64_t storages; /* only if counted */
+  int64_t bytes;
   tt_type type;
 } interned;
 
@@ -25,6 +26,7 @@ static tt_status add(const tt_type *type, const int64_t *key, size_t size, inter
   interned *added = tt_calloc(1, sizeof *added);
   if (!added) return tt_out_of_memory();
   added->type = tt_type_make(type->dtype, type->rank, type->dims);
+  if (!tt_type_bytes(type, &added->bytes)) added->bytes = 0;
   added->counted = (int64_t)types.count >= tt_growth_spared_types();
   tt_status status = tt_intern_add(&types, key, size, added);
   if (status) return tt_free(added), status;
@@ -51,8 +53,14 @@ int64_t tt_type_table_size(void) {
   return count;
 }
 
+static interned *interned_of(const tt_type *type) {
+  return (interned *)((char *)(uintptr_t)type - offsetof(interned, type));
+}
+
+int64_t tt_type_held_bytes(const tt_type *type) { return interned_of(type)->bytes; }
+
 void tt_type_count_storage(const tt_type *type, int64_t change) {
-  interned *of = (interned *)((char *)(uintptr_t)type - offsetof(interned, type));
+  interned *of = interned_of(type);
   if (of->counted) atomic_fetch_add_explicit(&of->storages, change, memory_order_acq_rel);
 }
 

@@ -10,6 +10,8 @@
  * was asked for. Thread-safe. */
 tt_status tt_type_intern(const tt_type *type, const tt_type **out);
 int64_t tt_type_table_size(void);
+/* Of an interned type; 0 where they overflow. */
+int64_t tt_type_held_bytes(const tt_type *type);
 /* A storage has the interned type from now on (+1), or no longer (-1). Thread-safe. */
 void tt_type_count_storage(const tt_type *type, int64_t change);
 

@@ -60,10 +60,9 @@ static bool wastes_little(const tt_trace_node *end, const uint8_t *live, const u
     int slot = node->step.first_output;
     for (int k = 0; k < node->step.call->result_count; k++) {
       const tt_call_result *result = &node->step.call->results[k];
-      int64_t bytes = 0;
       if (!result->defined) continue;
-      if (live[slot] && tt_type_bytes(result->storage, &bytes))
-        *(needed[slot] ? &used : &wasted) += bytes;
+      int64_t bytes = tt_type_held_bytes(result->storage);
+      if (live[slot]) *(needed[slot] ? &used : &wasted) += bytes;
       slot++;
     }
   }

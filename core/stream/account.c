@@ -20,6 +20,17 @@ static void list(tt_account *account, tt_holding *holding) {
   pthread_mutex_unlock(&account->lock);
 }
 
+static void raise_peak(_Atomic(int64_t) *peak, int64_t now) {
+  int64_t most = atomic_load_explicit(peak, memory_order_relaxed);
+  while (now > most && !atomic_compare_exchange_weak(peak, &most, now)) {
+  }
+}
+
+void tt_account_note(tt_account *account, int64_t change) {
+  int64_t before = atomic_fetch_add_explicit(&account->tensors, change, memory_order_relaxed);
+  raise_peak(&account->tensors_peak, before + change);
+}
+
 /* Only values that matter when memory runs out are listed, so that small ones take no lock. */
 void tt_account_add(tt_account *account, tt_holding *holding) {
   int64_t bytes = holding->bytes;
@@ -28,9 +39,7 @@ void tt_account_add(tt_account *account, tt_holding *holding) {
   int64_t now = atomic_fetch_add(&account->allocated, bytes) + bytes;
   atomic_fetch_add(&account->allocations, 1);
   atomic_fetch_add(&account->total, bytes);
-  int64_t peak = atomic_load(&account->peak);
-  while (now > peak && !atomic_compare_exchange_weak(&account->peak, &peak, now)) {
-  }
+  raise_peak(&account->peak, now);
 }
 
 void tt_account_remove(tt_account *account, tt_holding *holding) {
@@ -57,7 +66,9 @@ int tt_account_largest(tt_account *account, tt_holding *out, int count) {
 }
 
 void tt_account_read(tt_account *account, tt_memory *out) {
-  *out = (tt_memory){.allocated = atomic_load(&account->allocated),
+  *out = (tt_memory){.tensors = atomic_load(&account->tensors),
+                     .tensors_peak = atomic_load(&account->tensors_peak),
+                     .allocated = atomic_load(&account->allocated),
                      .peak = atomic_load(&account->peak),
                      .total_allocated = atomic_load(&account->total),
                      .allocations = atomic_load(&account->allocations),
@@ -66,6 +77,7 @@ void tt_account_read(tt_account *account, tt_memory *out) {
 }
 
 void tt_account_reset_peak(tt_account *account) {
+  atomic_store(&account->tensors_peak, atomic_load(&account->tensors));
   atomic_store(&account->peak, atomic_load(&account->allocated));
 }
 

@@ -1,4 +1,5 @@
-/* What the values of a device hold in its memory. Thread-safe. */
+/* What the tensors of a device take of its memory: at once, as the host sees them, and once their
+ * values have buffers. Thread-safe. */
 #ifndef TT_ACCOUNT_H
 #define TT_ACCOUNT_H
 
@@ -21,6 +22,7 @@ typedef struct tt_holding {
 typedef struct tt_account {
   tt_client *client;
   int64_t limit;
+  TT_ATOMIC(int64_t) tensors, tensors_peak;
   TT_ATOMIC(int64_t) allocated, peak, total, allocations, frees;
   pthread_mutex_t lock;
   tt_holding *listed; /* guarded by the lock, as their links */
@@ -29,6 +31,8 @@ typedef struct tt_account {
 /* `limit`: the device's bytes, 0 if unknown. */
 void tt_account_init(tt_account *account, tt_client *client, int64_t limit);
 void tt_account_deinit(tt_account *account);
+/* Storages that live tensors share have `change` more bytes from now on. */
+void tt_account_note(tt_account *account, int64_t change);
 /* The holding has a buffer from now on; or no longer. */
 void tt_account_add(tt_account *account, tt_holding *holding);
 void tt_account_remove(tt_account *account, tt_holding *holding);
@@ -37,6 +41,7 @@ void tt_account_remove(tt_account *account, tt_holding *holding);
 int tt_account_largest(tt_account *account, tt_holding *out, int count);
 
 typedef struct tt_memory {
+  int64_t tensors, tensors_peak;            /* bytes of live storages; highest */
   int64_t allocated, peak, total_allocated; /* bytes in live buffers; highest; ever */
   int64_t allocations, frees;
   int64_t limit; /* bytes of the device, 0 if unknown */

@@ -63,9 +63,8 @@ tt_status tt_chunk_add(tt_chunk *chunk, tt_call *call, tt_value *const *inputs,
                             s->at->depth + 1, s->word_count + call->word_count));
   TT_TRY(add_step(chunk, call, inputs, &node));
   for (int k = 0; k < call->output_count; k++) {
-    int64_t bytes = 0;
     add_slot(chunk, outputs[k], false);
-    if (tt_type_bytes(outputs[k]->holding.type, &bytes)) chunk->bytes += bytes;
+    chunk->bytes += tt_type_held_bytes(outputs[k]->holding.type);
   }
   if (call->word_count)
     memcpy(s->words + s->word_count, words, sizeof *words * (size_t)call->word_count);

@@ -1,7 +1,7 @@
 #include "stream/storage.h"
 
+#include "stream/device.h"
 #include "stream/observer.h"
-#include "stream/value.h"
 
 tt_status tt_storage_create(struct tt_device *device, const tt_type *type, tt_storage **out) {
   tt_storage *storage = tt_malloc(sizeof *storage);
@@ -32,12 +32,13 @@ bool tt_storage_unique(const tt_storage *storage) {
 void tt_storage_set_type(tt_storage *storage, const tt_type *type) {
   const tt_type *old = storage->type;
   if (old == type) return;
+  int64_t bytes = type ? tt_type_held_bytes(type) : 0;
+  tt_account_note(&storage->device->account, bytes - tt_storage_bytes(storage));
   if (type) tt_type_count_storage(type, 1);
   storage->type = type;
   if (old) tt_type_count_storage(old, -1);
 }
 
 int64_t tt_storage_bytes(const tt_storage *storage) {
-  int64_t bytes = 0;
-  return tt_type_bytes(storage->type, &bytes) ? bytes : 0;
+  return storage->type ? tt_type_held_bytes(storage->type) : 0;
 }

@@ -23,7 +23,7 @@ tt_storage *tt_storage_retain(tt_storage *storage);
 void tt_storage_release(tt_storage *storage); /* thread-safe; NULL is allowed */
 /* Nobody else holds it. */
 bool tt_storage_unique(const tt_storage *storage);
-/* The only way to change it: storages of a type are counted. */
+/* The only way to change it: storages of a type are counted, and their bytes. */
 void tt_storage_set_type(tt_storage *storage, const tt_type *type);
 int64_t tt_storage_bytes(const tt_storage *storage);
 

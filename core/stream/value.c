@@ -1,5 +1,7 @@
 #include "stream/value.h"
 
+#include "call/type.h"
+
 #include <assert.h>
 
 tt_status tt_value_create(tt_account *account, struct tt_stream *stream, const tt_type *type,
@@ -39,7 +41,7 @@ void tt_value_release(tt_value *value) {
 void tt_value_fulfil(tt_value *value, tt_buffer *buffer) {
   assert(tt_value_get_state(value) == TT_VALUE_PENDING && !value->buffer);
   value->buffer = buffer;
-  if (!tt_type_bytes(value->holding.type, &value->holding.bytes)) value->holding.bytes = 0;
+  value->holding.bytes = tt_type_held_bytes(value->holding.type);
   tt_account_add(value->account, &value->holding);
   atomic_store_explicit(&value->state, TT_VALUE_READY, memory_order_release);
 }

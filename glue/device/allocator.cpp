@@ -52,17 +52,15 @@ struct Allocator final : c10::DeviceAllocator {
     tt_memory memory;
     tt_account_read(account_of(device), &memory);
     c10::CachingDeviceAllocator::DeviceStats stats;
-    auto fill = [](auto& stat, int64_t current, int64_t peak, int64_t allocated) {
-      stat.current = current;
-      stat.peak = peak;
-      stat.allocated = allocated;
-      stat.freed = allocated - current;
+    auto fill = [](auto& stat, int64_t current, int64_t peak, int64_t freed) {
+      stat = {current, peak, current + freed, freed};
     };
-    for (auto* array : {&stats.allocated_bytes, &stats.reserved_bytes, &stats.active_bytes,
-                        &stats.requested_bytes})
-      fill((*array)[0], memory.allocated, memory.peak, memory.total_allocated);
+    int64_t freed = memory.total_allocated - memory.allocated;
+    for (auto* array : {&stats.allocated_bytes, &stats.active_bytes, &stats.requested_bytes})
+      fill((*array)[0], memory.tensors, memory.tensors_peak, freed);
+    fill(stats.reserved_bytes[0], memory.allocated, memory.peak, freed);
     for (auto* array : {&stats.allocation, &stats.active})
-      fill((*array)[0], memory.allocations - memory.frees, memory.allocations, memory.allocations);
+      fill((*array)[0], memory.allocations - memory.frees, memory.allocations, memory.frees);
     return stats;
   }
   void resetAccumulatedStats(c10::DeviceIndex device) override {

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from support import only_tpu, python
+from support import modes, only_tpu, python
 
 pytestmark = only_tpu
 
@@ -118,6 +118,26 @@ def test_memory_is_counted():
     assert torch.tpu.memory_stats()["allocated_bytes.all.current"] >= 0
 
 
+@pytest.mark.parametrize("mode", modes())
+def test_tensors_count_from_the_line_that_makes_them(mode):
+    def bytes_of_tensors():
+        return [torch.tpu.memory_allocated(), torch.accelerator.memory_allocated()]
+
+    with torch.tpu.set_eager_mode(mode):
+        start = torch.tpu.memory_allocated()
+        torch.tpu.reset_peak_memory_stats()
+        x = torch.ones(1000, device="tpu")
+        assert bytes_of_tensors() == [start + 4000] * 2
+        kept = [x + 1, torch.zeros(1000, device="tpu"), torch.empty(1000, device="tpu"), x.view(-1)]
+        assert bytes_of_tensors() == [start + 16000] * 2
+        x.untyped_storage().resize_(2000)
+        assert bytes_of_tensors() == [start + 14000] * 2
+        del x, kept
+        assert bytes_of_tensors() == [start] * 2
+        assert torch.tpu.max_memory_allocated() == start + 18000  # both, while resized
+    torch.tpu.synchronize()
+
+
 def test_dtypes_that_it_holds():
     held = torch.accelerator.get_device_capability()["supported_dtypes"]
     assert {torch.float32, torch.bfloat16, torch.int64, torch.uint16, torch.complex64} <= held
@@ -131,17 +151,17 @@ def test_dtypes_that_it_holds():
 def test_zeros_are_kept_until_the_cache_is_emptied(empty):
     torch.tpu.synchronize()
     empty()
-    before = torch.tpu.memory_allocated()
+    before = torch.tpu.memory_reserved()
     torch.zeros(1 << 12, device="tpu")
     kept = torch.zeros(1 << 12, device="tpu")
     torch.tpu.synchronize()
-    assert torch.tpu.memory_allocated() - before == 1 << 14
+    assert torch.tpu.memory_reserved() - before == 1 << 14
     empty()
-    assert torch.tpu.memory_allocated() - before == 1 << 14 and not kept.any().item()
+    assert torch.tpu.memory_reserved() - before == 1 << 14 and not kept.any().item()
     del kept
     torch.tpu.synchronize()
     empty()
-    assert torch.tpu.memory_allocated() <= before
+    assert torch.tpu.memory_reserved() <= before
 
 
 @only_tpu

@@ -86,14 +86,14 @@ def settle():
 
 def freed(before):
     deadline = time.monotonic() + 10  # autograd's threads may free a little later
-    while torch.tpu.memory_allocated() != before and time.monotonic() < deadline:
+    while torch.tpu.memory_reserved() != before and time.monotonic() < deadline:
         time.sleep(0.01)
-    return torch.tpu.memory_allocated() == before
+    return torch.tpu.memory_reserved() == before
 
 
 def sweep(kind, n):
     settle()  # an open chunk holds what it reads
-    before = torch.tpu.memory_allocated()
+    before = torch.tpu.memory_reserved()
     nth, rounds, failures, happened = 1, 0, 0, True
     while happened:
         n += 1

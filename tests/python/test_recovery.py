@@ -130,7 +130,7 @@ host = torch.ones(4 << 20)  # 16 MiB
 w = torch.ones(2048, 2048, device="tpu")
 for _ in range(80):
     y = host.to("tpu").view(-1, 2048) @ w
-print(torch.tpu.max_memory_allocated() >> 20)
+print(torch.tpu.max_memory_reserved() >> 20)
 torch.tpu.synchronize()
 """
     status, out, errors = python(code)

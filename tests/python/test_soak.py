@@ -143,7 +143,7 @@ def attend(soak, threads):
             soak.waiting = False  # here, since who suppresses it could be interrupted, too
         except KeyboardInterrupt:
             pass
-        sizes.append((resident(), torch.tpu.memory_allocated()))
+        sizes.append((resident(), torch.tpu.memory_reserved()))
     return sizes
 
 

@@ -55,11 +55,11 @@ import torch
 p = torch.nn.Parameter(torch.zeros(1 << 20, device="tpu"))
 p.data.add_(1)
 torch.tpu.synchronize()
-before = torch.tpu.memory_allocated()
+before = torch.tpu.memory_reserved()
 for _ in range(20):
     p.data = torch.ones(1 << 20, device="tpu") + 1
     torch.tpu.synchronize()
-print(torch.tpu.memory_allocated() - before)
+print(torch.tpu.memory_reserved() - before)
 """
     assert python(code) == (0, "0\n", "")
 

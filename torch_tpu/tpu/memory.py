@@ -10,7 +10,9 @@ from torch_tpu.tpu.devices import Device, _get_device_index
 def memory_stats(device: Device = None) -> "OrderedDict[str, int]":
     """Returns counters under the names of torch.cuda.memory_stats, in bytes or in buffers.
 
-    The backend keeps no cache of freed memory, so what is reserved is what is allocated.
+    Allocated are the bytes of tensors, from the line on that makes them; reserved are those that
+    the device holds for them. Less is reserved while work is recorded or queued, and for zeros,
+    which tensors share; more while queued work still needs a freed tensor.
     """
     index = _get_device_index(device, optional=True)
     found = torch._C._accelerator_getDeviceStats(index)
@@ -19,7 +21,7 @@ def memory_stats(device: Device = None) -> "OrderedDict[str, int]":
         "allocation": ("allocated", "current", "freed"),
         # Values are not rounded up, so what is allocated is what was asked for.
         "requested_bytes": ("allocated", "current", "peak"),
-        "reserved_bytes": ("current", "peak"),
+        "reserved_bytes": ("allocated", "current", "peak"),
     }
     result = {
         f"{kind}.all.{name}": found[kind]["all"][name]
@@ -32,23 +34,23 @@ def memory_stats(device: Device = None) -> "OrderedDict[str, int]":
 
 
 def memory_allocated(device: Device = None) -> int:
-    """Bytes of device memory that live values take."""
+    """Bytes of the tensors that are alive, whether or not the device has computed them yet."""
     return memory_stats(device)["allocated_bytes.all.current"]
 
 
 def max_memory_allocated(device: Device = None) -> int:
-    """The most bytes in use since the start, or since reset_peak_memory_stats."""
+    """The most bytes of tensors at a time since the start, or since reset_peak_memory_stats."""
     return memory_stats(device)["allocated_bytes.all.peak"]
 
 
 def memory_reserved(device: Device = None) -> int:
-    """The same as memory_allocated: freed memory goes back to the plugin at once."""
-    return memory_allocated(device)
+    """Bytes that the device holds: freed memory goes back to the plugin at once."""
+    return memory_stats(device)["reserved_bytes.all.current"]
 
 
 def max_memory_reserved(device: Device = None) -> int:
-    """The same as max_memory_allocated."""
-    return max_memory_allocated(device)
+    """The most bytes that the device held since the start, or since reset_peak_memory_stats."""
+    return memory_stats(device)["reserved_bytes.all.peak"]
 
 
 def mem_get_info(device: Device = None) -> tuple[int, int]:
@@ -88,19 +90,21 @@ def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
     free, total = mem_get_info(index)
     stats = memory_stats(index)
     rows = [
-        ("in use", _bytes(stats["allocated_bytes.all.current"])),
+        ("in tensors", _bytes(stats["allocated_bytes.all.current"])),
         ("peak", _bytes(stats["allocated_bytes.all.peak"])),
+        ("on the device", _bytes(stats["reserved_bytes.all.current"])),
+        ("peak", _bytes(stats["reserved_bytes.all.peak"])),
     ]
     if not abbreviated:
         rows += [
-            ("ever asked for", _bytes(stats["requested_bytes.all.allocated"])),
+            ("ever asked for", _bytes(stats["reserved_bytes.all.allocated"])),
             ("free", _bytes(free)),
             ("total", _bytes(total)),
             ("buffers alive", str(stats["allocation.all.current"])),
             ("buffers made", str(stats["allocation.all.allocated"])),
             ("buffers freed", str(stats["allocation.all.freed"])),
         ]
-    return "\n".join([f"Memory of tpu:{index}"] + [f"  {n:<14}{v:>14}" for n, v in rows])
+    return "\n".join([f"Memory of tpu:{index}"] + [f"  {n:<16}{v:>14}" for n, v in rows])
 
 
 def _bytes(count: float) -> str:
