@@ -2,6 +2,7 @@
 
 import os
 import sys
+from importlib import metadata
 
 import pytest
 from support import only_tpu, python
@@ -120,6 +121,10 @@ print(heavy)
 """
     status, out, errors = python(code, fresh=True)
     assert status == 0 and out.strip() == "[]", errors
+
+
+def test_the_cpu_plugin_is_a_dependency():
+    assert any(one.startswith("lammps-jax-pjrt-cpu") for one in metadata.requires("torchtpu"))
 
 
 def test_another_distribution_is_left_alone(tmp_path):
