@@ -6,6 +6,8 @@ from test_integrations import run
 
 pytestmark = only_tpu
 
+TWO_DEVICES = {"TORCH_TPU_PLUGIN": "cpu", "TORCH_TPU_CPU_DEVICES": "2"}
+
 CONNECTOR = """
 import torch
 
@@ -132,7 +134,7 @@ show(devices=[1]); show(devices="1,"); show(devices=1); show(devices="1")
 show(accelerator="cpu"); show(strategy=Single("cpu")); show(strategy=Single("tpu:1"))
 """
     )
-    out, errors = run(tmp_path, code, library(trainer, fabric), TORCH_TPU_CPU_DEVICES="2")
+    out, errors = run(tmp_path, code, library(trainer, fabric), **TWO_DEVICES)
     assert errors == ""
     found = ["tpu:0"] * 4 + ["tpu:1"] * 2 + ["tpu:0"] * 2 + ["cpu"] * 2 + ["tpu:1"]
     assert out == [one for one in found for _ in range(2)]
@@ -155,7 +157,7 @@ for kind in (Trainer, Fabric):
         kind(accelerator="tpu", strategy=Single("cpu"))
 """
     )
-    run(tmp_path, code, library(), TORCH_TPU_CPU_DEVICES="2")
+    run(tmp_path, code, library(), **TWO_DEVICES)
 
 
 @pytest.mark.slow
