@@ -170,7 +170,7 @@ report: | $(ENV_STAMP)
 	$(PY) bench/report.py
 
 docs: build
-	$(PY) -m torch_tpu ops --markdown > docs/ops.md
+	$(PY) -m torch_tpu ops --markdown --counts bench/op_db.json > docs/ops.md
 
 clean:
 	rm -rf build torch_tpu/_C*.so torch_tpu/_build_info.py

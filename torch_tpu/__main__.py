@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import torch
@@ -16,6 +17,9 @@ app = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
 app.add_typer(_cache.app, name="cache")
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Markdown = Annotated[bool, typer.Option("--markdown", help="Print the page docs/ops.md.")]
+Counts = Annotated[
+    Path | None, typer.Option(help="What tests/python/dtypes.py recorded, for the page.")
+]
 
 OPS_PAGE = """# Operators
 
@@ -53,6 +57,17 @@ What the CPU computes beyond these is about tensors and libraries that the devic
 
 | operators | why |
 |---|---|"""
+
+
+DTYPES_PAGE = """
+## by dtype
+
+Entries of the database of operators that PyTorch's wheel brings along (`op_db`) and lists for the
+CPU or CUDA, by dtype. An entry passes if all its samples have the CPU's results, or a wider dtype's
+where only CUDA has this one: `tests/python/dtypes.py`.
+
+| dtype | passed | listed | |
+|---|---|---|---|"""
 
 
 def show(rows: Sequence[Mapping[str, Any]], title: str, as_json: bool) -> None:
@@ -129,12 +144,12 @@ def info(as_json: Json = False) -> None:
 
 
 @app.command()
-def ops(as_json: Json = False, markdown: Markdown = False) -> None:
+def ops(as_json: Json = False, markdown: Markdown = False, counts: Counts = None) -> None:
     """Lists the operators of the op table."""
     names = ("name", "class", "statics", "doc", "tolerance", "why")
     rows = [dict(zip(names, row, strict=True)) for row in _C.op_rows()]
     if markdown:
-        typer.echo(ops_page(rows))
+        typer.echo(ops_page(rows) + (dtypes_section(counts) if counts else ""))
     else:
         show(rows, f"{len(rows)} operators", as_json)
 
@@ -177,6 +192,15 @@ def ops_page(rows: list[dict[str, Any]]) -> str:
     parts.append(OTHERS_PAGE)
     for reason, names in _host.OTHER_TENSORS.items():
         parts.append(f"| {', '.join(f'`{name}`' for name in names)} | {reason} |")
+    return "\n".join(parts)
+
+
+def dtypes_section(path: Path) -> str:
+    """Returns how much of PyTorch's database passes, by dtype, as recorded in a file."""
+    parts = ["", DTYPES_PAGE]
+    for dtype, count in json.loads(path.read_text()).items():
+        share = 100 * count["passed"] / count["listed"]
+        parts.append(f"| {dtype} | {count['passed']} | {count['listed']} | {share:.1f} % |")
     return "\n".join(parts)
 
 

@@ -64,3 +64,31 @@ def test_short_time_transform_and_back():
 def test_a_result_is_given():
     z = complex_numbers(4, 4)
     check(lambda a, out: torch.fft.fft(a, out=out), z, torch.empty_like(z))
+
+
+@pytest.mark.parametrize("kind", ["fft", "ifft", "rfft", "irfft", "hfft", "ihfft"])
+@pytest.mark.parametrize("suffix", ["", "2", "n"])
+def test_half_precision_as_on_cuda(kind, suffix):
+    name = kind.removesuffix("fft") + "fft" + suffix
+    function = getattr(torch.fft, name)
+    half, single = torch.float16, torch.float32
+    x = real(4, 8, 16)
+    if kind in ("irfft", "hfft"):
+        half, single, x = torch.complex32, torch.complex64, complex_numbers(4, 8, 16)
+    x = x.to(half)
+    wide, mine = x.to(single).requires_grad_(), x.to(DEVICE).requires_grad_()
+    want, got = function(wide, norm="ortho"), function(mine, norm="ortho")
+    narrower = {torch.float32: torch.float16, torch.complex64: torch.complex32}
+    assert got.dtype == narrower[want.dtype]
+    for each in (want, got):
+        each.to(want.dtype).abs().sum().backward()
+    assert mine.grad.dtype == half
+    for a, b in ((got, want), (mine.grad, wide.grad)):
+        torch.testing.assert_close(a.detach().cpu().to(b.dtype), b.detach(), rtol=2e-2, atol=2e-2)
+    with torch.inference_mode():
+        assert function(mine, norm="ortho").tolist() == got.tolist()
+
+
+def test_bfloat16_is_refused_as_by_both():
+    with pytest.raises(RuntimeError, match="BFloat16"):
+        torch.fft.fft(torch.ones(4, dtype=torch.bfloat16, device=DEVICE))
