@@ -164,7 +164,8 @@ def listed(dtype):
 
 def record(path, dtype, counts):
     known = json.loads(path.read_text()) if path.exists() else {}
-    path.write_text(json.dumps({**known, str(dtype).removeprefix("torch."): counts}, indent=1))
+    counted = {**known, str(dtype).removeprefix("torch."): counts}
+    path.write_text(json.dumps(counted, indent=1) + "\n")
 
 
 def main():

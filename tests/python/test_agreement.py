@@ -110,7 +110,9 @@ def other_on_cuda(name):
 
 
 def refuses_dtype(name, dtype):
-    return refuses(overload(name), torch.ones(3, dtype=dtype))
+    fitting = {"Tensor": torch.ones(3, dtype=dtype), "int": 0, "Optional[List[int]]": [0]}
+    arguments = [one for one in overload(name)._schema.arguments if not one.has_default_value()]
+    return refuses(overload(name), *(fitting[str(one.type)] for one in arguments))
 
 
 def makes_its_target_a_line(name):
@@ -239,6 +241,7 @@ NEEDED = {
     "AsOnCuda": other_on_cuda,
     "BoolOnCuda": lambda name: refuses_dtype(name, torch.bool),
     "ComplexOnCuda": lambda name: refuses_dtype(name, torch.complex64),
+    "HalvesOnCuda": lambda name: refuses_dtype(name, torch.complex32),
     "FillsTarget": makes_its_target_a_line,
     "NarrowStatistics": lambda name: differs(
         name, normalization(name, torch.bfloat16), lambda x: x.dtype

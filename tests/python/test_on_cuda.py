@@ -37,3 +37,17 @@ def test_complex_sums_without_nan():
     x = torch.tensor([1 + 2j, complex(nan, 1), complex(2, nan), 3 - 1j])
     assert x.to(DEVICE).nansum().item() == 4 + 1j
     assert x.to(DEVICE).nanmean().item() == 2 + 0.5j
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "mean", "nansum", "nanmean"])
+@pytest.mark.parametrize("dim", [None, 0, (0, 1)])
+def test_sums_of_complex_halves(name, dim):
+    if name == "prod" and isinstance(dim, tuple):
+        pytest.skip("prod takes one dim")
+    x = torch.randn(3, 4, dtype=torch.complex64).to(torch.complex32)
+    function, wide = getattr(torch, name), x.to(torch.complex64)
+    got = function(x.to(DEVICE), dim) if dim is not None else function(x.to(DEVICE))
+    want = getattr(torch, name.removeprefix("nan"))  # there is none, and the CPU has no such sum
+    want = want(wide, dim) if dim is not None else want(wide)
+    assert got.dtype == torch.complex32
+    torch.testing.assert_close(got.cpu().to(want.dtype), want, rtol=1e-2, atol=1e-2)

@@ -212,7 +212,8 @@ worth refusing.
 
 ON_CUDA = {
     "BoolOnCuda": (torch.bool,),
-    "ComplexOnCuda": (torch.complex64, torch.complex128),
+    "ComplexOnCuda": (torch.complex32, torch.complex64, torch.complex128),
+    "HalvesOnCuda": (torch.complex32,),
 }
 """Dtypes that CUDA accepts, and the CPU does not, which then is not asked."""
 

@@ -27,6 +27,7 @@ KINDS = {
     # Arguments (checks.py)
     "BoolOnCuda": "takes booleans on CUDA, which the CPU refuses",
     "ComplexOnCuda": "takes complex numbers on CUDA, which the CPU refuses",
+    "HalvesOnCuda": "takes complex numbers of two halves on CUDA, which the CPU refuses",
     "Ordered": "refuses a range whose end is before its start, or is no number of the dtype",
     "WholeNumbers": "warns of bounds that the dtype does not tell from their neighbours",
     "NonNegative": "refuses a negative number",
@@ -87,6 +88,11 @@ ROWS = (
     Row("AsOnCuda", "histc", "counts integers on CUDA alone, in their own dtype"),
     Row("BoolOnCuda", "abs", "has a kernel for booleans on CUDA alone"),
     Row("ComplexOnCuda", "nansum", "has a kernel for complex numbers on CUDA alone"),
+    Row(
+        "HalvesOnCuda",
+        "sum sum.dim_IntList mean mean.dim prod prod.dim_int div.Tensor",
+        "has a kernel for complex numbers of two halves on CUDA alone",
+    ),
     Row(
         "NarrowStatistics",
         "native_layer_norm native_batch_norm _native_batch_norm_legit.no_stats "
