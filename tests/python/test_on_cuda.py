@@ -51,3 +51,14 @@ def test_sums_of_complex_halves(name, dim):
     want = want(wide, dim) if dim is not None else want(wide)
     assert got.dtype == torch.complex32
     torch.testing.assert_close(got.cpu().to(want.dtype), want, rtol=1e-2, atol=1e-2)
+
+
+def test_quotients_of_numbers_and_complex_halves():
+    x = torch.tensor([1 + 2j, 2 - 1j])
+    for number in (True, 2, 0.5, 1j):
+        for dtype in (torch.complex32, torch.complex64, torch.float32):
+            y = x.to(dtype) if dtype.is_complex else x.real
+            got = torch.div(number, y.to(DEVICE))
+            want = torch.div(number, y.to(torch.complex64) if dtype.is_complex else y)
+            assert got.dtype == (dtype if dtype.is_complex else want.dtype)
+            torch.testing.assert_close(got.cpu().to(want.dtype), want, rtol=1e-2, atol=1e-2)

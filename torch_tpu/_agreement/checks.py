@@ -260,10 +260,9 @@ def _computes_in_integers(op: Operator, args: list[Any]) -> bool:
 
 
 def _on_cuda(op: Operator, args: list[Any]) -> bool:
-    """Whether the first operand is of a dtype that CUDA alone accepts."""
-    return any(
-        args[0].dtype in dtypes for kind, dtypes in ON_CUDA.items() if kind in op.known.kinds
-    )
+    """Whether an operand is of a dtype that CUDA alone accepts."""
+    dtypes = {one.dtype for one in tensors_of(args)}
+    return any(dtypes & set(ON_CUDA[kind]) for kind in op.known.kinds & ON_CUDA.keys())
 
 
 def _mixes_floats(trial: Trial) -> bool:

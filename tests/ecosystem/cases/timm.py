@@ -16,7 +16,7 @@ MODELS = {
     "resnet10t": {},
     "resnext26ts": {},
     "mobilenetv3_small_050": {},
-    "ghostnet_050": {},
+    "ghostnet_050": {"drop_rate": 0.0},
     "regnetx_002": {},
     "densenet121": {"block_config": (2, 2, 2), "growth_rate": 8},
     "convnext_atto": {},
