@@ -28,8 +28,8 @@ chooses none, it is `torch.accelerator.current_accelerator()` or the CPU. Each c
 and once without this package (`TORCH_DEVICE_BACKEND_AUTOLOAD=0`), which is the CPU; the table says
 whether the numbers are equal (within the case's tolerance), how long the second run took as a
 multiple of the CPU's (PyTorch has one thread), and the seconds of the first run, compiling
-included. No environment has torchvision. `python -m torch_tpu integrations` says what is changed in
-a library, and why.
+included. Only timm's environment has torchvision, for which PyTorch's own index has the wheel that
+fits. `python -m torch_tpu integrations` says what is changed in a library, and why.
 
 """
 
