@@ -7,7 +7,8 @@ import json
 import sys
 
 import pytest
-from support import only_tpu, python, slow_but
+import torch
+from support import DEVICE, only_tpu, python, slow_but
 
 from torch_tpu.integrations._imports import Watcher, is_complete, replace
 
@@ -145,3 +146,24 @@ def test_a_watched_module_is_complete(tmp_path, monkeypatch):
     assert sys.modules["watched_a"].z is new and watched_b.z == 3
     for name in ("watched_a", "watched_b"):
         del sys.modules[name]
+
+
+def test_kernels_for_weights_of_few_bits():
+    from torch_tpu.integrations import bitsandbytes as bnb
+
+    codes = torch.arange(200, dtype=torch.uint8).view(10, 20)
+    table, scales = torch.linspace(-1, 1, 256), torch.tensor([1.0, 2, 3, 5])
+    x = torch.randint(-127, 128, (2, 3, 4096), dtype=torch.int8)
+    operands = [
+        (bnb.dequantize_blockwise, codes, scales, table, 64, torch.float16),  # the last block: 8
+        (bnb.gemv_4bit, torch.ones(1, 19), codes, (19, 19), scales.repeat(2)[:6], table[:16], 64),
+        (bnb.int8_linear_matmul, x, x.flatten(0, 1)),
+    ]
+    for kernel, *rest in operands:
+        there = [one.to(DEVICE) if isinstance(one, torch.Tensor) else one for one in rest]
+        torch.testing.assert_close(kernel(*there).cpu(), kernel(*rest))
+    values = bnb.dequantize_blockwise(codes, scales, table, 64, torch.float32).flatten()
+    assert torch.equal(values[128:192], table[128:192] * 3)
+    four = bnb.gemv_4bit(torch.eye(2), codes.flatten()[16:18], (2, 2), scales[:1], table[:16], 64)
+    assert torch.equal(four, table[torch.tensor([[1, 1], [0, 1]])])
+    assert torch.equal(bnb.int8_linear_matmul(x, x[0]), (x.double() @ x[0].double().T).int())

@@ -25,6 +25,7 @@ from torch_tpu.integrations._imports import Watcher, replace
 # what is to be changed before them.
 TRIGGERS = {
     "accelerate": ["accelerate.launchers"],
+    "bitsandbytes": ["bitsandbytes.backends.default.ops"],
     "lightning": [
         "lightning.fabric.connector",
         "lightning.pytorch.trainer.trainer",
