@@ -10,16 +10,20 @@ static atomic_int tries;    /* since it became due */
 static tt_reclaimed reclaimed;
 static atomic_int sessions; /* that have started; they share the interned types */
 
-/* Launches refer to calls, graphs and programs. The chunk ends where it would end anyway, unless
- * that has been waited for too long. The lock is held. */
+/* Launches refer to calls, graphs and programs. A chunk ends where it would end anyway, unless that
+ * has been waited for too long. The lock is held. */
+static bool settle_chunk(tt_stream *stream, tt_chunk *chunk, bool patient) {
+  if (tt_chunk_empty(chunk)) return true;
+  if (!chunk->due && patient) return false;
+  tt_cut why = chunk->due ? chunk->due : TT_CUT_SYNC;
+  tt_queue_remember(stream->queue, tt_stream_flush_chunk(stream, chunk, why, &tt_policy_any));
+  return tt_chunk_empty(chunk);
+}
+
 static bool settle_stream(tt_stream *stream, bool patient) {
-  tt_chunk *chunk = &stream->chunk;
-  if (!tt_chunk_empty(chunk)) {
-    if (!chunk->due && patient) return false;
-    tt_cut why = chunk->due ? chunk->due : TT_CUT_SYNC;
-    tt_queue_remember(stream->queue, tt_stream_flush(stream, why, &tt_policy_any));
-  }
-  if (!tt_chunk_empty(chunk)) return false;
+  for (int i = 0; i < stream->lanes.count; i++)
+    if (stream->lanes.chunks[i] && !settle_chunk(stream, stream->lanes.chunks[i], patient))
+      return false;
   tt_status status = tt_queue_await(stream->queue, tt_queue_last(stream->queue));
   bool settled = !status;
   tt_status_release(status);
@@ -58,7 +62,7 @@ static void forget_traces(tt_device *device) {
   tt_trace_init(&device->trace);
   tt_device_release_zeros(device);
   for (int i = 0; i < TT_DEVICE_STREAMS; i++)
-    if (device->streams[i]) tt_chunk_reclaim(&device->streams[i]->chunk);
+    if (device->streams[i]) tt_lanes_reclaim(&device->streams[i]->lanes);
 }
 
 static void empty_tables(const tt_reclaimed *all) {

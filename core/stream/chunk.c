@@ -16,6 +16,8 @@ static void empty(tt_chunk *chunk) {
   chunk->bytes = 0;
   chunk->id = tt_next_section();
   chunk->due = TT_CUT_NONE;
+  chunk->idle = 0;
+  chunk->shares = false;
 }
 
 void tt_chunk_deinit(tt_chunk *chunk) { tt_section_deinit(&chunk->section); }
@@ -35,6 +37,16 @@ static int add_slot(tt_chunk *chunk, tt_value *value, bool is_input) {
   return slot;
 }
 
+static int input_slot(tt_chunk *chunk, tt_value *value) {
+  if (value->section == chunk->id) return value->slot;
+  for (int i = 0; chunk->shares && i < chunk->section.slot_count; i++) {
+    if (chunk->section.slots[i] != value) continue;
+    value->section = chunk->id;
+    return value->slot = i;
+  }
+  return add_slot(chunk, value, true);
+}
+
 /* The step for a call on these inputs, which get slots; on failure these are taken back. */
 static tt_status add_step(tt_chunk *chunk, tt_call *call, tt_value *const *inputs,
                           tt_trace_node **out) {
@@ -43,8 +55,7 @@ static tt_status add_step(tt_chunk *chunk, tt_call *call, tt_value *const *input
   int local[LOCAL] = {0}, before = s->slot_count, count = call->input_count;
   int *slots = count <= LOCAL ? local : tt_malloc(sizeof *slots * (size_t)count);
   if (!slots) return tt_out_of_memory();
-  for (int i = 0; i < count; i++)
-    slots[i] = inputs[i]->section == chunk->id ? inputs[i]->slot : add_slot(chunk, inputs[i], true);
+  for (int i = 0; i < count; i++) slots[i] = input_slot(chunk, inputs[i]);
   tt_status status = tt_trace_step(&s->device->trace, s->at, call, slots, s->slot_count, out);
   if (slots != local) tt_free(slots);
   while (status && s->slot_count > before) {
@@ -71,6 +82,7 @@ tt_status tt_chunk_add(tt_chunk *chunk, tt_call *call, tt_value *const *inputs,
   s->word_count += call->word_count;
   s->sites[node->depth - 1] = site;
   s->at = node;
+  chunk->idle = 0;
   tt_fuse_add(&chunk->fuse, call->hash);
   chunk->due = tt_cutter_add(&chunk->cutter, call->hash, node->depth - chunk->fuse.depth,
                              chunk->bytes - chunk->fuse.bytes);

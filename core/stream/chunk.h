@@ -1,4 +1,4 @@
-/* The open chunk of a stream in Fused mode: operators recorded and not launched yet.
+/* An open chunk of a stream in Fused mode: operators recorded and not launched yet.
  *
  * cut.h says where it ends; a host read or a synchronisation ends it early. All functions: under
  * the device's lock. */
@@ -11,6 +11,8 @@ typedef struct tt_chunk {
   tt_section section;
   uint64_t id;   /* of the open chunk; tt_value.section refers to it */
   int64_t bytes; /* of the results, if all were written */
+  bool shares;   /* other lanes may have used its inputs, too, and left their slots there */
+  int idle;      /* chunks of other lanes that ended since it got an operator */
   tt_cutter cutter;
   tt_cut due; /* the next operator begins a new chunk, for this reason; the open one is closed only
                * then, so that what lived no longer is not written */

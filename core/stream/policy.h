@@ -9,6 +9,7 @@ typedef enum tt_mode { TT_MODE_DEBUG, TT_MODE_STRICT, TT_MODE_FUSED } tt_mode;
 typedef struct tt_policy {
   tt_mode mode;
   bool known_only;    /* nothing new is compiled: an error instead */
+  bool follows;       /* the thread works for another one, which waits: autograd's do */
   bool deterministic; /* no result depends on when a compilation ends */
 } tt_policy;
 

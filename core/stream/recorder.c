@@ -58,10 +58,10 @@ static tt_status find_inputs(recording *r) {
   return TT_SUCCESS;
 }
 
-/* What other streams recorded is launched before it is used here. */
-static tt_status launch_inputs(const recording *r) {
+/* What was recorded in other chunks than this one is launched before it is used here. */
+static tt_status launch_inputs(const recording *r, uint64_t chunk) {
   for (int i = 0; i < r->call->input_count; i++)
-    if (r->inputs[i]->section != r->stream->chunk.id)
+    if (r->inputs[i]->section != chunk)
       TT_TRY(tt_value_launch(r->inputs[i], TT_CUT_SYNC, r->op->policy));
   return TT_SUCCESS;
 }
@@ -90,7 +90,9 @@ static tt_status find_program(const recording *r, tt_program **out) {
 
 static tt_status record_launch(const recording *r, tt_outcome *outcome) {
   tt_program *program = NULL;
-  TT_TRY(tt_stream_flush(r->stream, TT_CUT_MODE, r->op->policy));
+  tt_chunk *own = tt_lane_own(r->stream, r->op->policy);
+  if (own) TT_TRY(tt_stream_flush_chunk(r->stream, own, TT_CUT_MODE, r->op->policy));
+  TT_TRY(launch_inputs(r, 0));
   TT_TRY(find_program(r, &program));
   tt_launch *launch = tt_launch_create(r->stream->device, r->call->input_count,
                                        r->call->output_count, r->call->word_count, 0);
@@ -111,7 +113,7 @@ static tt_status record_launch(const recording *r, tt_outcome *outcome) {
   return TT_SUCCESS;
 }
 
-/* -- Fused: part of the open chunk -- */
+/* -- Fused: part of an open chunk -- */
 
 /* Are more than the last few launches under way, and not for want of a program? */
 static bool is_behind(tt_queue *queue) {
@@ -121,10 +123,12 @@ static bool is_behind(tt_queue *queue) {
 }
 
 static tt_status record_fused(const recording *r) {
-  tt_chunk *chunk = &r->stream->chunk;
+  tt_chunk *chunk = NULL;
   const tt_policy *policy = r->op->policy;
+  TT_TRY(tt_lane_for(r->stream, policy, r->inputs, r->call->input_count, &chunk));
+  TT_TRY(launch_inputs(r, chunk->id));
   if (chunk->due && !tt_chunk_goes_on(chunk, policy, is_behind(r->stream->queue)))
-    TT_TRY(tt_stream_flush(r->stream, chunk->due, policy));
+    TT_TRY(tt_stream_flush_chunk(r->stream, chunk, chunk->due, policy));
   TT_TRY(tt_chunk_add(chunk, r->op->call, r->inputs, r->outputs, r->op->scalars, r->op->site));
   write_targets(r);
   return TT_SUCCESS;
@@ -157,7 +161,6 @@ static tt_status record_captured(const recording *r) {
 static tt_status record_locked(const recording *r, tt_outcome *outcome) {
   if (r->stream->capture) return record_captured(r);
   if (r->call->zeros) return record_zeros(r);
-  TT_TRY(launch_inputs(r));
   return r->op->policy->mode == TT_MODE_FUSED ? record_fused(r) : record_launch(r, outcome);
 }
 

@@ -1,5 +1,6 @@
 #include "stream/stream.h"
 
+#include "stream/ids.h"
 #include "stream/submit.h"
 
 #include <stdio.h>
@@ -12,7 +13,7 @@ const tt_policy tt_policy_any = {.mode = TT_MODE_FUSED};
 static void destroy(tt_stream *stream) {
   if (!stream) return;
   tt_queue_destroy(stream->queue);
-  tt_chunk_deinit(&stream->chunk);
+  tt_lanes_deinit(&stream->lanes);
   tt_free(stream);
 }
 
@@ -22,7 +23,6 @@ static tt_status create(tt_device *device, int id, tt_stream **out) {
   if (!stream) return tt_out_of_memory();
   stream->device = device;
   stream->id = id;
-  tt_chunk_init(&stream->chunk, device);
   snprintf(name, sizeof name, "stream %d of device %d", id, device->index);
   tt_status status = tt_queue_create(device->client, name, &stream->queue);
   if (status) destroy(stream);
@@ -61,11 +61,11 @@ void tt_device_end_streams(tt_device *device) {
 
 /* -- Flushing -- */
 
-tt_status tt_stream_flush(tt_stream *stream, tt_cut why, const tt_policy *policy) {
+static tt_status launch_chunk(tt_stream *stream, tt_chunk *chunk, tt_cut why,
+                              const tt_policy *policy) {
   tt_launch *launch = NULL;
-  if (tt_chunk_empty(&stream->chunk)) return TT_SUCCESS;
-  tt_status status = tt_chunk_close(&stream->chunk, why, policy, &launch);
-  if (!tt_chunk_empty(&stream->chunk)) return status;
+  tt_status status = tt_chunk_close(chunk, why, policy, &launch);
+  if (!tt_chunk_empty(chunk)) return status;
   tt_queue_remember(stream->queue, status);
   for (tt_launch *next; launch; launch = next) {
     next = launch->next;
@@ -74,13 +74,35 @@ tt_status tt_stream_flush(tt_stream *stream, tt_cut why, const tt_policy *policy
   return TT_SUCCESS;
 }
 
+tt_status tt_stream_flush_chunk(tt_stream *stream, tt_chunk *chunk, tt_cut why,
+                                const tt_policy *policy) {
+  if (tt_chunk_empty(chunk)) return TT_SUCCESS;
+  TT_TRY(launch_chunk(stream, chunk, why, policy));
+  tt_chunk *forgotten = tt_lanes_forgotten(&stream->lanes, chunk);
+  if (forgotten) tt_queue_remember(stream->queue, launch_chunk(stream, forgotten, why, policy));
+  return TT_SUCCESS;
+}
+
+tt_status tt_stream_flush(tt_stream *stream, tt_cut why, const tt_policy *policy) {
+  tt_status status = TT_SUCCESS;
+  for (int i = 0; i < stream->lanes.count; i++)
+    if (stream->lanes.chunks[i])
+      status = tt_join(status, tt_stream_flush_chunk(stream, stream->lanes.chunks[i], why, policy));
+  return status;
+}
+
+void tt_stream_note_wait(tt_stream *stream, const tt_policy *policy) {
+  tt_chunk *own = tt_lane_own(stream, policy);
+  if (own) tt_chunk_note_wait(own, policy);
+}
+
 /* -- Waiting -- */
 
 tt_status tt_stream_ticket(tt_stream *stream, const tt_policy *policy, uint64_t *out) {
   tt_device_lock(stream->device);
   bool captured = stream->capture != NULL;
   if (!captured) {
-    tt_chunk_note_wait(&stream->chunk, policy);
+    tt_stream_note_wait(stream, policy);
     tt_queue_remember(stream->queue, tt_stream_flush(stream, TT_CUT_SYNC, policy));
   }
   *out = tt_queue_last(stream->queue);
@@ -123,10 +145,13 @@ static uint64_t pace(tt_stream *stream, int64_t bytes, const tt_policy *policy) 
   stream->given += bytes;
   if (stream->given < most_given(stream->device) || stream->capture) return 0;
   uint64_t ticket = stream->paced;
-  if (stream->chunk.id == stream->paced_chunk)
-    tt_status_release(tt_stream_flush(stream, TT_CUT_BYTES, policy));
+  for (int i = 0; i < stream->lanes.count; i++) {
+    tt_chunk *chunk = stream->lanes.chunks[i];
+    if (chunk && chunk->id < stream->paced_section)
+      tt_status_release(tt_stream_flush_chunk(stream, chunk, TT_CUT_BYTES, policy));
+  }
   stream->paced = tt_queue_last(stream->queue);
-  stream->paced_chunk = stream->chunk.id;
+  stream->paced_section = tt_next_section();
   stream->given = bytes;
   return ticket;
 }

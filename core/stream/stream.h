@@ -1,10 +1,10 @@
 /* A stream, as its user sees it: operators are recorded by any thread and computed in order. It is
- * a recorder (the open chunk, or a graph that is being captured) and a queue. The streams of a
+ * a recorder (the open chunks, or a graph that is being captured) and a queue. The streams of a
  * device are ordered by what depends on what: who reads a value waits for the job that makes it. */
 #ifndef TT_STREAM_H
 #define TT_STREAM_H
 
-#include "stream/chunk.h"
+#include "stream/lanes.h"
 #include "stream/observer.h"
 #include "stream/operation.h"
 
@@ -14,10 +14,10 @@ typedef struct tt_stream {
   tt_device *device;
   int id; /* among the device's; 0 is the default one */
   tt_queue *queue;
-  tt_chunk chunk;              /* guarded by the device's lock, as the next */
-  struct tt_capture *capture;  /* what is being captured, or NULL */
-  int64_t given;               /* bytes by the host since `paced` */
-  uint64_t paced, paced_chunk; /* the ticket pushed last then, and the open chunk */
+  tt_lanes lanes;                /* guarded by the device's lock, as the next */
+  struct tt_capture *capture;    /* what is being captured, or NULL */
+  int64_t given;                 /* bytes by the host since `paced` */
+  uint64_t paced, paced_section; /* the ticket pushed last then, and a number behind all chunks */
 } tt_stream;
 
 /* The device's stream with this number, which is made when it is asked for first.
@@ -40,10 +40,14 @@ extern const tt_policy tt_policy_any;
 
 /* -- Waiting; thread-safe; CANCELLED when interrupted. The policy is the waiting thread's: where
  * nothing new may be compiled, what needs it stays recorded, which is an error. -- */
-/* Ends the open chunk. The lock is held. Fails when it stays open, for want of a program that must
- * not be compiled. */
+/* Ends an open chunk, or all of them. The lock is held. Fails when one stays open, for want of a
+ * program that must not be compiled. */
+tt_status tt_stream_flush_chunk(tt_stream *stream, tt_chunk *chunk, tt_cut why,
+                                const tt_policy *policy);
 tt_status tt_stream_flush(tt_stream *stream, tt_cut why, const tt_policy *policy);
-/* A ticket for everything recorded so far, which this ends the open chunk for. A stream that is
+/* The calling thread is about to wait for something. The lock is held. */
+void tt_stream_note_wait(tt_stream *stream, const tt_policy *policy);
+/* A ticket for everything recorded so far, which this ends the open chunks for. A stream that is
  * captured has none: FAILED_PRECONDITION. */
 tt_status tt_stream_ticket(tt_stream *stream, const tt_policy *policy, uint64_t *out);
 /* Waits for everything recorded before the call; returns, once, the first error since the last

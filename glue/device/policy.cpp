@@ -1,6 +1,7 @@
 #include "device/policy.h"
 
 #include <ATen/Context.h>
+#include <c10/util/thread_name.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 
 #include <atomic>
@@ -16,6 +17,7 @@ constexpr c10::DebugInfoKind kKind(&kName);
 constexpr auto kKind = c10::DebugInfoKind::INFERENCE_CONTEXT;
 #endif
 std::array<std::atomic<int>, kSettings> of_process{TT_MODE_STRICT, 0, 0, 0};
+thread_local const bool of_autograd = c10::getThreadName().rfind("pt_autograd", 0) == 0;
 std::atomic<int> blocks{0};  // that live: without any, no thread looks for one
 
 tt_precision of_pytorch() {
@@ -86,11 +88,9 @@ int setting_now(Setting setting) {
 
 void set_for_process(Setting setting, int value) { of_process[setting] = value; }
 
-Policy::Policy() : tt_policy{} {
-  mode = static_cast<tt_mode>(setting_now(kMode));
-  known_only = setting_now(kKnownOnly) != 0;
-  deterministic = at::globalContext().deterministicAlgorithms();
-}
+Policy::Policy()
+    : tt_policy{static_cast<tt_mode>(setting_now(kMode)), setting_now(kKnownOnly) != 0, of_autograd,
+                at::globalContext().deterministicAlgorithms()} {}
 
 tt_precision product_precision() {
   auto found = chosen(kPrecision);

@@ -127,3 +127,54 @@ def test_replacing_data_takes_no_lock_of_autograds():
     table = torch._C._dispatch_dump_table("aten::_has_compatible_shallow_copy_type")
     (line,) = (line for line in table.splitlines() if line.startswith("AutogradPrivateUse1:"))
     assert line.startswith("AutogradPrivateUse1: fallthrough"), line
+
+
+LANES = """
+import sys, threading, torch
+torch.tpu.eager_mode = "fused"
+sys.setswitchinterval(1e-5)  # threads take turns in the middle of everything
+DEPTH, THREADS, TIMES = 60, 4, 12
+torch.manual_seed(0)
+weights = [torch.rand(8, 8) / 8 for _ in range(DEPTH)]
+here, there = weights, [weight.to("tpu") for weight in weights]
+
+def forward(weights, x):
+    for weight in weights:
+        x = torch.tanh(x @ weight + 1) * 0.5
+    return x
+
+def training(weights, x):
+    weights = [weight.detach().clone().requires_grad_() for weight in weights]
+    forward(weights, x).square().mean().backward()
+    return torch.stack([weight.grad.sum() for weight in weights])
+
+def check(work, barrier=None):
+    x = torch.rand(4, 8, generator=torch.Generator().manual_seed(0))
+    if barrier:
+        barrier.wait()
+    for _ in range(TIMES):
+        try:
+            torch.testing.assert_close(work(there, x.to("tpu")).cpu(), work(here, x))
+        except AssertionError as error:
+            problems.append(error)
+
+problems = []
+work = globals()[sys.argv[1]]
+check(work)
+before = torch.tpu.metrics()["programs"]
+barrier = threading.Barrier(THREADS)
+threads = [threading.Thread(target=check, args=(work, barrier)) for _ in range(THREADS)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(problems, torch.tpu.metrics()["programs"] - before)
+"""
+
+
+@pytest.mark.parametrize("work", ["forward", "training"])
+def test_threads_that_do_the_same_need_no_program_anew(work):
+    """They mixed their operators in ever other chunks, each of which was compiled."""
+    status, out, errors = python(f"import sys; sys.argv = ['', {work!r}]\n{LANES}")
+    assert (status, out[:3], errors) == (0, "[] ", "")
+    assert int(out[3:]) <= 2  # chunks that recur may be fused
