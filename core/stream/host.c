@@ -69,7 +69,7 @@ static tt_status take_value(tt_storage *storage, const tt_policy *policy, tt_val
   tt_device *device = storage->device;
   tt_device_lock(device);
   tt_value *value = tt_value_retain(storage->value);
-  if (value && value->stream) tt_stream_note_wait(value->stream, policy);
+  if (value && value->stream) tt_lanes_note_wait(&value->stream->lanes, policy);
   tt_status status = value ? tt_value_launch(value, TT_CUT_READ, policy) : TT_SUCCESS;
   tt_device_unlock(device);
   if (status) tt_value_release(value);

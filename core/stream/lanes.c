@@ -1,17 +1,20 @@
 #include "stream/lanes.h"
 
 #include "base/thread.h"
-#include "stream/stream.h"
 
 /* Where the calling thread records, by stream; what another stream took the place of, it forgets.
  */
 typedef struct place {
-  const tt_stream *stream;
+  const tt_lanes *of;
   int lane;
 } place;
 
 enum { PLACES = 8 };
 static _Thread_local place places[PLACES];
+
+void tt_lanes_init(tt_lanes *lanes, tt_device *device, int stream) {
+  *lanes = (tt_lanes){.device = device, .number = (unsigned)(device->index + stream)};
+}
 
 void tt_lanes_deinit(tt_lanes *lanes) {
   for (int i = 0; i < lanes->count; i++) {
@@ -27,26 +30,26 @@ void tt_lanes_reclaim(tt_lanes *lanes) {
 }
 
 /* The number of the calling thread's lane. */
-static int *own_lane(const tt_stream *stream, const tt_policy *policy) {
-  place *own = &places[(unsigned)(stream->device->index + stream->id) % PLACES];
-  if (own->stream == stream) return &own->lane;
-  bool with_the_first = policy->follows && stream->lanes.used == 1;
-  *own = (place){stream, with_the_first ? stream->lanes.count - 1 : tt_thread_number() % TT_LANES};
+static int *own_lane(const tt_lanes *lanes, const tt_policy *policy) {
+  place *own = &places[lanes->number % PLACES];
+  if (own->of == lanes) return &own->lane;
+  bool with_the_first = policy->follows && lanes->used == 1;
+  *own = (place){lanes, with_the_first ? lanes->count - 1 : tt_thread_number() % TT_LANES};
   return &own->lane;
 }
 
-static tt_status open_lane(tt_stream *stream, int lane, tt_chunk **out) {
+static tt_status open_lane(tt_lanes *lanes, int lane, tt_chunk **out) {
   tt_chunk *chunk = tt_malloc(sizeof *chunk);
   if (!chunk) return tt_out_of_memory();
-  tt_chunk_init(chunk, stream->device);
-  stream->lanes.chunks[lane] = *out = chunk;
-  if (lane >= stream->lanes.count) stream->lanes.count = lane + 1;
-  stream->lanes.used++;
+  tt_chunk_init(chunk, lanes->device);
+  lanes->chunks[lane] = *out = chunk;
+  if (lane >= lanes->count) lanes->count = lane + 1;
+  lanes->used++;
   return TT_SUCCESS;
 }
 
-tt_chunk *tt_lane_own(tt_stream *stream, const tt_policy *policy) {
-  return stream->lanes.chunks[*own_lane(stream, policy)];
+tt_chunk *tt_lane_own(const tt_lanes *lanes, const tt_policy *policy) {
+  return lanes->chunks[*own_lane(lanes, policy)];
 }
 
 /* The open chunk that uses the value, or makes it; -1: none. */
@@ -65,10 +68,9 @@ tt_chunk *tt_lane_of(const tt_lanes *lanes, const tt_value *value) {
   return lane < 0 ? NULL : lanes->chunks[lane];
 }
 
-tt_status tt_lane_for(tt_stream *stream, const tt_policy *policy, tt_value *const *inputs,
-                      int count, tt_chunk **out) {
-  const tt_lanes *lanes = &stream->lanes;
-  int *at = own_lane(stream, policy), own = *at, lane = own;
+tt_status tt_lane_for(tt_lanes *lanes, const tt_policy *policy, tt_value *const *inputs, int count,
+                      tt_chunk **out) {
+  int *at = own_lane(lanes, policy), own = *at, lane = own;
   bool here = false; /* one of them is in the thread's own */
   for (int i = 0; i < count; i++) {
     int found = find(lanes, inputs[i]);
@@ -81,7 +83,12 @@ tt_status tt_lane_for(tt_stream *stream, const tt_policy *policy, tt_value *cons
   if (here) lane = own;
   *at = lane;
   *out = lanes->chunks[lane];
-  return *out ? TT_SUCCESS : open_lane(stream, lane, out);
+  return *out ? TT_SUCCESS : open_lane(lanes, lane, out);
+}
+
+void tt_lanes_note_wait(tt_lanes *lanes, const tt_policy *policy) {
+  tt_chunk *own = tt_lane_own(lanes, policy);
+  if (own) tt_chunk_note_wait(own, policy);
 }
 
 tt_chunk *tt_lanes_forgotten(tt_lanes *lanes, const tt_chunk *ended) {

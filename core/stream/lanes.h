@@ -8,30 +8,32 @@
 
 #include "stream/chunk.h"
 
-struct tt_stream;
-
 enum {
   TT_LANES = 16,          /* threads beyond so many share theirs */
   TT_LANE_PATIENCE = 1024 /* a chunk ends when so many others did since it got an operator */
 };
 
 typedef struct tt_lanes {
+  tt_device *device;
+  unsigned number;            /* by which threads find their lane sooner */
+  int count, used;            /* no chunk is at `count` or behind; how many there are */
   tt_chunk *chunks[TT_LANES]; /* made when they are used first */
-  int count;                  /* no chunk is at `count` or behind */
-  int used;                   /* how many there are */
 } tt_lanes;
 
+void tt_lanes_init(tt_lanes *lanes, tt_device *device, int stream);
 void tt_lanes_deinit(tt_lanes *lanes);
 /* All of them are empty: see tt_chunk_reclaim. */
 void tt_lanes_reclaim(tt_lanes *lanes);
 /* Where an operator of the calling thread on these values is recorded: the lane of one that is in
  * an open chunk, the thread's own if possible; else the thread's own. */
-tt_status tt_lane_for(struct tt_stream *stream, const tt_policy *policy, tt_value *const *inputs,
-                      int count, tt_chunk **out);
+tt_status tt_lane_for(tt_lanes *lanes, const tt_policy *policy, tt_value *const *inputs, int count,
+                      tt_chunk **out);
 /* The open chunk of the calling thread, or NULL where it has recorded nothing yet. */
-tt_chunk *tt_lane_own(struct tt_stream *stream, const tt_policy *policy);
+tt_chunk *tt_lane_own(const tt_lanes *lanes, const tt_policy *policy);
 /* The open chunk that makes a value; NULL: none, it was launched or is captured. */
 tt_chunk *tt_lane_of(const tt_lanes *lanes, const tt_value *value);
+/* The calling thread is about to wait for something. */
+void tt_lanes_note_wait(tt_lanes *lanes, const tt_policy *policy);
 /* A chunk of these has ended. Returns another that was forgotten, if there is one. */
 tt_chunk *tt_lanes_forgotten(tt_lanes *lanes, const tt_chunk *ended);
 

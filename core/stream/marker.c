@@ -94,7 +94,7 @@ static tt_status push(tt_stream *stream, tt_marker *marker, const tt_job_class *
   tt_guard_enter();
   tt_device_lock(stream->device);
   if (!stream->capture) {
-    tt_stream_note_wait(stream, policy);
+    tt_lanes_note_wait(&stream->lanes, policy);
     tt_queue_remember(stream->queue, tt_stream_flush(stream, TT_CUT_SYNC, policy));
   }
   tt_queue_push(stream->queue, &m->job);

@@ -90,7 +90,7 @@ static tt_status find_program(const recording *r, tt_program **out) {
 
 static tt_status record_launch(const recording *r, tt_outcome *outcome) {
   tt_program *program = NULL;
-  tt_chunk *own = tt_lane_own(r->stream, r->op->policy);
+  tt_chunk *own = tt_lane_own(&r->stream->lanes, r->op->policy);
   if (own) TT_TRY(tt_stream_flush_chunk(r->stream, own, TT_CUT_MODE, r->op->policy));
   TT_TRY(launch_inputs(r, 0));
   TT_TRY(find_program(r, &program));
@@ -125,7 +125,7 @@ static bool is_behind(tt_queue *queue) {
 static tt_status record_fused(const recording *r) {
   tt_chunk *chunk = NULL;
   const tt_policy *policy = r->op->policy;
-  TT_TRY(tt_lane_for(r->stream, policy, r->inputs, r->call->input_count, &chunk));
+  TT_TRY(tt_lane_for(&r->stream->lanes, policy, r->inputs, r->call->input_count, &chunk));
   TT_TRY(launch_inputs(r, chunk->id));
   if (chunk->due && !tt_chunk_goes_on(chunk, policy, is_behind(r->stream->queue)))
     TT_TRY(tt_stream_flush_chunk(r->stream, chunk, chunk->due, policy));

@@ -23,6 +23,7 @@ static tt_status create(tt_device *device, int id, tt_stream **out) {
   if (!stream) return tt_out_of_memory();
   stream->device = device;
   stream->id = id;
+  tt_lanes_init(&stream->lanes, device, id);
   snprintf(name, sizeof name, "stream %d of device %d", id, device->index);
   tt_status status = tt_queue_create(device->client, name, &stream->queue);
   if (status) destroy(stream);
@@ -91,18 +92,13 @@ tt_status tt_stream_flush(tt_stream *stream, tt_cut why, const tt_policy *policy
   return status;
 }
 
-void tt_stream_note_wait(tt_stream *stream, const tt_policy *policy) {
-  tt_chunk *own = tt_lane_own(stream, policy);
-  if (own) tt_chunk_note_wait(own, policy);
-}
-
 /* -- Waiting -- */
 
 tt_status tt_stream_ticket(tt_stream *stream, const tt_policy *policy, uint64_t *out) {
   tt_device_lock(stream->device);
   bool captured = stream->capture != NULL;
   if (!captured) {
-    tt_stream_note_wait(stream, policy);
+    tt_lanes_note_wait(&stream->lanes, policy);
     tt_queue_remember(stream->queue, tt_stream_flush(stream, TT_CUT_SYNC, policy));
   }
   *out = tt_queue_last(stream->queue);

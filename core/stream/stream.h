@@ -45,8 +45,6 @@ extern const tt_policy tt_policy_any;
 tt_status tt_stream_flush_chunk(tt_stream *stream, tt_chunk *chunk, tt_cut why,
                                 const tt_policy *policy);
 tt_status tt_stream_flush(tt_stream *stream, tt_cut why, const tt_policy *policy);
-/* The calling thread is about to wait for something. The lock is held. */
-void tt_stream_note_wait(tt_stream *stream, const tt_policy *policy);
 /* A ticket for everything recorded so far, which this ends the open chunks for. A stream that is
  * captured has none: FAILED_PRECONDITION. */
 tt_status tt_stream_ticket(tt_stream *stream, const tt_policy *policy, uint64_t *out);

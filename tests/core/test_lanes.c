@@ -99,7 +99,7 @@ static void test_a_thread_that_follows(void **state) {
   policy.follows = false;
   begin(&other);
   tt_storage *elsewhere = sum_there(&other, a, a);
-  const tt_chunk *own = tt_lane_own(stream, &policy);
+  const tt_chunk *own = tt_lane_own(&stream->lanes, &policy);
   assert_ptr_equal(tt_lane_of(&stream->lanes, here->value), own);
   assert_ptr_equal(tt_lane_of(&stream->lanes, there->value), own);
   assert_ptr_not_equal(tt_lane_of(&stream->lanes, elsewhere->value), own);
@@ -140,7 +140,10 @@ static void test_a_read_ends_the_chunk_of_its_value(void **state) {
   read(here);
   assert_int_equal(fake.tt_fake_launches(), before + 1);
   assert_non_null(tt_lane_of(&stream->lanes, there->value));
-  ok(stream_sync(stream)); /* which is for all threads */
+  tt_device_lock(stream->device);
+  ok(tt_stream_flush(stream, TT_CUT_SYNC, &policy)); /* which is for all threads */
+  tt_device_unlock(stream->device);
+  ok(stream_sync(stream));
   assert_int_equal(fake.tt_fake_launches(), before + 2);
   end(&h);
   tt_storage_release(a);
@@ -155,7 +158,7 @@ static void test_operators_follow_their_data(void **state) {
   tt_storage *a = floats(), *here = sum(a, a);
   tt_storage *joined = sum_there(&h, here, a), *next = sum_there(&h, a, a);
   tt_chunk *chunk = tt_lane_of(&stream->lanes, here->value);
-  assert_ptr_equal(chunk, tt_lane_own(stream, &policy));
+  assert_ptr_equal(chunk, tt_lane_own(&stream->lanes, &policy));
   assert_ptr_equal(tt_lane_of(&stream->lanes, joined->value), chunk);
   assert_ptr_equal(tt_lane_of(&stream->lanes, next->value), chunk);
   int64_t before = fake.tt_fake_launches();
@@ -175,7 +178,7 @@ static void test_data_of_two_chunks(void **state) {
   int64_t before = fake.tt_fake_launches();
   tt_storage *both = sum(there, here);
   assert_null(tt_lane_of(&stream->lanes, there->value));
-  assert_ptr_equal(tt_lane_of(&stream->lanes, both->value), tt_lane_own(stream, &policy));
+  assert_ptr_equal(tt_lane_of(&stream->lanes, both->value), tt_lane_own(&stream->lanes, &policy));
   read(both);
   assert_int_equal(fake.tt_fake_launches(), before + 2);
   end(&h);

@@ -36,6 +36,20 @@ def test_eager_mode_is_a_property():
 
 
 @only_tpu
+@pytest.mark.filterwarnings("error")
+def test_a_block_that_nobody_enters():
+    blocks = [torch.tpu.no_recompile, lambda: torch.tpu.set_eager_mode("fused")]
+    for block in (*blocks, lambda: torch.tpu.precision("high")):
+        with pytest.warns(RuntimeWarning, match=r"does nothing by itself: write `with torch.tpu"):
+            block()
+        with block():
+            pass
+        block()(lambda: None)
+    with pytest.raises(ValueError, match="swift"):
+        torch.tpu.set_eager_mode("swift")
+
+
+@only_tpu
 def test_the_environment_chooses_how_operators_run():
     code = (
         "import torch\n"

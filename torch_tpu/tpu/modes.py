@@ -1,12 +1,15 @@
 """How eager operators run, and what has been counted while they did."""
 
 import enum
+import warnings
+from collections.abc import Callable
 from contextlib import ContextDecorator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from torch_tpu import _C, _explain
 
 Kind = TypeVar("Kind", bound=enum.Enum)
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def _member(kind: type[Kind], value: Kind | str | int, what: str) -> Kind:
@@ -81,9 +84,24 @@ class _Block(ContextDecorator):
     def __init__(self, setting: Setting, value: int) -> None:
         self._choice = [value if one is setting else None for one in Setting]
         self._blocks: list[_C.Block] = []
+        self._is_used = False
 
     def __enter__(self) -> None:
+        self._is_used = True
         self._blocks.append(_C.Block(self._choice))
+
+    def __call__(self, function: Function) -> Function:
+        self._is_used = True
+        return super().__call__(function)
+
+    def __del__(self) -> None:
+        if not getattr(self, "_is_used", True):  # where its own arguments were refused
+            call = f"torch.tpu.{type(self).__name__}(...)"
+            warnings.warn(
+                f"{call} does nothing by itself: write `with {call}:`",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def __exit__(self, *exception: object) -> None:
         self._blocks.pop().leave()
