@@ -134,7 +134,7 @@ test-sweep: build
 
 # Eight threads for ten minutes (tests/python/test_soak.py).
 soak: build
-	TT_SOAK_SECONDS=600 $(PYTEST) -s tests/python/test_soak.py
+	TT_SOAK_SECONDS=600 $(PYTEST) -n 0 -s tests/python/test_soak.py
 
 # Sets up anew what clang-tidy compiles, apart from a build that may be running.
 lint: | $(ENV_STAMP)

@@ -284,9 +284,10 @@ uint64_t tt_queue_push(tt_queue *queue, tt_job *job) {
 }
 
 tt_status tt_queue_await_room(tt_queue *queue) {
+  /* In this order: other threads push meanwhile, and what was pushed is never the smaller one. */
+  uint64_t submitted = atomic_load_explicit(&queue->submitted, memory_order_acquire);
   uint64_t pushed = tt_queue_last(queue);
-  if (pushed - atomic_load_explicit(&queue->submitted, memory_order_relaxed) < ROOM)
-    return TT_SUCCESS;
+  if (pushed - submitted < ROOM) return TT_SUCCESS;
   return tt_queue_await_submitted(queue, pushed - ROOM / 2);
 }
 

@@ -351,6 +351,35 @@ static void test_room(void **state) {
   in_order(1120);
 }
 
+static void *ask_for_room(void *stop) {
+  tt_status status = TT_SUCCESS;
+  while (!status && !atomic_load((atomic_bool *)stop)) status = tt_queue_await_room(queue);
+  return status;
+}
+
+/* Who asks while jobs are pushed and done has room: it waited for a job that never came. */
+static void test_room_while_jobs_are_done(void **state) {
+  enum { ROUNDS = 200, ASKERS = 3 };
+  (void)state;
+  for (int round = 0; round < ROUNDS; round++) {
+    pthread_t threads[ASKERS];
+    atomic_bool stopped = false;
+    for (int i = 0; i < ASKERS; i++)
+      assert_int_equal(pthread_create(&threads[i], NULL, ask_for_room, &stopped), 0);
+    for (int i = 0; i < 100; i++) push(PLAIN);
+    ok(tt_queue_await(queue, 100));
+    atomic_store(&stopped, true);
+    atomic_store(&interrupt, true); /* whoever waits */
+    for (int i = 0; i < ASKERS; i++) {
+      void *status = NULL;
+      pthread_join(threads[i], &status);
+      ok(status);
+    }
+    stop(state);
+    start(state);
+  }
+}
+
 /* What was begun goes on. */
 static void test_interrupts(void **state) {
   (void)state;
@@ -458,6 +487,7 @@ int main(void) {
       TEST(test_late_errors_are_explained),
       TEST(test_no_callbacks),
       TEST(test_room),
+      TEST(test_room_while_jobs_are_done),
       TEST(test_interrupts),
       TEST(test_an_event_s_interrupt),
       TEST(test_the_end_waits),
