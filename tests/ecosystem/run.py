@@ -28,8 +28,9 @@ chooses none, it is `torch.accelerator.current_accelerator()` or the CPU. Each c
 and once without this package (`TORCH_DEVICE_BACKEND_AUTOLOAD=0`), which is the CPU; the table says
 whether the numbers are equal (within the case's tolerance), how long the second run took as a
 multiple of the CPU's (PyTorch has one thread), and the seconds of the first run, compiling
-included. Only timm's environment has torchvision, for which PyTorch's own index has the wheel that
-fits. `python -m torch_tpu integrations` says what is changed in a library, and why.
+included. torchvision is PyPI's where PyTorch's own index, which has the one that fits, was not to
+be had; it wants libraries of CUDA's to be there, and empty ones were. `python -m torch_tpu
+integrations` says what is changed in a library, and why.
 
 """
 
