@@ -55,15 +55,35 @@ def gaps(got, want):
     }
 
 
+def in_double(build, row):
+    """What the CPU computes in f64, for which grouped products have no kernel."""
+    model, batch = build(row)
+    if hasattr(model, "set_experts_implementation"):
+        model.set_experts_implementation("eager")
+    return [
+        {name: x.float() for name, x in found.items()}
+        for found in run(model.double(), batch, "cpu")
+    ]
+
+
 def compare(build, row, mode):
-    """Runs a row's model on the CPU and on the device, in evaluation; returns the device's."""
+    """Runs a row's model on the CPU and on the device, in evaluation; returns the device's.
+
+    Its numbers are as near as TOLERANCE to the CPU's, or to those of f64 as near as the CPU's are,
+    but for TOLERANCE.
+    """
     expected = run(*build(row), "cpu")
     if DEVICE == "tpu":
         torch.tpu.eager_mode = mode
     model, batch = build(row)
     actual = run(model, batch, DEVICE)
-    for got, want in zip(actual, expected, strict=True):
+    exact = None
+    for i, (got, want) in enumerate(zip(actual, expected, strict=True)):
         off = gaps(got, want)
+        if max(off.values()) > TOLERANCE:
+            exact = exact or in_double(build, row)
+            ours, theirs = gaps(got, exact[i]), gaps(want, exact[i])
+            off = {name: min(off[name], max(0.0, ours[name] - theirs[name])) for name in off}
         worst = max(off, key=off.__getitem__)
         assert all(gap <= TOLERANCE for gap in off.values()), f"{worst}: {off[worst]:.1e}"
     return model
