@@ -37,7 +37,8 @@ static tt_status record_add(tt_session *session, tt_stream *stream, tt_storage *
   tt_status status = TT_SUCCESS;
   if (!call) {
     tt_view view = tt_view_whole(a->type);
-    tt_call_tensor both[2] = {{a->type, view, false, -1}, {a->type, view, false, 0}};
+    tt_call_tensor both[2] = {{.storage = a->type, .view = view, .same_as = -1},
+                              {.storage = a->type, .view = view, .same_as = 0}};
     tt_arg args[3] = {{.kind = TT_ARG_TENSOR, .first = 0},
                       {.kind = TT_ARG_TENSOR, .first = 1},
                       {.kind = TT_ARG_INT, .i = 1, .dtype = TT_I64}};

@@ -126,7 +126,10 @@ tt_status tt_args_read(tt_args_reader *r, tt_arg *out) {
   case TT_TAG_HOST:
     return read_number(r, out);
   case TT_TAG_INT:
-    *out = (tt_arg){.kind = TT_ARG_INT, .dtype = (tt_dtype)of, .i = (int64_t)word(r)};
+  case TT_TAG_PLACE:
+  case TT_TAG_END:
+    *out = (tt_arg){.kind = TT_ARG_INT, .dtype = (tt_dtype)of, .place = is == TT_TAG_PLACE};
+    out->i = (int64_t)word(r);
     return TT_SUCCESS;
   case TT_TAG_DTYPE:
     *out = (tt_arg){.kind = TT_ARG_INT, .dtype = (tt_dtype)(of & 0xff)};
@@ -142,4 +145,41 @@ tt_status tt_args_read(tt_args_reader *r, tt_arg *out) {
   }
   if (is == TT_TAG_TENSORS) return read_tensors(r, out);
   return is == TT_TAG_INTS ? read_ints(r, out) : read_numbers(r, is, out);
+}
+
+/* -- Without records -- */
+
+tt_tag tt_tag_of_int(const tt_op_row *row, const char *name) {
+  const tt_op_place *place = row ? tt_op_place_of(row->name) : NULL;
+  if (place && strcmp(name, place->start) == 0) return TT_TAG_PLACE;
+  return place && place->end && strcmp(name, place->end) == 0 ? TT_TAG_END : TT_TAG_INT;
+}
+
+static size_t size_of(const uint8_t *at, tt_tag tag, uint64_t of) {
+  switch (tag) {
+  case TT_TAG_TENSOR:
+    return (size_t)(tt_key_after_tensor(at) - at);
+  case TT_TAG_STATIC:
+  case TT_TAG_INT:
+  case TT_TAG_PLACE:
+  case TT_TAG_END:
+    return sizeof(uint64_t);
+  case TT_TAG_COMPLEX:
+    return 2 * sizeof(uint64_t);
+  case TT_TAG_INTS:
+    return (size_t)of * sizeof(uint64_t);
+  case TT_TAG_TEXT:
+    return (size_t)of;
+  default:
+    return 0;
+  }
+}
+
+bool tt_args_next(const tt_key *key, size_t *at, tt_args_item *out) {
+  uint64_t word = 0;
+  if (*at >= key->size) return false;
+  memcpy(&word, key->data + *at, sizeof word);
+  *out = (tt_args_item){(tt_tag)(word & 0xff), word >> 8, *at + sizeof word};
+  *at = out->at + size_of(key->data + out->at, out->tag, out->of);
+  return true;
 }

@@ -14,6 +14,8 @@ typedef struct tt_call_tensor {
   tt_view view;
   bool undefined; /* nothing was written to the storage: reads as zeros */
   int same_as;    /* an earlier tensor of the call with the same storage, or -1 */
+  bool moves;     /* scalar `offset_scalar` (I64) is its offset; the view's own is an example */
+  int offset_scalar;
 } tt_call_tensor;
 
 typedef struct tt_call_result {

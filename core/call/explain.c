@@ -51,8 +51,10 @@ static bool same_shape(const tt_view *a, const tt_view *b) {
   return a->dtype == b->dtype && a->rank == b->rank && same_ints(a->sizes, b->sizes, a->rank);
 }
 
+/* The offset of one that moves is only an example. */
 static bool same_layout(const tt_call_tensor *a, const tt_call_tensor *b) {
-  return a->storage == b->storage && a->view.offset == b->view.offset &&
+  bool known = !a->moves && !b->moves;
+  return a->storage == b->storage && (!known || a->view.offset == b->view.offset) &&
          same_ints(a->view.strides, b->view.strides, a->view.rank);
 }
 
@@ -70,6 +72,10 @@ static void compare_tensor(differences *d, int i, const tt_call_tensor *now,
     tt_text_printf(d->text, ", not ");
     add_layout(d->text, known);
   }
+  if (differ(d, now->moves != known->moves))
+    tt_text_printf(d->text, "operand %d is a view whose offset %s", i,
+                   now->moves ? "changes, and is a run-time number from now on"
+                              : "is known, no run-time number");
   if (differ(d, now->undefined != known->undefined))
     tt_text_printf(d->text, "operand %d %s", i,
                    now->undefined ? "was not written yet" : "was written before");
@@ -146,6 +152,10 @@ static bool same_arg(const tt_arg *a, const tt_arg *b) {
 
 static void compare_arg(differences *d, int i, const tt_arg *now, const tt_arg *known) {
   if (!differ(d, !same_arg(now, known))) return;
+  if (now->place && now->kind == TT_ARG_SCALAR && known->kind == TT_ARG_INT) {
+    tt_text_printf(d->text, "argument %d changes, and is a run-time number from now on", i);
+    return;
+  }
   tt_text_printf(d->text, "argument %d is ", i);
   add_arg(d->text, now);
   tt_text_printf(d->text, ", not ");
@@ -154,13 +164,17 @@ static void compare_arg(differences *d, int i, const tt_arg *now, const tt_arg *
 
 static void compare(differences *d, const tt_call_spec *now, const tt_call_spec *known) {
   int args = now->arg_count < known->arg_count ? now->arg_count : known->arg_count;
-  for (int i = 0; i < args; i++) compare_arg(d, i, &now->args[i], &known->args[i]);
+  for (int i = 0; i < args; i++) {
+    bool moved = i > 0 && now->args[i - 1].place && now->args[i - 1].kind == TT_ARG_SCALAR;
+    if (!moved) compare_arg(d, i, &now->args[i], &known->args[i]); /* else it is the end */
+  }
   if (now->tensor_count == known->tensor_count)
     for (int i = 0; i < now->tensor_count; i++)
       compare_tensor(d, i, &now->tensors[i], &known->tensors[i]);
   else if (differ(d, true))
     tt_text_printf(d->text, "it has %d operands, not %d", now->tensor_count, known->tensor_count);
-  for (int i = 0; i < now->scalar_count && i < known->scalar_count; i++)
+  bool alike = now->scalar_count == known->scalar_count; /* else places are among them */
+  for (int i = 0; i < now->scalar_count && alike; i++)
     if (differ(d, now->scalars[i] != known->scalars[i]))
       tt_text_printf(d->text, "number %d is %s, not %s", i, tt_dtype_name(now->scalars[i]),
                      tt_dtype_name(known->scalars[i]));

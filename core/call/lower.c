@@ -20,6 +20,11 @@ static int root_of(const tt_call_spec *spec, int tensor) {
   return tensor;
 }
 
+/* NULL: it is the view's own. */
+static tt_node *offset_of(const lowering *low, const tt_call_tensor *tensor) {
+  return tensor->moves ? low->scalars[tensor->offset_scalar] : NULL;
+}
+
 static void read_tensors(lowering *low) {
   const tt_call_spec *spec = low->spec;
   int next = 0;
@@ -36,7 +41,8 @@ static void read_tensors(lowering *low) {
       low->input_of[i] = next;
       low->storages[i] = low->io->inputs[next++];
     }
-    low->tensors[i] = tt_view_read(low->h, low->storages[i], &tensor->view);
+    low->tensors[i] =
+        tt_view_read(low->h, low->storages[i], &tensor->view, offset_of(low, tensor));
   }
 }
 
@@ -114,7 +120,8 @@ static tt_node *write_target(lowering *low, int target, tt_node *value, int *ove
   tt_node *old = low->storages[root];
   value = tt_hlo_convert(low->h, value, tt_dtype_computed(tensor->view.dtype));
   value = tt_hlo_broadcast_to(low->h, value, tensor->view.rank, tensor->view.sizes);
-  tt_node *written = tt_view_write(low->h, old, &old->type, &tensor->view, value);
+  tt_node *written = tt_view_write(low->h, old, &old->type, &tensor->view, offset_of(low, tensor),
+                                   value);
   low->storages[root] = written;
   *over = tt_type_equal(&written->type, tensor->storage) ? low->input_of[root] : -1;
   return written;
@@ -128,7 +135,7 @@ static tt_node *new_storage(lowering *low, int k, tt_node *value) {
                        "result %d has another type than PyTorch's Meta kernel says", k);
   tt_view_dense(&view, &storage);
   if (low->io->learn) low->call->results[k].view = view;
-  return tt_view_write(low->h, NULL, &storage, &view, value);
+  return tt_view_write(low->h, NULL, &storage, &view, NULL, value);
 }
 
 static bool wanted(const lowering *low, int k) {
@@ -175,8 +182,8 @@ static tt_status state_results(lowering *low) {
 tt_status tt_call_lower(tt_call *call, const tt_target *target, tt_hlo *h, const tt_call_io *io) {
   lowering low = {.h = h, .call = call, .target = target, .spec = &call->spec, .io = io};
   TT_TRY(prepare(&low));
-  read_tensors(&low);
   read_numbers(&low);
+  read_tensors(&low);
   lower_row(&low);
   return tt_hlo_failed(h) ? TT_SUCCESS : state_results(&low);
 }

@@ -14,6 +14,7 @@ struct tt_call_table {
   pthread_rwlock_t lock;
   tt_intern calls;
   tt_intern refused; /* to anything but NULL */
+  tt_families families;
   uint64_t epoch;
   tt_known_calls known;
 };
@@ -24,6 +25,14 @@ tt_call *tt_call_find(tt_call_table *table, const tt_key *key) {
   if (key->failed) return NULL;
   pthread_rwlock_rdlock(&table->lock);
   tt_call *call = tt_intern_find(&table->calls, key->data, key->size);
+  pthread_rwlock_unlock(&table->lock);
+  return call;
+}
+
+tt_call *tt_call_find_general(tt_call_table *table, const tt_key *key, size_t first,
+                              tt_places *places) {
+  pthread_rwlock_rdlock(&table->lock);
+  tt_call *call = tt_families_find(&table->families, key, first, places);
   pthread_rwlock_unlock(&table->lock);
   return call;
 }
@@ -161,6 +170,35 @@ tt_status tt_call_create(tt_call_table *table, const tt_key *key, const tt_call_
   return status;
 }
 
+static tt_status create_general(tt_call_table *table, const tt_general *general,
+                                const tt_target *target, tt_call **out) {
+  tt_status status = tt_call_create(table, &general->key, &general->spec, target, out);
+  pthread_rwlock_wrlock(&table->lock);
+  tt_families_keep(general, status ? NULL : *out);
+  pthread_rwlock_unlock(&table->lock);
+  return status;
+}
+
+tt_status tt_call_create_member(tt_call_table *table, const tt_key *key, size_t first,
+                                const tt_call_spec *spec, const tt_target *target,
+                                tt_places *places, tt_call **out) {
+  tt_general general;
+  places->count = 0;
+  pthread_rwlock_rdlock(&table->lock);
+  bool wanted = tt_families_want(&table->families, key, first, spec, &general);
+  pthread_rwlock_unlock(&table->lock);
+  tt_status status = wanted ? create_general(table, &general, target, out) : TT_SUCCESS;
+  if (wanted && !status) *places = general.places;
+  if (wanted) tt_general_deinit(&general);
+  if (wanted && !status) return TT_SUCCESS;
+  tt_status_release(status); /* as it is, the call works, or says better why not */
+  TT_TRY(tt_call_create(table, key, spec, target, out));
+  pthread_rwlock_wrlock(&table->lock);
+  tt_families_add(&table->families, key, first, spec);
+  pthread_rwlock_unlock(&table->lock);
+  return TT_SUCCESS;
+}
+
 /* -- The table -- */
 
 tt_status tt_call_table_create(tt_call_table **out) {
@@ -189,6 +227,7 @@ void tt_call_table_reclaim(tt_call_table *table) {
     if (table->calls.entries[i].key) destroy(table->calls.entries[i].value);
   tt_intern_deinit(&table->calls);
   tt_intern_deinit(&table->refused);
+  tt_families_clear(&table->families);
   table->epoch++;
 }
 

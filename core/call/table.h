@@ -3,8 +3,7 @@
 #ifndef TT_CALL_TABLE_H
 #define TT_CALL_TABLE_H
 
-#include "call/call.h"
-#include "call/key.h"
+#include "call/family.h"
 
 typedef struct tt_call_table tt_call_table;
 tt_status tt_call_table_create(tt_call_table **out);
@@ -13,6 +12,10 @@ int64_t tt_call_table_size(tt_call_table *table);
 
 /* NULL when the key is new. The call is borrowed from the table, within a guard (base/guard.h). */
 tt_call *tt_call_find(tt_call_table *table, const tt_key *key);
+/* The general call for a key that is not found: `first` is where its arguments begin, and *places
+ * what the call is to be handed. NULL: there is none yet. */
+tt_call *tt_call_find_general(tt_call_table *table, const tt_key *key, size_t first,
+                              tt_places *places);
 /* Whether it is known that the lowering cannot express what the key says. */
 bool tt_call_refused(tt_call_table *table, const tt_key *key);
 /* Lowers a new call for the target, learns what its results are, and interns it. UNIMPLEMENTED:
@@ -20,6 +23,12 @@ bool tt_call_refused(tt_call_table *table, const tt_key *key);
  * interned in the meantime is returned instead. */
 tt_status tt_call_create(tt_call_table *table, const tt_key *key, const tt_call_spec *spec,
                          const tt_target *target, tt_call **out);
+
+/* The same for a key whose arguments begin at `first`: the general call of its family, if the key
+ * is not its first member, and if there can be one. */
+tt_status tt_call_create_member(tt_call_table *table, const tt_key *key, size_t first,
+                                const tt_call_spec *spec, const tt_target *target,
+                                tt_places *places, tt_call **out);
 
 /* Reclaiming: between lock and unlock nobody finds or adds a call; tt_call_table_reclaim, in
  * between, frees all. The epoch says how often that was done. */

@@ -98,6 +98,8 @@ int64_t tt_int(tt_lower *cx, int i) {
   return 0;
 }
 
+bool tt_moves(const tt_lower *cx, int i) { return arg_at(cx, i)->kind == TT_ARG_SCALAR; }
+
 bool tt_bool(tt_lower *cx, int i) { return tt_has(cx, i) && tt_int(cx, i) != 0; }
 
 double tt_float(tt_lower *cx, int i) {

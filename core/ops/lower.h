@@ -11,6 +11,7 @@ int tt_list_size(const tt_lower *cx, int i);   /* length of a list argument */
 tt_node *tt_in_at(tt_lower *cx, int i, int k); /* k-th of a list; NULL where the list has None */
 int64_t tt_int(tt_lower *cx, int i);           /* static; fails on a run-time number */
 bool tt_bool(tt_lower *cx, int i);
+bool tt_moves(const tt_lower *cx, int i); /* a place, known only at run time: tt_num has it */
 double tt_float(tt_lower *cx, int i); /* static number; fails on a run-time number */
 tt_node *tt_num(tt_lower *cx, int i,
                 tt_dtype dtype); /* static or run-time number as rank-0 dtype */

@@ -53,6 +53,16 @@ const char *tt_op_class_name(tt_op_class cls);
  * rows multiply, they multiply in full precision. */
 bool tt_op_multiplies(const tt_op_row *row);
 
+/* An integer argument that says where in dimension `dim` (the argument before it) of argument `whole`
+ * the others are: an index, or a start with an end behind it. It may be a run-time number, which
+ * then is not negative. PLACE entries beside the rows. */
+typedef struct tt_op_place {
+  const char *name; /* of the row */
+  const char *start, *end; /* the arguments' names; end NULL: an index */
+  int whole;
+} tt_op_place;
+const tt_op_place *tt_op_place_of(const char *name); /* NULL: the row has none */
+
 /* How far a row's f32 results may be from what the CPU computes in f64 from the same operands, as
  * the sum of squared errors divided by that of the squared values: TT_TOLERANCE, or what a LOOSE
  * entry beside the row says, and why. */
@@ -83,6 +93,7 @@ typedef struct tt_arg {
   tt_arg_kind kind;
   int first, count;
   bool equal;     /* SCALARS: all are the number `first` */
+  bool place;     /* INT: see tt_op_place */
   tt_dtype dtype; /* SCALAR(S), and INT/FLOAT/COMPLEX standing for a Scalar: its own dtype (BOOL,
                      I64, F64, C128); an INT standing for a dtype argument: that dtype */
   int64_t i;

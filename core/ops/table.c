@@ -10,6 +10,7 @@
 #define ROW(name, cls, fn, param, statics, doc) void fn(tt_lower *cx);
 #define EACH(name, base, doc)
 #define LOOSE(name, value, why)
+#define PLACE(name, start, end, whole)
 #include "ops/rows.def"
 #undef ROW
 #undef EACH
@@ -23,6 +24,7 @@ static const tt_op_row rows[] = {
 #undef ROW
 #undef EACH
 #undef LOOSE
+#undef PLACE
 };
 
 static tt_intern by_name = TT_INTERN_INIT;
@@ -45,13 +47,28 @@ static const tt_op_tolerance tolerances[] = {
 #define ROW(name, cls, lower, param, statics, doc)
 #define EACH(name, base, doc)
 #define LOOSE(name, value, why) {name, value, why},
+#define PLACE(name, start, end, whole)
 #include "ops/rows.def"
+#undef LOOSE
+#undef PLACE
     {NULL, TT_TOLERANCE, NULL}};
 
 tt_op_tolerance tt_op_tolerance_of(const char *name) {
   const tt_op_tolerance *one = tolerances;
   while (one->name && strcmp(one->name, name) != 0) one++;
   return *one;
+}
+
+static const tt_op_place places[] = {
+#define LOOSE(name, value, why)
+#define PLACE(name, start, end, whole) {name, start, end, whole},
+#include "ops/rows.def"
+    {NULL, NULL, NULL, 0}};
+
+const tt_op_place *tt_op_place_of(const char *name) {
+  const tt_op_place *one = places;
+  while (one->name && strcmp(one->name, name) != 0) one++;
+  return one->name ? one : NULL;
 }
 
 const tt_op_row *tt_op_rows(int *count) {

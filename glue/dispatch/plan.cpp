@@ -54,7 +54,8 @@ std::unique_ptr<Plan> make_plan(const c10::FunctionSchema& schema, const tt_op_r
   plan->multiplies = row && tt_op_multiplies(row);
   plan->overwrites = plan->name == "aten::copy_";
   for (const auto& arg : schema.arguments()) {
-    ArgPlan one{kind_of(arg), is_static(row, arg.name()), writes(arg), arg.is_out()};
+    ArgPlan one{kind_of(arg), is_static(row, arg.name()), writes(arg), arg.is_out(),
+                tt_tag_of_int(row, arg.name().c_str())};
     if (!one.out) plan->row_args++;
     plan->writes_lists |= one.write && one.kind == ArgKind::TensorList;
     if (one.kind == ArgKind::TensorList && arg.name() == "indices")

@@ -3,6 +3,10 @@
 
 #include "dispatch/convert.h"
 
+extern "C" {
+#include "call/args.h"
+}
+
 #include <atomic>
 #include <memory>
 #include <string>
@@ -28,6 +32,7 @@ struct ArgPlan {
   bool is_static;  // the row wants the number's value
   bool write;      // mutated
   bool out;        // an out= argument: a target, no argument of the row
+  tt_tag tag;      // of an Int
 };
 
 struct ReturnPlan {

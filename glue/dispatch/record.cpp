@@ -38,6 +38,8 @@ void record(const Walk& walk, tt_call* call, tt_storage** results) {
   tt_draw draw{};
   bool random = call->row->cls == TT_RANDOM;
   for (const Number& number : walk.numbers) push_words(words, number.dtype, number.bits);
+  for (int i = 0; i < walk.places.count; i++)
+    push_words(words, TT_I64, static_cast<uint64_t>(walk.places.values[i]));
   if (random) draw = take_draw(walk, call, words);
   tt_operation operation{call,         walk.storages.data(), words.data(), random ? &draw : nullptr,
                          &walk.policy, call_site()};

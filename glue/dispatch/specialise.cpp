@@ -115,7 +115,7 @@ Found Specialiser::specialise(tt_call_spec* spec) {
     if (c10::isFloat8Type(dtype)) small_float_ = require_dtype(dtype);
     unsigned_ |= c10::isBarebonesUnsignedType(dtype);
     tensors_.push_back({walk_.storages[i]->type, view_of(*walk_.tensors[i]),
-                        walk_.storages[i]->value == nullptr, walk_.same_as[i]});
+                        walk_.storages[i]->value == nullptr, walk_.same_as[i], false, 0});
   }
   tt_args_reader reader{walk_.key.data + walk_.first_arg, &arena_, 0, 0, false};
   for (size_t i = 0; i < plan_.args.size(); i++) add(plan_.args[i], walk_.args[i], reader);
@@ -153,12 +153,15 @@ Found Specialiser::specialise(tt_call_spec* spec) {
 
 Found new_call(Walk& walk, const c10::OperatorHandle& op, tt_call** call) {
   if (walk.key.failed) check(tt_out_of_memory());
-  if (tt_call_refused(open_session()->calls, &walk.key)) return Found::Fallback;
+  tt_call_table* calls = open_session()->calls;
+  *call = tt_call_find_general(calls, &walk.key, walk.first_arg, &walk.places);
+  if (*call) return Found::Call;
+  if (tt_call_refused(calls, &walk.key)) return Found::Fallback;
   Specialiser specialiser(walk, op);
   tt_call_spec spec;
   if (Found found = specialiser.specialise(&spec); found != Found::Call) return found;
-  tt_status status =
-      tt_call_create(open_session()->calls, &walk.key, &spec, &open_session()->target, call);
+  tt_status status = tt_call_create_member(calls, &walk.key, walk.first_arg, &spec,
+                                           &open_session()->target, &walk.places, call);
   if (!status) return Found::Call;
   if (tt_status_code(status) == TT_INVALID_ARGUMENT) raise_as_cpu(walk.plan, op, walk.args);
   if (tt_status_code(status) != TT_UNIMPLEMENTED) check(status);

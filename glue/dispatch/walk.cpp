@@ -95,7 +95,7 @@ void add_tensor(Walk& walk, const ArgPlan& arg, const at::Tensor& tensor) {
   TORCH_CHECK(tensor.dim() <= TT_MAX_RANK, walk.plan.name,
               ": device 'tpu' supports tensors of at most ", TT_MAX_RANK, " dims, not ",
               tensor.dim());
-  tag(walk, TT_TAG_TENSOR);
+  tag(walk, TT_TAG_TENSOR, arg.write);
   tt_key_tensor(&walk.key, storage->type, storage->value != nullptr, same_as, canonical,
                 require_dtype(dtype), static_cast<int>(tensor.dim()), tensor.storage_offset(),
                 tensor.sizes().data(), tensor.strides().data());
@@ -134,7 +134,7 @@ void add_arg(Walk& walk, const ArgPlan& arg, const IValue& value) {
     add_numbers(walk, arg, value.toListRef());
     break;
   case ArgKind::Int:
-    tag(walk, TT_TAG_INT, value.isBool() ? TT_BOOL : TT_I64);
+    tag(walk, arg.tag, value.isBool() ? TT_BOOL : TT_I64);
     tt_key_u64(&walk.key, static_cast<uint64_t>(int_of(value)));
     break;
   case ArgKind::IntList:

@@ -185,7 +185,10 @@ static tt_status create_call(const request *r, const tt_key *key, tt_call **out)
   tt_arg args[REQUEST_MAX];
   for (int i = 0; i < r->tensor_count; i++) {
     tensors[i] =
-        (tt_call_tensor){r->tensors[i]->type, view_at(r, i), !r->tensors[i]->value, same_as(r, i)};
+        (tt_call_tensor){.storage = r->tensors[i]->type,
+                                  .view = view_at(r, i),
+                                  .undefined = !r->tensors[i]->value,
+                                  .same_as = same_as(r, i)};
     args[i] = (tt_arg){.kind = TT_ARG_TENSOR, .first = i};
   }
   tt_call_spec spec = {.row = r->row,

@@ -250,8 +250,8 @@ static void build(tt_hlo *h, view_case *c) {
   tt_type value = tt_view_type(&c->view);
   bool failed = tt_hlo_failed(h), alone = tt_view_covers(&c->view, &c->storage);
   tt_node *storage = tt_hlo_param(h, &c->storage), *written = tt_hlo_param(h, &value);
-  c->read_node = tt_view_read(h, storage, &c->view);
-  c->written_node = tt_view_write(h, alone ? NULL : storage, &c->storage, &c->view, written);
+  c->read_node = tt_view_read(h, storage, &c->view, NULL);
+  c->written_node = tt_view_write(h, alone ? NULL : storage, &c->storage, &c->view, NULL, written);
   if (tt_hlo_failed(h) && !failed) print_case(c);
 }
 

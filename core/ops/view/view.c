@@ -168,13 +168,31 @@ static tt_type sized(tt_lower *cx, int arg, tt_dtype dtype) {
   return tt_type_make(dtype, 0, NULL);
 }
 
+/* Along `dim` the place that argument 3 says, which is known only at run time. */
+static void starts_at(tt_lower *cx, const tt_node *x, int dim, tt_node **starts) {
+  tt_dtype dtype = x->type.rank && x->type.dims[dim] > INT32_MAX ? TT_I64 : TT_I32;
+  for (int i = 0; i < x->type.rank; i++)
+    starts[i] = i == dim ? tt_num(cx, 3, dtype) : tt_hlo_const_i(cx->h, dtype, 0);
+}
+
+/* x with `part` from there on. */
+static tt_node *put_at(tt_lower *cx, tt_node *x, tt_node *part, int dim) {
+  tt_node *starts[TT_MAX_RANK];
+  starts_at(cx, x, dim, starts);
+  return tt_hlo_dynamic_update_slice(cx->h, x, part, starts);
+}
+
 void tt_lower_select_backward(tt_lower *cx) {
   tt_node *grad = tt_in(cx, 0);
   tt_type type = sized(cx, 1, grad->type.dtype);
   int dim = tt_dim(cx, 2, type.rank);
+  grad = insert_dim(cx, grad, dim);
+  if (tt_moves(cx, 3)) {
+    tt_out_as(cx, 0, put_at(cx, tt_hlo_zeros(cx->h, &type), grad, dim));
+    return;
+  }
   int64_t size = type.dims[dim], index = tt_int(cx, 3);
   if (index < 0) index += size;
-  grad = insert_dim(cx, grad, dim);
   tt_out_as(cx, 0, pad_dim(cx, grad, zero_of(cx, grad), dim, index, size - index - 1, 0));
 }
 
@@ -189,18 +207,47 @@ static tt_node *spread_slice(tt_lower *cx, tt_node *x, int dim, int64_t size, in
   return pad_dim(cx, x, zero_of(cx, x), dim, start, size - start - span, step - 1);
 }
 
+/* From its first element to its last. */
+static tt_node *spread_alone(tt_lower *cx, tt_node *x, int dim, int64_t step) {
+  int64_t count = x->type.dims[dim];
+  return spread_slice(cx, x, dim, count > 0 ? (count - 1) * step + 1 : 0, 0, step);
+}
+
 void tt_lower_slice_backward(tt_lower *cx) {
   tt_node *grad = tt_in(cx, 0);
   tt_type type = sized(cx, 1, grad->type.dtype);
   int dim = tt_dim(cx, 2, type.rank);
+  if (tt_moves(cx, 3)) {
+    grad = spread_alone(cx, grad, dim, tt_int(cx, 5));
+    tt_out_as(cx, 0, put_at(cx, tt_hlo_zeros(cx->h, &type), grad, dim));
+    return;
+  }
   int64_t start = clip_bound(tt_int(cx, 3), 0, type.dims[dim]);
   tt_out_as(cx, 0, spread_slice(cx, grad, dim, type.dims[dim], start, tt_int(cx, 5)));
+}
+
+/* The start is known only at run time; how much is replaced, the source says. */
+static void scatter_moving(tt_lower *cx, int dim, int64_t step) {
+  tt_node *x = tt_in(cx, 0), *src = tt_cast(cx, tt_in(cx, 1), x->type.dtype);
+  tt_node *part = spread_alone(cx, src, dim, step);
+  if (step > 1) {
+    tt_node *starts[TT_MAX_RANK];
+    starts_at(cx, x, dim, starts);
+    tt_node *old = tt_hlo_dynamic_slice(cx->h, x, starts, part->type.dims);
+    tt_node *inside = tt_range_mask(cx, &part->type, dim, 0, part->type.dims[dim], step);
+    part = tt_hlo_select(cx->h, inside, part, old);
+  }
+  tt_out_as(cx, 0, put_at(cx, x, part, dim));
 }
 
 void tt_lower_slice_scatter(tt_lower *cx) {
   tt_node *x = tt_in(cx, 0);
   int dim = tt_dim(cx, 2, x->type.rank);
   int64_t size = x->type.dims[dim], step = tt_has(cx, 5) ? tt_int(cx, 5) : 1;
+  if (tt_moves(cx, 3)) {
+    scatter_moving(cx, dim, step);
+    return;
+  }
   int64_t start = tt_has(cx, 3) ? clip_bound(tt_int(cx, 3), 0, size) : 0;
   int64_t end = tt_has(cx, 4) ? clip_bound(tt_int(cx, 4), start, size) : size;
   tt_type part = x->type;
@@ -224,6 +271,10 @@ void tt_lower_slice_scatter(tt_lower *cx) {
 void tt_lower_select_scatter(tt_lower *cx) {
   tt_node *x = tt_in(cx, 0), *src = tt_cast(cx, tt_in(cx, 1), x->type.dtype);
   int dim = tt_dim(cx, 2, x->type.rank);
+  if (tt_moves(cx, 3)) {
+    tt_out_as(cx, 0, put_at(cx, x, insert_dim(cx, src, dim), dim));
+    return;
+  }
   int64_t index = tt_int(cx, 3), starts[TT_MAX_RANK] = {0};
   starts[dim] = index < 0 ? index + x->type.dims[dim] : index;
   tt_out_as(cx, 0, tt_hlo_update_slice(cx->h, x, insert_dim(cx, src, dim), starts));

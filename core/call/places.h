@@ -1,0 +1,42 @@
+/* Places: words of a key that say where in a tensor a call begins, an offset of a view, an index, a
+ * start. Where calls differ in nothing else, these become run-time numbers (call/family.h). */
+#ifndef TT_CALL_PLACES_H
+#define TT_CALL_PLACES_H
+
+#include "call/args.h"
+
+enum { TT_MOST_PLACES = 32 }; /* a key with more of them has none */
+
+/* What a call is handed, behind its own numbers, for those that are run-time numbers. */
+typedef struct tt_places {
+  int count;
+  int64_t values[TT_MOST_PLACES];
+} tt_places;
+
+typedef struct tt_place {
+  size_t at;     /* its word in the key */
+  size_t end;    /* where the end is that moves with it; 0: none */
+  size_t beside; /* the word of another place, from which its distance is kept; 0: none */
+  int tensor;    /* of whose view it is the offset, or -1: it is an argument */
+} tt_place;
+
+/* A key as a member of a family: of all that are equal but for their places. Views of a storage
+ * that is written keep their distances, which the overlap of what is read and written hangs on. */
+typedef struct tt_member {
+  int count;
+  tt_place places[TT_MOST_PLACES];
+  uint64_t written; /* bit i: the storage of tensor i was; which a family does not ask, either */
+  tt_key family;
+} tt_member;
+
+/* Reads the key, whose arguments begin at `first`; false if it has no places. Then only deinit. */
+bool tt_member_init(tt_member *member, const tt_key *key, size_t first);
+void tt_member_deinit(tt_member *member);
+
+int64_t tt_place_value(const tt_key *key, const tt_place *place);
+/* Of an offset's view. */
+tt_motion tt_place_motion(const tt_key *key, const tt_place *place);
+/* Marks in a copy of its key that the place is a run-time number. */
+void tt_place_mark(tt_key *copy, const tt_place *place, tt_motion motion);
+
+#endif
