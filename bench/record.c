@@ -33,7 +33,7 @@ static tt_status record_add(tt_session *session, tt_stream *stream, tt_storage *
   tt_key_u64(&key, (uint64_t)(uintptr_t)tensors[0]->type);
   tt_key_tensor(&key, a->type, a->value != NULL, -1, true, TT_F32, 1, 0, NULL, NULL);
   tt_key_tensor(&key, a->type, a->value != NULL, 0, true, TT_F32, 1, 0, NULL, NULL);
-  tt_call *call = tt_call_find(session->calls, &key);
+  tt_call *call = tt_call_find(session->calls, &key, NULL);
   tt_status status = TT_SUCCESS;
   if (!call) {
     tt_view view = tt_view_whole(a->type);

@@ -169,8 +169,7 @@ static void make_key(tt_general *g, const tt_member *m, const tt_key *key) {
   tt_key_add(&g->key, key->data, key->size);
   for (int i = 0; i < m->count && !g->key.failed; i++)
     if (g->moved >> i & 1)
-      tt_place_mark(&g->key, &m->places[i],
-                    g->flat >> i & 1 ? TT_MOTION_FLAT : TT_MOTION_DIGITS);
+      tt_place_mark(&g->key, &m->places[i], g->flat >> i & 1 ? TT_MOTION_FLAT : TT_MOTION_DIGITS);
 }
 
 static bool want(const tt_families *all, const tt_key *key, const tt_member *m,
@@ -210,8 +209,7 @@ void tt_families_keep(const tt_general *g, tt_call *call) {
   f->generals = one;
 }
 
-static void add(tt_families *all, const tt_key *key, const tt_member *m,
-                const tt_call_spec *spec) {
+static void add(tt_families *all, const tt_key *key, const tt_member *m, const tt_call_spec *spec) {
   const tt_key *by = &m->family;
   if (all->by_key.count >= MOST_FAMILIES || tt_intern_find(&all->by_key, by->data, by->size))
     return;

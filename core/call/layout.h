@@ -48,9 +48,9 @@ tt_digits tt_digits_of_whole(const tt_view *view, int64_t total);
 
 /* A view whose offset is known only at run time. Which of them one program can serve: */
 typedef enum tt_motion {
-  TT_MOTION_NONE,  /* it does not lie in the storage */
+  TT_MOTION_NONE,   /* it does not lie in the storage */
   TT_MOTION_DIGITS, /* its digits are those of the whole storage, each dim inside its own */
-  TT_MOTION_FLAT   /* it is looked for in the flat stretch from its first to its last element */
+  TT_MOTION_FLAT    /* it is looked for in the flat stretch from its first to its last element */
 } tt_motion;
 tt_motion tt_view_motion(const tt_view *view, int64_t total);
 /* Elements of the view's dtype that the storage has room for. */

@@ -41,8 +41,7 @@ static void read_tensors(lowering *low) {
       low->input_of[i] = next;
       low->storages[i] = low->io->inputs[next++];
     }
-    low->tensors[i] =
-        tt_view_read(low->h, low->storages[i], &tensor->view, offset_of(low, tensor));
+    low->tensors[i] = tt_view_read(low->h, low->storages[i], &tensor->view, offset_of(low, tensor));
   }
 }
 
@@ -120,8 +119,8 @@ static tt_node *write_target(lowering *low, int target, tt_node *value, int *ove
   tt_node *old = low->storages[root];
   value = tt_hlo_convert(low->h, value, tt_dtype_computed(tensor->view.dtype));
   value = tt_hlo_broadcast_to(low->h, value, tensor->view.rank, tensor->view.sizes);
-  tt_node *written = tt_view_write(low->h, old, &old->type, &tensor->view, offset_of(low, tensor),
-                                   value);
+  tt_node *written =
+      tt_view_write(low->h, old, &old->type, &tensor->view, offset_of(low, tensor), value);
   low->storages[root] = written;
   *over = tt_type_equal(&written->type, tensor->storage) ? low->input_of[root] : -1;
   return written;

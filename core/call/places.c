@@ -73,8 +73,7 @@ static bool add_offsets(tt_member *m, const operand *all, int count) {
     if (is_canonical(&all[i]) || (together[root] && stay[root])) continue;
     if (m->count == TT_MOST_PLACES) return false;
     size_t beside = together[root] && root != i ? offset_of(&all[root]) : 0;
-    m->places[m->count++] =
-        (tt_place){.at = offset_of(&all[i]), .beside = beside, .tensor = i};
+    m->places[m->count++] = (tt_place){.at = offset_of(&all[i]), .beside = beside, .tensor = i};
   }
   return true;
 }

@@ -8,11 +8,19 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { MOST_REFUSED = 65536 }; /* no more are remembered */
+enum { MOST_REFUSED = 65536, MOST_ALIASES = 4096 }; /* no more are remembered */
+
+/* A key that has a general call. */
+typedef struct alias {
+  tt_call *call;
+  int count;
+  int64_t values[]; /* of its places */
+} alias;
 
 struct tt_call_table {
   pthread_rwlock_t lock;
-  tt_intern calls;
+  tt_intern calls; /* and aliases, told apart by the lowest bit of the pointer */
+  size_t alias_count;
   tt_intern refused; /* to anything but NULL */
   tt_families families;
   uint64_t epoch;
@@ -21,19 +29,52 @@ struct tt_call_table {
 
 /* -- Finding -- */
 
-tt_call *tt_call_find(tt_call_table *table, const tt_key *key) {
+static alias *as_alias(void *found) {
+  return (uintptr_t)found & 1 ? (alias *)((uintptr_t)found - 1) : NULL;
+}
+
+tt_call *tt_call_find(tt_call_table *table, const tt_key *key, tt_places *places) {
+  if (places) places->count = 0;
   if (key->failed) return NULL;
   pthread_rwlock_rdlock(&table->lock);
-  tt_call *call = tt_intern_find(&table->calls, key->data, key->size);
+  void *found = tt_intern_find(&table->calls, key->data, key->size);
   pthread_rwlock_unlock(&table->lock);
-  return call;
+  const alias *other = as_alias(found);
+  if (!other) return found;
+  if (!places) return NULL;
+  places->count = other->count;
+  memcpy(places->values, other->values, sizeof *other->values * (size_t)other->count);
+  return other->call;
+}
+
+/* A key is found at once from now on, if memory allows. */
+static void add_alias(tt_call_table *table, const tt_key *key, tt_call *call,
+                      const tt_places *places) {
+  size_t size = sizeof *places->values * (size_t)places->count;
+  alias *made = tt_malloc(sizeof *made + size);
+  if (!made) return;
+  made->call = call;
+  made->count = places->count;
+  memcpy(made->values, places->values, size);
+  pthread_rwlock_wrlock(&table->lock);
+  bool added =
+      table->alias_count < MOST_ALIASES && !tt_intern_find(&table->calls, key->data, key->size);
+  tt_status status =
+      added ? tt_intern_add(&table->calls, key->data, key->size, (char *)made + 1) : TT_SUCCESS;
+  added = added && !status;
+  table->alias_count += added;
+  pthread_rwlock_unlock(&table->lock);
+  tt_status_release(status);
+  if (!added) tt_free(made);
 }
 
 tt_call *tt_call_find_general(tt_call_table *table, const tt_key *key, size_t first,
                               tt_places *places) {
   pthread_rwlock_rdlock(&table->lock);
   tt_call *call = tt_families_find(&table->families, key, first, places);
+  bool room = table->alias_count < MOST_ALIASES;
   pthread_rwlock_unlock(&table->lock);
+  if (call && room) add_alias(table, key, call, places);
   return call;
 }
 
@@ -46,7 +87,7 @@ bool tt_call_refused(tt_call_table *table, const tt_key *key) {
 
 int64_t tt_call_table_size(tt_call_table *table) {
   pthread_rwlock_rdlock(&table->lock);
-  int64_t count = (int64_t)table->calls.count;
+  int64_t count = (int64_t)(table->calls.count - table->alias_count);
   pthread_rwlock_unlock(&table->lock);
   return count;
 }
@@ -127,14 +168,16 @@ static tt_status keep_reason(tt_call *call, const tt_text *why) {
   return call->why ? TT_SUCCESS : tt_out_of_memory();
 }
 
-/* *out is the call, or an equal one that was there before; then the call is gone. */
+/* *out is the call, or an equal one that was there before, or NULL where an alias was; then the call
+ * is gone. */
 static tt_status intern(tt_call_table *table, const tt_key *key, tt_call *call, tt_call **out) {
   tt_status status = TT_SUCCESS;
   pthread_rwlock_wrlock(&table->lock);
-  *out = tt_intern_find(&table->calls, key->data, key->size);
-  if (!*out) status = tt_intern_add(&table->calls, key->data, key->size, call);
+  void *found = tt_intern_find(&table->calls, key->data, key->size);
+  *out = as_alias(found) ? NULL : found;
+  if (!found) status = tt_intern_add(&table->calls, key->data, key->size, call);
   pthread_rwlock_unlock(&table->lock);
-  if (*out || status) {
+  if (found || status) {
     destroy(call);
     return status;
   }
@@ -193,6 +236,7 @@ tt_status tt_call_create_member(tt_call_table *table, const tt_key *key, size_t 
   if (wanted && !status) return TT_SUCCESS;
   tt_status_release(status); /* as it is, the call works, or says better why not */
   TT_TRY(tt_call_create(table, key, spec, target, out));
+  if (!*out) *out = tt_call_find(table, key, places); /* another thread was faster */
   pthread_rwlock_wrlock(&table->lock);
   tt_families_add(&table->families, key, first, spec);
   pthread_rwlock_unlock(&table->lock);
@@ -221,11 +265,17 @@ void tt_call_table_destroy(tt_call_table *table) {
 void tt_call_table_lock(tt_call_table *table) { pthread_rwlock_wrlock(&table->lock); }
 void tt_call_table_unlock(tt_call_table *table) { pthread_rwlock_unlock(&table->lock); }
 
+static void drop(void *value) {
+  if (as_alias(value)) tt_free(as_alias(value));
+  else destroy(value);
+}
+
 void tt_call_table_reclaim(tt_call_table *table) {
   tt_known_calls_clear(&table->known);
   for (size_t i = 0; i < table->calls.capacity; i++)
-    if (table->calls.entries[i].key) destroy(table->calls.entries[i].value);
+    if (table->calls.entries[i].key) drop(table->calls.entries[i].value);
   tt_intern_deinit(&table->calls);
+  table->alias_count = 0;
   tt_intern_deinit(&table->refused);
   tt_families_clear(&table->families);
   table->epoch++;

@@ -12,7 +12,7 @@ tt_node *tt_in_at(tt_lower *cx, int i, int k); /* k-th of a list; NULL where the
 int64_t tt_int(tt_lower *cx, int i);           /* static; fails on a run-time number */
 bool tt_bool(tt_lower *cx, int i);
 bool tt_moves(const tt_lower *cx, int i); /* a place, known only at run time: tt_num has it */
-double tt_float(tt_lower *cx, int i); /* static number; fails on a run-time number */
+double tt_float(tt_lower *cx, int i);     /* static number; fails on a run-time number */
 tt_node *tt_num(tt_lower *cx, int i,
                 tt_dtype dtype); /* static or run-time number as rank-0 dtype */
 tt_node *tt_num_at(tt_lower *cx, int i, int k, tt_dtype dtype); /* k-th of a number list */

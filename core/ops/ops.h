@@ -53,11 +53,11 @@ const char *tt_op_class_name(tt_op_class cls);
  * rows multiply, they multiply in full precision. */
 bool tt_op_multiplies(const tt_op_row *row);
 
-/* An integer argument that says where in dimension `dim` (the argument before it) of argument `whole`
- * the others are: an index, or a start with an end behind it. It may be a run-time number, which
- * then is not negative. PLACE entries beside the rows. */
+/* An integer argument that says where in one dimension (the argument before it) of the argument
+ * `whole` the others are: an index, or a start with an end behind it. It may be a run-time number,
+ * which then is not negative. PLACE entries stand beside the rows. */
 typedef struct tt_op_place {
-  const char *name; /* of the row */
+  const char *name;        /* of the row */
   const char *start, *end; /* the arguments' names; end NULL: an index */
   int whole;
 } tt_op_place;

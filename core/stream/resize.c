@@ -37,7 +37,7 @@ static tt_status find_call(tt_stream *stream, tt_call_table *calls, const tt_sto
   tt_key_u64(&key, (uint64_t)type->dims[0]);
   tt_key_tensor(&key, storage->type, storage->value != NULL, -1, true, type->dtype, 1, 0, NULL,
                 NULL);
-  *out = tt_call_find(calls, &key);
+  *out = tt_call_find(calls, &key, NULL);
   tt_status status = *out ? TT_SUCCESS : make_call(stream, calls, &key, storage, type, out);
   tt_key_deinit(&key);
   return status;

@@ -3,10 +3,6 @@
 
 #include "dispatch/convert.h"
 
-extern "C" {
-#include "call/args.h"
-}
-
 #include <atomic>
 #include <memory>
 #include <string>

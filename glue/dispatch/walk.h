@@ -27,7 +27,7 @@ struct Walk : Fixed {
   c10::SmallVector<const at::Tensor*, 16> tensors;
   c10::SmallVector<int, 16> same_as;
   c10::SmallVector<Number, 8> numbers;
-  tt_places places{};  // that its call takes behind the numbers
+  tt_places places;  // that its call takes behind the numbers
   std::optional<at::Generator> generator;
   c10::DeviceIndex device = -1;
   Policy policy;

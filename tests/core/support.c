@@ -184,8 +184,7 @@ static tt_status create_call(const request *r, const tt_key *key, tt_call **out)
   tt_call_result results[REQUEST_MAX];
   tt_arg args[REQUEST_MAX];
   for (int i = 0; i < r->tensor_count; i++) {
-    tensors[i] =
-        (tt_call_tensor){.storage = r->tensors[i]->type,
+    tensors[i] = (tt_call_tensor){.storage = r->tensors[i]->type,
                                   .view = view_at(r, i),
                                   .undefined = !r->tensors[i]->value,
                                   .same_as = same_as(r, i)};
@@ -211,7 +210,7 @@ tt_status request_call(const request *r, tt_call **out) {
   tt_key key;
   tt_key_init(&key);
   fill_key(&key, r);
-  *out = tt_call_find(session->calls, &key);
+  *out = tt_call_find(session->calls, &key, NULL);
   tt_status status = *out ? TT_SUCCESS : create_call(r, &key, out);
   tt_key_deinit(&key);
   return status;

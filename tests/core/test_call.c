@@ -37,7 +37,7 @@ static void test_long_key(void **state) {
   assert_int_equal(key.size, sizeof expected);
   assert_memory_equal(key.data, expected, sizeof expected);
   assert_false(key.failed);
-  assert_null(tt_call_find(session->calls, &key));
+  assert_null(tt_call_find(session->calls, &key, NULL));
   tt_key_deinit(&key);
 }
 
@@ -50,7 +50,7 @@ static void test_key_without_memory(void **state) {
   tt_alloc_fail_at(1, false);
   for (uint64_t i = 0; i < 1000; i++) tt_key_u64(&key, i);
   assert_true(key.failed);
-  assert_null(tt_call_find(session->calls, &key));
+  assert_null(tt_call_find(session->calls, &key, NULL));
   tt_call_spec spec = {.row = r.row, .name = "neg"};
   tt_call *call = NULL;
   fails(tt_call_create(session->calls, &key, &spec, &session->target, &call), TT_RESOURCE_EXHAUSTED,

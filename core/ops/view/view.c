@@ -169,17 +169,29 @@ static tt_type sized(tt_lower *cx, int arg, tt_dtype dtype) {
 }
 
 /* Along `dim` the place that argument 3 says, which is known only at run time. */
-static void starts_at(tt_lower *cx, const tt_node *x, int dim, tt_node **starts) {
-  tt_dtype dtype = x->type.rank && x->type.dims[dim] > INT32_MAX ? TT_I64 : TT_I32;
-  for (int i = 0; i < x->type.rank; i++)
-    starts[i] = i == dim ? tt_num(cx, 3, dtype) : tt_hlo_const_i(cx->h, dtype, 0);
+static void starts_at(tt_lower *cx, int rank, int dim, tt_node **starts) {
+  for (int i = 0; i < rank; i++)
+    starts[i] = i == dim ? tt_num(cx, 3, TT_I64) : tt_hlo_const_i(cx->h, TT_I64, 0);
 }
 
 /* x with `part` from there on. */
 static tt_node *put_at(tt_lower *cx, tt_node *x, tt_node *part, int dim) {
   tt_node *starts[TT_MAX_RANK];
-  starts_at(cx, x, dim, starts);
+  starts_at(cx, x->type.rank, dim, starts);
   return tt_hlo_dynamic_update_slice(cx->h, x, part, starts);
+}
+
+/* `part` from there on in zeros: cut out of more of them, which compilers join with what is done
+ * with it, other than an update. */
+static tt_node *put_in_zeros(tt_lower *cx, tt_node *part, int dim, int64_t size) {
+  int64_t more = size - part->type.dims[dim];
+  tt_type type = part->type;
+  type.dims[dim] = size;
+  tt_node *starts[TT_MAX_RANK], *most = tt_hlo_const_i(cx->h, TT_I64, more);
+  starts_at(cx, type.rank, dim, starts);
+  starts[dim] = tt_hlo_subtract(cx->h, most, starts[dim]);
+  part = pad_dim(cx, part, zero_of(cx, part), dim, more, more, 0);
+  return tt_hlo_dynamic_slice(cx->h, part, starts, type.dims);
 }
 
 void tt_lower_select_backward(tt_lower *cx) {
@@ -188,7 +200,7 @@ void tt_lower_select_backward(tt_lower *cx) {
   int dim = tt_dim(cx, 2, type.rank);
   grad = insert_dim(cx, grad, dim);
   if (tt_moves(cx, 3)) {
-    tt_out_as(cx, 0, put_at(cx, tt_hlo_zeros(cx->h, &type), grad, dim));
+    tt_out_as(cx, 0, put_in_zeros(cx, grad, dim, type.dims[dim]));
     return;
   }
   int64_t size = type.dims[dim], index = tt_int(cx, 3);
@@ -219,7 +231,7 @@ void tt_lower_slice_backward(tt_lower *cx) {
   int dim = tt_dim(cx, 2, type.rank);
   if (tt_moves(cx, 3)) {
     grad = spread_alone(cx, grad, dim, tt_int(cx, 5));
-    tt_out_as(cx, 0, put_at(cx, tt_hlo_zeros(cx->h, &type), grad, dim));
+    tt_out_as(cx, 0, put_in_zeros(cx, grad, dim, type.dims[dim]));
     return;
   }
   int64_t start = clip_bound(tt_int(cx, 3), 0, type.dims[dim]);
@@ -232,7 +244,7 @@ static void scatter_moving(tt_lower *cx, int dim, int64_t step) {
   tt_node *part = spread_alone(cx, src, dim, step);
   if (step > 1) {
     tt_node *starts[TT_MAX_RANK];
-    starts_at(cx, x, dim, starts);
+    starts_at(cx, x->type.rank, dim, starts);
     tt_node *old = tt_hlo_dynamic_slice(cx->h, x, starts, part->type.dims);
     tt_node *inside = tt_range_mask(cx, &part->type, dim, 0, part->type.dims[dim], step);
     part = tt_hlo_select(cx->h, inside, part, old);
