@@ -2,13 +2,13 @@
 
 #include <string.h>
 
-enum { MOST_FAMILIES = 65536 };
+enum { MOST_FAMILIES = 65536, MOST_MADE = 256 };
 
 typedef struct made {
   struct made *next;
   uint32_t moved, flat;
-  uint64_t written;
-  tt_call *call;
+  uint64_t written, distances;
+  tt_call *call; /* several may have the same */
 } made;
 
 /* An argument's place: negative ones count from `size`, and the greatest is `last`. */
@@ -20,6 +20,7 @@ typedef struct tt_family {
   bool fixed;
   uint32_t moved; /* places in which members differed */
   made *generals;
+  int made_count;
   int64_t first[TT_MOST_PLACES]; /* the first member's */
   span spans[];                  /* of its places */
 } family;
@@ -80,6 +81,7 @@ static bool resolve(const family *f, const tt_key *key, const tt_member *m, tt_g
   out->moved = f->moved;
   out->flat = 0;
   out->written = m->written;
+  out->distances = m->distances;
   out->places.count = 0;
   for (int i = 0; i < m->count; i++)
     if (tt_place_value(key, &m->places[i]) != f->first[i]) out->moved |= 1u << i;
@@ -103,7 +105,7 @@ static bool resolve(const family *f, const tt_key *key, const tt_member *m, tt_g
 static made *find_made(const family *f, const tt_general *wanted) {
   made *one = f->generals;
   while (one && (one->moved != wanted->moved || one->flat != wanted->flat ||
-                 one->written != wanted->written))
+                 one->written != wanted->written || one->distances != wanted->distances))
     one = one->next;
   return one;
 }
@@ -203,9 +205,11 @@ void tt_families_keep(const tt_general *g, tt_call *call) {
   f->fixed |= !call;
   if (!call) return;
   f->moved |= g->moved;
-  made *one = find_made(f, g) ? NULL : tt_malloc(sizeof *one);
-  if (!one) return; /* where memory is out it is made again, and found to be there */
-  *one = (made){f->generals, g->moved, g->flat, g->written, call};
+  if (f->made_count == MOST_MADE || find_made(f, g)) return;
+  made *one = tt_malloc(sizeof *one);
+  if (!one) return; /* it is made again, and found to be there */
+  *one = (made){f->generals, g->moved, g->flat, g->written, g->distances, call};
+  f->made_count++;
   f->generals = one;
 }
 

@@ -1,6 +1,8 @@
 /* Families: calls that are equal but for their places (call/places.h). The first one is as it is;
  * once a second one is seen, the places in which they differ are run-time numbers of one general
- * call, which serves all later ones whose views can be found in the same way. */
+ * call, which serves all later ones whose views can be found in the same way; those that have other
+ * distances between what is read and what is written after they were looked at as if they were new,
+ * since PyTorch may object to them. */
 #ifndef TT_CALL_FAMILY_H
 #define TT_CALL_FAMILY_H
 
@@ -19,7 +21,7 @@ typedef struct tt_general {
   struct tt_family *family;
   uint32_t moved; /* bit i: place i is a run-time number */
   uint32_t flat;  /* bit i: it is an offset whose motion is TT_MOTION_FLAT */
-  uint64_t written;
+  uint64_t written, distances;
   tt_places places; /* those of the member that wants it */
   tt_key key;
   tt_call_spec spec; /* the member's, with scalars for places */

@@ -27,6 +27,7 @@ static bool is_canonical(const operand *o) { return o->bits >> 1 & 1; }
 static size_t offset_of(const operand *o) { return o->at + 2 * WORD; }
 
 static int64_t bytes_before(const tt_key *key, const operand *o) {
+  if (is_canonical(o)) return 0;
   return (int64_t)get(key, offset_of(o)) * tt_dtype_bytes((tt_dtype)(o->bits >> 8 & 0xff));
 }
 
@@ -56,24 +57,18 @@ static bool scan(tt_member *m, const tt_key *key, size_t first, operand *all, in
   return true;
 }
 
-/* Whether the offsets of views of one storage are held together, as one of them is written; and
- * whether they stay, as the whole of it is among them. */
-static void bind(const operand *all, int count, bool *together, bool *stay) {
+/* Places, and how far apart the views of a storage are that is written. */
+static bool add_offsets(tt_member *m, const tt_key *key, const operand *all, int count) {
+  bool written[MOST_TENSORS] = {false};
+  for (int i = 0; i < count; i++) written[all[i].root] |= all[i].written;
   for (int i = 0; i < count; i++) {
-    together[all[i].root] |= all[i].written;
-    stay[all[i].root] |= is_canonical(&all[i]);
-  }
-}
-
-static bool add_offsets(tt_member *m, const operand *all, int count) {
-  bool together[MOST_TENSORS] = {false}, stay[MOST_TENSORS] = {false};
-  bind(all, count, together, stay);
-  for (int i = 0; i < count; i++) {
-    int root = all[i].root;
-    if (is_canonical(&all[i]) || (together[root] && stay[root])) continue;
+    const operand *root = &all[all[i].root];
+    int64_t apart[2] = {i, bytes_before(key, &all[i]) - bytes_before(key, root)};
+    if (written[all[i].root] && root != &all[i])
+      m->distances = tt_hash_bytes(apart, sizeof apart, m->distances);
+    if (is_canonical(&all[i])) continue;
     if (m->count == TT_MOST_PLACES) return false;
-    size_t beside = together[root] && root != i ? offset_of(&all[root]) : 0;
-    m->places[m->count++] = (tt_place){.at = offset_of(&all[i]), .beside = beside, .tensor = i};
+    m->places[m->count++] = (tt_place){.at = offset_of(&all[i]), .tensor = i};
   }
   return true;
 }
@@ -86,11 +81,7 @@ static void blank(tt_member *m, const tt_key *key, const operand *all, int tenso
   for (int i = 0; i < tensors; i++) set(family, all[i].at + WORD, all[i].bits & ~(uint64_t)1);
   for (int i = 0; i < m->count; i++) {
     const tt_place *p = &m->places[i];
-    uint64_t word = BLANK;
-    if (p->beside)
-      word = (uint64_t)(bytes_before(key, &all[p->tensor]) -
-                        bytes_before(key, &all[all[p->tensor].root]));
-    set(family, p->at, word);
+    set(family, p->at, BLANK);
     if (p->end) set(family, p->end, get(key, p->end) - get(key, p->at));
   }
 }
@@ -99,9 +90,9 @@ bool tt_member_init(tt_member *m, const tt_key *key, size_t first) {
   operand all[MOST_TENSORS];
   int tensors = 0;
   m->count = 0;
-  m->written = 0;
+  m->written = m->distances = 0;
   tt_key_init(&m->family);
-  if (key->failed || !scan(m, key, first, all, &tensors) || !add_offsets(m, all, tensors) ||
+  if (key->failed || !scan(m, key, first, all, &tensors) || !add_offsets(m, key, all, tensors) ||
       !m->count)
     return false;
   blank(m, key, all, tensors);

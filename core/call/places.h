@@ -14,18 +14,18 @@ typedef struct tt_places {
 } tt_places;
 
 typedef struct tt_place {
-  size_t at;     /* its word in the key */
-  size_t end;    /* where the end is that moves with it; 0: none */
-  size_t beside; /* the word of another place, from which its distance is kept; 0: none */
-  int tensor;    /* of whose view it is the offset, or -1: it is an argument */
+  size_t at;  /* its word in the key */
+  size_t end; /* where the end is that moves with it; 0: none */
+  int tensor; /* of whose view it is the offset, or -1: it is an argument */
 } tt_place;
 
-/* A key as a member of a family: of all that are equal but for their places. Views of a storage
- * that is written keep their distances, which the overlap of what is read and written hangs on. */
+/* A key as a member of a family: of all that are equal but for their places. */
 typedef struct tt_member {
   int count;
   tt_place places[TT_MOST_PLACES];
-  uint64_t written; /* bit i: the storage of tensor i was; which a family does not ask, either */
+  uint64_t written;   /* bit i: the storage of tensor i was; which a family does not ask, either */
+  uint64_t distances; /* a hash of those between views of a storage that the call writes: on them
+                         hangs whether what is written overlaps what is read */
   tt_key family;
 } tt_member;
 

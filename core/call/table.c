@@ -168,8 +168,8 @@ static tt_status keep_reason(tt_call *call, const tt_text *why) {
   return call->why ? TT_SUCCESS : tt_out_of_memory();
 }
 
-/* *out is the call, or an equal one that was there before, or NULL where an alias was; then the call
- * is gone. */
+/* *out is the call, or an equal one that was there before, or NULL where an alias was; then the
+ * call is gone. */
 static tt_status intern(tt_call_table *table, const tt_key *key, tt_call *call, tt_call **out) {
   tt_status status = TT_SUCCESS;
   pthread_rwlock_wrlock(&table->lock);

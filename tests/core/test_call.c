@@ -112,7 +112,7 @@ static void add_number(tt_key *key, tt_tag tag, tt_dtype dtype, double value) {
   if (tag == TT_TAG_COMPLEX) tt_key_add(key, &value, sizeof value);
 }
 
-enum { ARGS = 17 };
+enum { ARGS = 19, ITEMS = 28 };
 
 /* One argument of each sort. */
 static void fill_args(tt_key *key) {
@@ -145,6 +145,10 @@ static void fill_args(tt_key *key) {
   tt_key_add(key, "mean", 4); /* what follows is not aligned */
   tt_key_tag(key, TT_TAG_INTS, 0);
   add_number(key, TT_TAG_NUMBER, TT_I64, 0);
+  tt_key_tag(key, TT_TAG_PLACE, TT_I64);
+  tt_key_u64(key, (uint64_t)-2);
+  tt_key_tag(key, TT_TAG_END, TT_I64);
+  tt_key_u64(key, 5);
 }
 
 static tt_status read_args(const tt_key *key, tt_arena *arena, tt_arg *args, bool *beyond) {
@@ -187,7 +191,25 @@ static void test_arguments_in_a_key(void **state) {
   assert_string_equal(a[14].text, "mean");
   assert_true(a[15].kind == TT_ARG_INTS && a[15].count == 0);
   assert_true(a[16].kind == TT_ARG_SCALAR && a[16].dtype == TT_I64 && a[16].first == 4);
+  assert_true(a[17].kind == TT_ARG_INT && a[17].i == -2 && a[17].place && !a[11].place);
+  assert_true(a[18].kind == TT_ARG_INT && a[18].i == 5 && !a[18].place);
   tt_arena_deinit(&arena);
+  tt_key_deinit(&key);
+}
+
+/* The same, word by word. */
+static void test_items_of_a_key(void **state) {
+  (void)state;
+  tt_key key;
+  tt_key_init(&key);
+  fill_args(&key);
+  tt_args_item item = {.tag = TT_TAG_NONE};
+  int items = 0, tensors = 0;
+  for (size_t at = 0; tt_args_next(&key, &at, &item); items++) tensors += item.tag == TT_TAG_TENSOR;
+  assert_int_equal(tensors, 4);
+  assert_int_equal(items, ITEMS);
+  assert_int_equal(item.tag, TT_TAG_END);
+  assert_int_equal(item.at + sizeof(uint64_t), key.size);
   tt_key_deinit(&key);
 }
 
@@ -443,6 +465,7 @@ int main(void) {
       TEST(test_key_without_memory),
       TEST(test_refused_key),
       TEST(test_arguments_in_a_key),
+      TEST(test_items_of_a_key),
       TEST(test_arguments_beyond_records),
       TEST(test_arguments_without_memory),
       TEST(test_interning),

@@ -1,5 +1,6 @@
 /* View arithmetic against a byte-by-byte reference, on the real CPU plugin (TT_CPU_PLUGIN), for
- * random storages and views. TT_SEED chooses another sequence, TT_CASES how many. */
+ * random storages and views, whose offsets are known or come at run time. TT_SEED chooses another
+ * sequence, TT_CASES how many. */
 #include "support.h"
 
 #include <inttypes.h>
@@ -47,6 +48,8 @@ typedef struct view_case {
   uint8_t before[MAX_BYTES], fresh[MAX_BYTES]; /* the storage; what is written, by place */
   uint8_t read[MAX_BYTES], value[MAX_BYTES], after[MAX_BYTES];
   tt_node *read_node, *written_node;
+  bool moves;     /* its offset comes at run time, */
+  tt_view sample; /* to a program that was made for this view */
 } view_case;
 
 static int64_t view_numel(const tt_view *view) {
@@ -83,18 +86,25 @@ static void reference(view_case *c) {
   }
 }
 
-/* Bools have two values, and XLA's CPU compiler turns one NaN of f8E5M2 into another. */
-static uint8_t random_byte(const view_case *c) {
+static bool has(const view_case *c, tt_dtype dtype) {
+  return c->view.dtype == dtype || c->storage.dtype == dtype;
+}
+
+/* Bools have two values, and XLA's CPU compiler turns one NaN of f8E5M2 into another, and small
+ * numbers of BF16 into zeros where they are repeated. */
+static uint8_t random_byte(const view_case *c, int64_t at) {
   uint8_t byte = (uint8_t)random_bits();
-  if (c->view.dtype == TT_BOOL || c->storage.dtype == TT_BOOL) return byte & 1;
-  bool f8 = c->view.dtype == TT_F8E5M2 || c->storage.dtype == TT_F8E5M2;
+  bool small = has(c, TT_BF16) && at % 2 == 0;
+  if (has(c, TT_BOOL)) return small ? 0 : byte & 1;
+  if (small) return byte | 0x80;
+  bool f8 = has(c, TT_F8E5M2);
   return f8 && (byte & 0x7C) == 0x7C ? byte & 0xFC : byte;
 }
 
 static void fill_bytes(view_case *c) {
   for (int64_t i = 0; i < c->bytes; i++) {
-    c->before[i] = random_byte(c);
-    c->fresh[i] = random_byte(c);
+    c->before[i] = random_byte(c, i);
+    c->fresh[i] = random_byte(c, i);
   }
 }
 
@@ -211,8 +221,26 @@ static void random_case(view_case *c) {
     c->view_bytes = view_numel(&c->view) * tt_dtype_bytes(dtype);
     if (last_place(&c->view) >= total) c->view_bytes = MAX_BYTES + 1;
   } while (c->bytes > MAX_BYTES || c->view_bytes > MAX_BYTES);
+  c->moves = false;
   fill_bytes(c);
   reference(c);
+}
+
+static int motions[3]; /* cases of each */
+
+/* The program is made for another offset, if there is one that moves alike. */
+static void move(view_case *c) {
+  int64_t total = tt_view_total(&c->view, &c->storage);
+  tt_motion motion = tt_view_motion(&c->view, total);
+  motions[motion]++;
+  c->moves = motion != TT_MOTION_NONE;
+  c->sample = c->view;
+  if (!c->moves) return;
+  for (int i = 0; i < 20 && c->sample.offset == c->view.offset; i++) {
+    tt_view other = c->view;
+    other.offset = below(total + 1);
+    if (tt_view_motion(&other, total) == motion) c->sample = other;
+  }
 }
 
 static void print_case(const view_case *c) {
@@ -247,11 +275,13 @@ static bool same(tt_buffer *buffer, const tt_type *type, const uint8_t *expected
 }
 
 static void build(tt_hlo *h, view_case *c) {
-  tt_type value = tt_view_type(&c->view);
+  tt_type value = tt_view_type(&c->view), place = {.dtype = TT_I64};
+  const tt_view *view = c->moves ? &c->sample : &c->view;
   bool failed = tt_hlo_failed(h), alone = tt_view_covers(&c->view, &c->storage);
   tt_node *storage = tt_hlo_param(h, &c->storage), *written = tt_hlo_param(h, &value);
-  c->read_node = tt_view_read(h, storage, &c->view, NULL);
-  c->written_node = tt_view_write(h, alone ? NULL : storage, &c->storage, &c->view, NULL, written);
+  tt_node *param = tt_hlo_param(h, &place), *offset = c->moves ? param : NULL;
+  c->read_node = tt_view_read(h, storage, view, offset);
+  c->written_node = tt_view_write(h, alone ? NULL : storage, &c->storage, view, offset, written);
   if (tt_hlo_failed(h) && !failed) print_case(c);
 }
 
@@ -259,20 +289,21 @@ static void build(tt_hlo *h, view_case *c) {
 static int run_batch(view_case *cases) {
   tt_hlo *h = NULL;
   tt_node *results[2 * BATCH];
-  tt_buffer *arguments[2 * BATCH], *outputs[2 * BATCH];
+  tt_buffer *arguments[3 * BATCH], *outputs[2 * BATCH];
   tt_pjrt_device *device = tt_client_device(client, 0);
   ok(tt_hlo_create(&h));
   for (int i = 0; i < BATCH; i++) {
     view_case *c = &cases[i];
-    tt_type value = tt_view_type(&c->view);
+    tt_type value = tt_view_type(&c->view), place = {.dtype = TT_I64};
     build(h, c);
     results[2 * i] = c->read_node;
     results[2 * i + 1] = c->written_node;
-    ok(tt_buffer_from_host(device, &c->storage, c->before, NULL, NULL, &arguments[2 * i]));
-    ok(tt_buffer_from_host(device, &value, c->value, NULL, NULL, &arguments[2 * i + 1]));
+    ok(tt_buffer_from_host(device, &c->storage, c->before, NULL, NULL, &arguments[3 * i]));
+    ok(tt_buffer_from_host(device, &value, c->value, NULL, NULL, &arguments[3 * i + 1]));
+    ok(tt_buffer_from_host(device, &place, &c->view.offset, NULL, NULL, &arguments[3 * i + 2]));
   }
   tt_executable *executable = compile(h, results, 2 * BATCH);
-  ok(tt_execute(executable, device, arguments, 2 * BATCH, NULL, 0, outputs, NULL));
+  ok(tt_execute(executable, device, arguments, 3 * BATCH, NULL, 0, outputs, NULL));
   int wrong = 0;
   for (int i = 0; i < BATCH; i++) {
     view_case *c = &cases[i];
@@ -288,26 +319,62 @@ static int run_batch(view_case *cases) {
       print_case(c);
     }
   }
-  for (int i = 0; i < 2 * BATCH; i++) tt_buffer_destroy(client, arguments[i]);
+  for (int i = 0; i < 3 * BATCH; i++) tt_buffer_destroy(client, arguments[i]);
   for (int i = 0; i < 2 * BATCH; i++) tt_buffer_destroy(client, outputs[i]);
   tt_executable_destroy(executable);
   tt_hlo_destroy(h);
   return wrong;
 }
 
-static void test_random_views(void **state) {
-  (void)state;
-  if (!client) skip();
+static void try_views(bool moving) {
   const char *number = getenv("TT_CASES");
   int wrong = 0;
   view_case *cases = calloc(BATCH, sizeof *cases);
   assert_non_null(cases);
   for (int64_t done = 0; done < (number ? atoll(number) : CASES); done += BATCH) {
-    for (int i = 0; i < BATCH; i++) random_case(&cases[i]);
+    for (int i = 0; i < BATCH; i++) {
+      random_case(&cases[i]);
+      if (moving) move(&cases[i]);
+    }
     wrong += run_batch(cases);
   }
   free(cases);
   assert_int_equal(wrong, 0);
+}
+
+static void test_random_views(void **state) {
+  (void)state;
+  if (!client) skip();
+  try_views(false);
+}
+
+static void test_moving_views(void **state) {
+  (void)state;
+  if (!client) skip();
+  try_views(true);
+  assert_int_equal(motions[TT_MOTION_NONE], 0); /* all views lie in their storages */
+  print_message("%d in digits, %d flat\n", motions[TT_MOTION_DIGITS], motions[TT_MOTION_FLAT]);
+  assert_true(motions[TT_MOTION_DIGITS] > 100 && motions[TT_MOTION_FLAT] > 20);
+}
+
+/* What does not lie in its storage does not move; nor does arithmetic run over. */
+static void test_motion(void **state) {
+  (void)state;
+  tt_view row = {.dtype = TT_F32, .rank = 1, .sizes = {4}, .strides = {1}};
+  tt_view window = {.dtype = TT_F32, .rank = 2, .sizes = {3, 2}, .strides = {2, 1}};
+  for (row.offset = -1; row.offset < 10; row.offset++)
+    assert_int_equal(tt_view_motion(&row, 10),
+                     row.offset < 0 || row.offset > 6 ? TT_MOTION_NONE : TT_MOTION_DIGITS);
+  for (window.offset = 0; window.offset < 6; window.offset++)
+    assert_int_equal(tt_view_motion(&window, 10), window.offset > 4   ? TT_MOTION_NONE
+                                                  : window.offset % 2 ? TT_MOTION_FLAT
+                                                                      : TT_MOTION_DIGITS);
+  row.offset = INT64_MAX;
+  assert_int_equal(tt_view_motion(&row, 10), TT_MOTION_NONE);
+  row = (tt_view){.dtype = TT_F32, .rank = 1, .sizes = {INT64_MAX}, .strides = {INT64_MAX}};
+  assert_int_equal(tt_view_motion(&row, 10), TT_MOTION_NONE);
+  row.sizes[0] = 0;
+  assert_int_equal(tt_view_motion(&row, 10), TT_MOTION_DIGITS);
 }
 
 /* -- New storages -- */
@@ -373,9 +440,9 @@ static void test_dense(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_covering),
-      cmocka_unit_test(test_dense),
-      cmocka_unit_test(test_random_views),
+      cmocka_unit_test(test_covering),     cmocka_unit_test(test_dense),
+      cmocka_unit_test(test_motion),       cmocka_unit_test(test_random_views),
+      cmocka_unit_test(test_moving_views),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }
