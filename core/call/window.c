@@ -160,6 +160,13 @@ static tt_digits inside(const tt_digits *d) {
   return window;
 }
 
+/* Whether the window can only be all there is. */
+static bool is_full(const tt_digits *d) {
+  for (int i = 0; i < d->count; i++)
+    if (d->limit[i] - d->start[i] != d->radix[i]) return false;
+  return true;
+}
+
 static tt_view from_zero(const tt_view *view) {
   tt_view moved = *view;
   moved.offset = 0;
@@ -181,7 +188,8 @@ static tt_node *read_moving(tt_hlo *h, tt_node *x, const tt_view *view, tt_node 
   tt_digits d = tt_digits_of_whole(view, total), window = inside(&d);
   tt_node *starts[TT_MAX_RANK];
   starts_of(h, &d, offset, starts);
-  x = tt_hlo_dynamic_slice(h, tt_hlo_reshape(h, x, d.count, d.radix), starts, window.limit);
+  x = tt_hlo_reshape(h, x, d.count, d.radix);
+  if (!is_full(&d)) x = tt_hlo_dynamic_slice(h, x, starts, window.limit);
   return as_view(h, tt_hlo_slice(h, x, window.start, window.limit, d.step), view, &d);
 }
 

@@ -90,13 +90,13 @@ static bool has(const view_case *c, tt_dtype dtype) {
   return c->view.dtype == dtype || c->storage.dtype == dtype;
 }
 
-/* Bools have two values, and XLA's CPU compiler turns one NaN of f8E5M2 into another, and small
- * numbers of BF16 into zeros where they are repeated. */
+/* Bools have two values, and XLA's CPU compiler turns one NaN of f8E5M2 into another, and,
+ * where they are repeated, small numbers of BF16 into zeros and NaNs into quiet ones. */
 static uint8_t random_byte(const view_case *c, int64_t at) {
   uint8_t byte = (uint8_t)random_bits();
   bool small = has(c, TT_BF16) && at % 2 == 0;
   if (has(c, TT_BOOL)) return small ? 0 : byte & 1;
-  if (small) return byte | 0x80;
+  if (small) return byte | 0xC0;
   bool f8 = has(c, TT_F8E5M2);
   return f8 && (byte & 0x7C) == 0x7C ? byte & 0xFC : byte;
 }
@@ -218,6 +218,8 @@ static void random_case(view_case *c) {
     c->view = tt_view_whole(dtype == c->storage.dtype ? &c->storage : &flat);
     if (one_in(4)) random_strides(&c->view, total);
     else transform(&c->view);
+    int64_t room = total - 1 - last_place(&c->view);
+    if (one_in(3) && view_numel(&c->view) && room > 0) c->view.offset += below(room + 1);
     c->view_bytes = view_numel(&c->view) * tt_dtype_bytes(dtype);
     if (last_place(&c->view) >= total) c->view_bytes = MAX_BYTES + 1;
   } while (c->bytes > MAX_BYTES || c->view_bytes > MAX_BYTES);
@@ -354,7 +356,7 @@ static void test_moving_views(void **state) {
   try_views(true);
   assert_int_equal(motions[TT_MOTION_NONE], 0); /* all views lie in their storages */
   print_message("%d in digits, %d flat\n", motions[TT_MOTION_DIGITS], motions[TT_MOTION_FLAT]);
-  assert_true(motions[TT_MOTION_DIGITS] > 100 && motions[TT_MOTION_FLAT] > 20);
+  assert_true(motions[TT_MOTION_DIGITS] > 100 && motions[TT_MOTION_FLAT] > 10);
 }
 
 /* What does not lie in its storage does not move; nor does arithmetic run over. */
