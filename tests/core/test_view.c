@@ -356,6 +356,7 @@ static void test_moving_views(void **state) {
   try_views(true);
   assert_int_equal(motions[TT_MOTION_NONE], 0); /* all views lie in their storages */
   print_message("%d in digits, %d flat\n", motions[TT_MOTION_DIGITS], motions[TT_MOTION_FLAT]);
+  if (getenv("TT_CASES")) return;
   assert_true(motions[TT_MOTION_DIGITS] > 100 && motions[TT_MOTION_FLAT] > 10);
 }
 
