@@ -7,7 +7,7 @@ from .pointwise import make
 from . import views, writes
 from .indexing import index_write, scatter_write
 from .rest import foreach
-from . import aliases
+from . import aliases, loops
 
 # isort: on
 
@@ -17,6 +17,7 @@ __all__ = [
     "aliases",
     "foreach",
     "index_write",
+    "loops",
     "make",
     "scatter_write",
     "views",
