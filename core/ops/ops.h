@@ -53,6 +53,10 @@ const char *tt_op_class_name(tt_op_class cls);
  * rows multiply, they multiply in full precision. */
 bool tt_op_multiplies(const tt_op_row *row);
 
+/* Whether an operator costs a compiler and a device little, and becomes one kernel with others that
+ * do: pointwise ones, on lists too, copies, and what makes values of a number. */
+bool tt_op_is_light(const tt_op_row *row);
+
 /* How far a row's f32 results may be from what the CPU computes in f64 from the same operands, as
  * the sum of squared errors divided by that of the squared values: TT_TOLERANCE, or what a LOOSE
  * entry beside the row says, and why. */
