@@ -1,7 +1,5 @@
 #include "stream/launch.h"
 
-#include "stream/report.h"
-
 #include <assert.h>
 #include <string.h>
 
@@ -179,15 +177,6 @@ static tt_status execute(tt_launch *launch, scratch *s, tt_event **end) {
   return take_results(launch, s->buffers + arguments, end ? *end : NULL);
 }
 
-static void note_wait(const tt_launch *launch, int64_t ns) {
-  static const int64_t short_ns = 1000000;
-  tt_text text = TT_TEXT_INIT;
-  if (ns < short_ns) return;
-  tt_text_printf(&text, "%.0f ms for the program of ", (double)ns / 1e6);
-  tt_report_origin(&launch->origin, &text);
-  tt_journal_keep("waited", &text);
-}
-
 static tt_status await_program(tt_launch *launch) {
   tt_queue *queue = launch->job.queue;
   if (tt_program_is_ready(launch->origin.program)) return tt_program_await(launch->origin.program);
@@ -195,7 +184,7 @@ static tt_status await_program(tt_launch *launch) {
   if (queue) tt_queue_set_compiling(queue, true);
   tt_status status = tt_program_await(launch->origin.program);
   if (queue) tt_queue_set_compiling(queue, false);
-  note_wait(launch, tt_now_ns() - start);
+  launch->waited_ns = tt_now_ns() - start;
   return status;
 }
 
