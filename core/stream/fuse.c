@@ -1,6 +1,7 @@
 #include "stream/fuse.h"
 
 #include "stream/parts.h"
+#include "stream/tier.h"
 #include "stream/tiers.h"
 
 /* How often a group is kept together before its program is there, and how often the device

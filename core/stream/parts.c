@@ -53,7 +53,8 @@ void tt_parts_deinit(tt_parts *parts) {
   tt_free(parts->slots);
 }
 
-bool tt_parts_outlives(const tt_parts *parts, int slot, int number) {
+/* Does somebody besides its part need a result of the section? */
+static bool outlives(const tt_parts *parts, int slot, int number) {
   return parts->whole->live[slot] || parts->reader[slot] > number;
 }
 
@@ -85,7 +86,7 @@ static tt_status follow(tt_parts *p, int at, tt_section *part) {
   for (int k = 0; k < call->output_count; k++) {
     int slot = step->first_output + k, made = slot_in(p, slot, part);
     part->is_input[made] = false;
-    part->live[made] = tt_parts_outlives(p, slot, p->number[at]);
+    part->live[made] = outlives(p, slot, p->number[at]);
   }
   return TT_SUCCESS;
 }

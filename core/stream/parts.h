@@ -24,7 +24,5 @@ void tt_parts_deinit(tt_parts *parts);
 /* Operators `first` to `last` as a section, which the caller has initialised and deinits; its
  * `live` is filled in. */
 tt_status tt_parts_cut(tt_parts *parts, int first, int last, tt_section *out);
-/* Whether somebody besides its part needs a result of the section. */
-bool tt_parts_outlives(const tt_parts *parts, int slot, int number);
 
 #endif

@@ -11,12 +11,6 @@
 
 #include "stream/section.h"
 
-/* The registry's FUSED_TIER: what sections are launched as, whatever is ready. */
-typedef enum tt_tier { TT_TIER_AUTO, TT_TIER_OPERATORS, TT_TIER_PIECES, TT_TIER_CHUNKS } tt_tier;
-tt_tier tt_tier_chosen(const tt_policy *policy);
-/* For tests: another one than the registry's, from now on. Thread-safe. */
-void tt_tier_force(tt_tier tier);
-
 /* The launches of a section, a list, or NULL when nobody needs any result; `live` is filled in.
  * `any`: a program that returns more than is needed will do. On failure there are none. Under the
  * device's lock. */

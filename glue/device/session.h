@@ -5,7 +5,7 @@
 
 extern "C" {
 #include "session/session.h"
-#include "stream/tiers.h"
+#include "stream/tier.h"
 }
 
 #include <optional>

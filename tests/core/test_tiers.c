@@ -1,6 +1,8 @@
 /* What chunks are launched as: their pieces as long as their own program is not there. */
 #include "support.h"
 
+#include "stream/tier.h"
+
 #include <unistd.h>
 
 enum { LENGTH = 4 };
@@ -123,6 +125,20 @@ static void test_deterministic(void **state) {
   assert_int_equal(tt_count_get(TT_COUNT_COMPILES), 2);
 }
 
+static void test_a_forced_tier(void **state) {
+  (void)state;
+  for (int tier = TT_TIER_OPERATORS; tier <= TT_TIER_CHUNKS; tier++) {
+    tt_tier_force((tt_tier)tier);
+    assert_int_equal(tt_tier_chosen(&policy), tier);
+    tt_count_reset();
+    for (int i = 0; i < 8; i++) ok(run(LENGTH));
+    if (tier == TT_TIER_OPERATORS) launched_as(24, 0, 0);
+    if (tier == TT_TIER_PIECES) launched_as(8, 16, 0);
+    if (tier == TT_TIER_CHUNKS) launched_as(0, 0, 24);
+  }
+  tt_tier_force(TT_TIER_AUTO);
+}
+
 static void test_nothing_new(void **state) {
   (void)state;
   ok(run(LENGTH));
@@ -160,6 +176,7 @@ int main(void) {
       TEST(test_equal_operators_share_a_program),
       TEST(test_what_nobody_needs),
       TEST(test_deterministic),
+      TEST(test_a_forced_tier),
       TEST(test_nothing_new),
       TEST(test_an_error_in_a_piece),
   };
