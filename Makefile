@@ -27,8 +27,8 @@ ACCEL_TESTS := $(addprefix tests/python/test_, \
 	random.py streams.py views.py)
 
 .PHONY: build run test test-c test-sanitized test-tsan test-python test-accel test-accel-all \
-	test-all test-sweep soak ecosystem lint format bench bench-env bench-step report coverage \
-	coverage-all docs clean
+	test-all test-sweep soak ecosystem lint format bench bench-env bench-models bench-step report \
+	coverage coverage-all docs clean
 
 build: build/release $(INSTALL_STAMP)
 	$(CMAKE) --build build/release -j $(JOBS)
@@ -148,6 +148,13 @@ format: | $(ENV_STAMP)
 bench: build
 	@plugin=$$($(PY) -c "import lammps_jax_pjrt_cpu as p; print(p.PLUGIN_PATH)"); \
 	for program in build/release/bench/*; do $$program "$$plugin" || exit 1; done
+
+# Models of transformers and diffusers, first and later steps, by each runner; by another backend as
+# well where PEER=DIR PEER_PATH=PATH name one (bench/models.py), and then with eager attention, as
+# its fused attention runs on TPUs only. ARGS="--cases gpt2 --rounds 1" adds options.
+bench-models: build $(MODELS_STAMP)
+	$(PY) bench/models.py --json build/models.json --chart build/models.png \
+	  $(if $(PEER),--peer $(PEER) --peer-path $(PEER_PATH) --attention eager) $(ARGS)
 
 # JAX, in an environment of its own; only the comparisons ask for it.
 bench-env: $(BENCH_STAMP)

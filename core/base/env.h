@@ -11,6 +11,8 @@
   X(PLUGIN, "",                                                                                    \
     "A PJRT plugin: a path, or `cpu`, `tpu`, `cuda`. Unset: a TPU if there is one, else cpu.")     \
   X(EAGER_MODE, "strict", "`debug`, `strict`, or `fused`: how eager operators are launched.")      \
+  X(FUSED_TIER, "auto",                                                                            \
+    "What chunks are launched as, for tests: `operators`, `pieces`, `chunks`, or what is ready.")  \
   X(LOG, "", "Topics to log on stderr, comma-separated: compile, launch, plugin, host, all.")      \
   X(HOST_FALLBACK, "warn",                                                                         \
     "`warn`, `silent`, or `error`: what an operator without a device path does.")                  \

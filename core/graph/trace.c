@@ -69,7 +69,7 @@ static bool wastes_little(const tt_trace_node *end, const uint8_t *live, const u
   return wasted <= used / 2 + FEW_BYTES;
 }
 
-tt_live_set *tt_trace_find(const tt_trace_node *end, uint8_t *live, bool any) {
+tt_live_set *tt_trace_find(const tt_trace_node *end, const uint8_t *live, bool any) {
   size_t size = (size_t)end->slot_count;
   int count = 0;
   tt_live_set *wider = NULL, *close = NULL;
@@ -79,9 +79,7 @@ tt_live_set *tt_trace_find(const tt_trace_node *end, uint8_t *live, bool any) {
     wider = v;
     if (!close && wastes_little(end, v->live, live)) close = v;
   }
-  tt_live_set *found = close ? close : any || count >= MAX_LIVE_SETS ? wider : NULL;
-  if (found) memcpy(live, found->live, size);
-  return found;
+  return close ? close : any || count >= MAX_LIVE_SETS ? wider : NULL;
 }
 
 /* When the same path keeps ending with other results alive, the next graph has them all as outputs.
@@ -103,13 +101,14 @@ static const tt_step *steps_of(tt_trace *trace, const tt_trace_node *end) {
   return steps;
 }
 
-tt_status tt_trace_live_set(tt_trace *trace, tt_trace_node *end, uint8_t *live, tt_live_set **out) {
+tt_status tt_trace_live_set(tt_trace *trace, tt_trace_node *end, const uint8_t *live,
+                            tt_live_set **out) {
   assert(end->depth > 0);
-  widen(end, live);
   const tt_step *steps = steps_of(trace, end);
   tt_live_set *live_set = tt_arena_alloc(&trace->arena, sizeof *live_set);
   uint8_t *kept = tt_arena_copy(&trace->arena, live, (size_t)end->slot_count);
   if (!steps || !live_set || !kept) return tt_out_of_memory();
+  widen(end, kept);
   live_set->live = kept;
   *out = live_set;
   return tt_graph_create(&trace->arena, steps, end->depth, end->slot_count, kept, &live_set->graph);

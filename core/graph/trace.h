@@ -38,12 +38,12 @@ tt_status tt_trace_step(tt_trace *trace, tt_trace_node *at, tt_call *call, const
                         int first_output, tt_trace_node **out);
 
 /* The path's entry for this live set, or NULL if there is none. One that returns a few more results
- * than needed is taken, or any such one when the path has been built often enough or with `any`;
- * `live` then becomes that entry's. */
-tt_live_set *tt_trace_find(const tt_trace_node *end, uint8_t *live, bool any);
-/* A new entry, which tt_trace_add makes one of the path's once there is a program for it. `live`
- * may be widened. */
-tt_status tt_trace_live_set(tt_trace *trace, tt_trace_node *end, uint8_t *live, tt_live_set **out);
+ * than needed is taken, or any such one when the path has been built often enough or with `any`. */
+tt_live_set *tt_trace_find(const tt_trace_node *end, const uint8_t *live, bool any);
+/* A new entry, which tt_trace_add makes one of the path's once there is a program for it. It may
+ * return more than `live`. */
+tt_status tt_trace_live_set(tt_trace *trace, tt_trace_node *end, const uint8_t *live,
+                            tt_live_set **out);
 void tt_trace_add(tt_trace_node *end, tt_live_set *live_set);
 
 #endif

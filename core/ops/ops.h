@@ -53,6 +53,10 @@ const char *tt_op_class_name(tt_op_class cls);
  * rows multiply, they multiply in full precision. */
 bool tt_op_multiplies(const tt_op_row *row);
 
+/* Whether an operator costs a compiler and a device little, and becomes one kernel with others that
+ * do: pointwise ones, on lists too, copies, and what makes values of a number. */
+bool tt_op_is_light(const tt_op_row *row);
+
 /* An integer argument that says where in one dimension (the argument before it) of the argument
  * `whole` the others are: an index, or a start with an end behind it. It may be a run-time number,
  * which then is not negative. PLACE entries stand beside the rows. */

@@ -43,6 +43,11 @@ bool tt_op_multiplies(const tt_op_row *row) {
   return row->cls == TT_MATMUL || row->cls == TT_CONV || row->lower == tt_lower_attention;
 }
 
+bool tt_op_is_light(const tt_op_row *row) {
+  if (row->cls == TT_FOREACH) row = tt_op_find(row->base);
+  return row->cls == TT_POINTWISE || row->lower == tt_lower_full || row->lower == tt_lower_copy;
+}
+
 static const tt_op_tolerance tolerances[] = {
 #define ROW(name, cls, lower, param, statics, doc)
 #define EACH(name, base, doc)

@@ -80,6 +80,10 @@ tt_executable *tt_compiler_find(tt_compiler *compiler, tt_lookup *lookup) {
   return found;
 }
 
+bool tt_compiler_has(tt_compiler *compiler, tt_lookup *lookup) {
+  return tt_disk_has(get_disk(compiler), lookup);
+}
+
 /* -- Warming -- */
 
 static tt_status copy_or_compile(tt_compiler *compiler, tt_lookup *lookup, const tt_entry *entry,

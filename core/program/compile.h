@@ -18,6 +18,8 @@ void tt_compiler_save(tt_compiler *compiler, tt_lookup *lookup, tt_executable *e
 /* Only looks into the cache's folders, and waits for nobody; NULL: they do not have the program.
  * Nothing follows. */
 tt_executable *tt_compiler_find(tt_compiler *compiler, tt_lookup *lookup);
+/* Whether they seem to have it. Nothing follows. */
+bool tt_compiler_has(tt_compiler *compiler, tt_lookup *lookup);
 /* Writes the cache's totals out. */
 void tt_compiler_flush(tt_compiler *compiler);
 

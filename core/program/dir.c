@@ -208,6 +208,8 @@ tt_status tt_dir_write(tt_dir *dir, const char *name, const tt_bytes *pieces, in
 
 void tt_dir_remove(tt_dir *dir, const char *name) { (void)unlinkat(dir->fd, name, 0); }
 
+bool tt_dir_has(tt_dir *dir, const char *name) { return faccessat(dir->fd, name, R_OK, 0) == 0; }
+
 /* -- Listing -- */
 
 static bool is_temporary(const char *name) {

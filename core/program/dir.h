@@ -29,6 +29,7 @@ tt_status tt_dir_read(tt_dir *dir, const char *name, void **data, size_t *size);
  * space or of permission is logged and ends writing. */
 tt_status tt_dir_write(tt_dir *dir, const char *name, const tt_bytes *pieces, int count);
 void tt_dir_remove(tt_dir *dir, const char *name);
+bool tt_dir_has(tt_dir *dir, const char *name);
 
 typedef struct tt_dir_file {
   const char *name;

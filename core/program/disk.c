@@ -294,6 +294,15 @@ tt_executable *tt_disk_find(tt_disk *disk, tt_lookup *lookup) {
   return executable;
 }
 
+bool tt_disk_has(tt_disk *disk, tt_lookup *lookup) {
+  bool has = false;
+  if (name_entry(disk, lookup))
+    for (int i = 0; i < FOLDERS; i++)
+      has |= disk->dirs[i] && tt_dir_has(disk->dirs[i], lookup->name);
+  finish(disk, lookup, false);
+  return has;
+}
+
 tt_executable *tt_disk_load(tt_disk *disk, tt_lookup *lookup) {
   if (!name_entry(disk, lookup)) return NULL;
   tt_executable *executable = look(disk, lookup);

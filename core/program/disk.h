@@ -55,6 +55,8 @@ typedef struct tt_lookup {
 tt_executable *tt_disk_load(tt_disk *disk, tt_lookup *lookup);
 /* The same without the promise: no waiting, and nothing follows. */
 tt_executable *tt_disk_find(tt_disk *disk, tt_lookup *lookup);
+/* Whether a folder seems to have the program. Nothing follows. */
+bool tt_disk_has(tt_disk *disk, tt_lookup *lookup);
 /* Ends a look-up that missed. `executable` NULL: there is nothing to store. */
 void tt_disk_store(tt_disk *disk, tt_lookup *lookup, tt_executable *executable);
 /* The same, with the body of an entry that was made for this key; false, and nothing is done, if

@@ -29,7 +29,8 @@ struct tt_pool {
   ring waiting[2]; /* by urgency */
   int running;     /* urgent jobs */
   int thread_count;
-  bool has_background;
+  bool has_background, runs_background;
+  bool left; /* to the thread that does background jobs */
   pthread_t background, threads[];
 };
 
@@ -100,6 +101,14 @@ static void *work(void *user) {
   return NULL;
 }
 
+static void release(tt_pool *pool) {
+  for (int i = 0; i < 2; i++) tt_free(pool->waiting[i].jobs);
+  (void)pthread_mutex_destroy(&pool->lock);
+  (void)pthread_cond_destroy(&pool->wake);
+  (void)pthread_cond_destroy(&pool->idle);
+  tt_free(pool);
+}
+
 static void *work_background(void *user) {
   enum { NICE = 5 }; /* a third of the time that others get */
   tt_pool *pool = user;
@@ -110,9 +119,15 @@ static void *work_background(void *user) {
     bool busy = pool->running || pool->waiting[TT_NOW].count;
     if (busy || !pop(&pool->waiting[TT_BACKGROUND], &one))
       (void)pthread_cond_wait(&pool->idle, &pool->lock);
-    else run(pool, one);
+    else {
+      pool->runs_background = true;
+      run(pool, one);
+      pool->runs_background = false;
+    }
   }
+  bool left = pool->left;
   (void)pthread_mutex_unlock(&pool->lock);
+  if (left) release(pool);
   return NULL;
 }
 
@@ -168,24 +183,47 @@ tt_status tt_pool_create(int threads, tt_pool **out) {
   return TT_SUCCESS;
 }
 
-void tt_pool_destroy(tt_pool *pool) {
-  if (!pool) return;
+/* Nothing begins any more, and what is urgent has ended. */
+static void stop(tt_pool *pool) {
   (void)pthread_mutex_lock(&pool->lock);
   pool->stopping = true;
   (void)pthread_cond_broadcast(&pool->wake);
   (void)pthread_cond_broadcast(&pool->idle);
   (void)pthread_mutex_unlock(&pool->lock);
   for (int i = 0; i < pool->thread_count; i++) (void)pthread_join(pool->threads[i], NULL);
-  if (pool->has_background) (void)pthread_join(pool->background, NULL);
+}
+
+static void cancel_waiting(tt_pool *pool) {
   job one;
+  (void)pthread_mutex_lock(&pool->lock);
   for (int i = 0; i < 2; i++) {
-    while (pop(&pool->waiting[i], &one)) one.fn(one.user, true);
-    tt_free(pool->waiting[i].jobs);
+    while (pop(&pool->waiting[i], &one)) {
+      (void)pthread_mutex_unlock(&pool->lock);
+      one.fn(one.user, true);
+      (void)pthread_mutex_lock(&pool->lock);
+    }
   }
-  (void)pthread_mutex_destroy(&pool->lock);
-  (void)pthread_cond_destroy(&pool->wake);
-  (void)pthread_cond_destroy(&pool->idle);
-  tt_free(pool);
+  (void)pthread_mutex_unlock(&pool->lock);
+}
+
+void tt_pool_destroy(tt_pool *pool) {
+  if (!pool) return;
+  stop(pool);
+  if (pool->has_background) (void)pthread_join(pool->background, NULL);
+  cancel_waiting(pool);
+  release(pool);
+}
+
+bool tt_pool_end(tt_pool *pool) {
+  if (!pool) return true;
+  stop(pool);
+  cancel_waiting(pool);
+  (void)pthread_mutex_lock(&pool->lock);
+  bool left = pool->left = pool->runs_background;
+  (void)pthread_mutex_unlock(&pool->lock);
+  if (left) (void)pthread_detach(pool->background);
+  else tt_pool_destroy(pool);
+  return !left;
 }
 
 tt_status tt_pool_submit(tt_pool *pool, tt_urgency urgency, tt_task fn, void *user) {

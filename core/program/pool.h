@@ -24,6 +24,9 @@ tt_status tt_pool_create(int threads, tt_pool **out);
  * threads. Nothing may be submitted by others any more; a job that still runs may submit, and what
  * it submits is cancelled. Not to be called from a job. NULL is allowed. */
 void tt_pool_destroy(tt_pool *pool);
+/* The same before the process exits: a background job that runs is not waited for. False: it runs,
+ * and the pool is left to it; it must not submit. NULL is allowed. */
+bool tt_pool_end(tt_pool *pool);
 /* Thread-safe. RESOURCE_EXHAUSTED when too many jobs wait; then `fn` is not called. */
 tt_status tt_pool_submit(tt_pool *pool, tt_urgency urgency, tt_task fn, void *user);
 /* The job was submitted for later and is wanted now: it goes behind those that wait already. False

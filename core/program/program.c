@@ -208,6 +208,11 @@ static tt_status load(tt_program_table *table, const tt_module *module, tt_execu
                   "this needs a new program, which torch.tpu.no_recompile() forbids");
 }
 
+static bool is_in_a_folder(tt_program_table *table, const tt_module *module) {
+  tt_lookup lookup = lookup_of(module);
+  return tt_compiler_has(table->compiler, &lookup);
+}
+
 /* Takes the module's fields. */
 static tt_status add(tt_program_table *table, tt_module *module, tt_program **out) {
   tt_program *added = tt_calloc(1, sizeof *added);
@@ -243,8 +248,10 @@ static tt_status find_or_add(tt_program_table *table, tt_module *module, tt_want
   tt_program *found = tt_intern_find(&table->programs, module->text.data, module->text.size);
   bool missing = !found || atomic_load(&found->state) == TT_PROGRAM_UNLOADED;
   tt_executable *ready = NULL;
-  if (missing && want == TT_WANT_KNOWN)
-    TT_TRY(load(table, found ? &found->module : module, &ready));
+  const tt_module *text = found ? &found->module : module;
+  if (missing && want == TT_WANT_KNOWN) TT_TRY(load(table, text, &ready));
+  if (want == TT_WANT_FOUND)
+    want = missing && is_in_a_folder(table, text) ? TT_WANT_NOW : TT_WANT_BACKGROUND;
   tt_count_add(found ? TT_COUNT_PROGRAM_HITS : TT_COUNT_PROGRAMS, 1);
   if (found && want != TT_WANT_BACKGROUND) promote(found);
   if (!found) {
@@ -344,6 +351,14 @@ bool tt_program_poll(tt_program *program, tt_want want) {
   return tt_program_is_ready(program);
 }
 
+bool tt_program_is_coming(tt_program *program) {
+  if (tt_program_is_ready(program)) return true;
+  pthread_mutex_lock(&program->table->lock);
+  bool waited_for = !program->background && atomic_load(&program->state) == TT_PROGRAM_COMPILING;
+  pthread_mutex_unlock(&program->table->lock);
+  return waited_for;
+}
+
 bool tt_program_needs(tt_program *program, tt_program_memory *out) {
   atomic_fetch_add(&program->users, 1);
   bool known = tt_program_is_ready(program);
@@ -371,14 +386,15 @@ tt_status tt_program_table_create(const tt_target *target, tt_program_table **ou
 const tt_target *tt_program_table_target(const tt_program_table *table) { return table->target; }
 tt_compiler *tt_program_table_compiler(tt_program_table *table) { return table->compiler; }
 
-void tt_program_table_end(tt_program_table *table) {
+bool tt_program_table_end(tt_program_table *table) {
   pthread_mutex_lock(&table->lock);
   atomic_store(&table->ending, true);
   tt_pool *last = table->pool;
   table->pool = NULL;
   pthread_mutex_unlock(&table->lock);
-  tt_pool_destroy(last);
+  bool all_ended = tt_pool_end(last);
   tt_compiler_flush(table->compiler);
+  return all_ended;
 }
 
 static void destroy(void *user) {

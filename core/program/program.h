@@ -34,6 +34,7 @@ typedef enum tt_want {
   TT_WANT_NOW,        /* it is compiled at once */
   TT_WANT_BACKGROUND, /* it may never be needed: it is compiled once tt_program_poll asks for it,
                          and then delays no other; or at once, when somebody wants it now */
+  TT_WANT_FOUND,      /* at once if a cache folder has it; else the same as for the background */
   TT_WANT_KNOWN /* nothing new may be compiled: FAILED_PRECONDITION unless it is in memory or in
                    a cache folder */
 } tt_want;
@@ -46,9 +47,10 @@ void tt_program_table_destroy(tt_program_table *table);
 const tt_target *tt_program_table_target(const tt_program_table *table);
 tt_compiler *tt_program_table_compiler(tt_program_table *table);
 int64_t tt_program_table_size(tt_program_table *table);
-/* Before the process exits: what waits for a compiler is cancelled, what is being compiled is
- * waited for, and from then on nothing is compiled or launched. */
-void tt_program_table_end(tt_program_table *table);
+/* Before the process exits: what waits for a compiler is cancelled, what is being compiled and
+ * somebody waits for is waited for, and from then on nothing is compiled or launched. False: a
+ * compiler still runs in the background. */
+bool tt_program_table_end(tt_program_table *table);
 /* Forgets programs that are neither loaded nor on their way. */
 void tt_program_table_reclaim(tt_program_table *table);
 
@@ -72,6 +74,8 @@ void tt_program_pin(tt_program *program);
  * Thread-safe. */
 bool tt_program_poll(tt_program *program, tt_want want);
 bool tt_program_is_ready(const tt_program *program);
+/* Is it ready, or on its way for somebody who waits for it? Thread-safe. */
+bool tt_program_is_coming(tt_program *program);
 /* What the plugin knows of its needs; false where it says nothing, or the program is not loaded.
  * Thread-safe. */
 bool tt_program_needs(tt_program *program, tt_program_memory *out);

@@ -26,7 +26,7 @@ static void tell(tt_status status) {
 static void *end(void *user) {
   tt_session *session = user;
   for (int i = 0; i < session->device_count; i++) tt_device_abandon_captures(session->devices[i]);
-  tt_program_table_end(session->programs);
+  if (!tt_program_table_end(session->programs)) atomic_store(&stuck, true);
   tell(tt_session_sync(session, &tt_policy_any));
   return NULL;
 }

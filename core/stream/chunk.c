@@ -1,6 +1,7 @@
 #include "stream/chunk.h"
 
 #include "stream/ids.h"
+#include "stream/tiers.h"
 
 #include <assert.h>
 #include <string.h>
@@ -121,7 +122,7 @@ tt_status tt_chunk_close(tt_chunk *chunk, tt_cut why, const tt_policy *policy, t
   if (tt_chunk_empty(chunk)) return TT_SUCCESS;
   mark_live(s);
   tt_status status = chunk->fuse.count ? tt_fuse_close(&chunk->fuse, s, why, policy, out)
-                                       : tt_section_launch(s, NULL, why, policy, out);
+                                       : tt_tiers_launch(s, false, why, policy, out);
   if (tt_status_code(status) == TT_FAILED_PRECONDITION && policy->known_only) return status;
   for (int i = 0; status && i < s->slot_count; i++)
     if (!s->is_input[i]) tt_value_fail(s->slots[i], tt_status_clone(status));

@@ -1,9 +1,11 @@
 #include "stream/fuse.h"
 
-#include <string.h>
+#include "stream/parts.h"
+#include "stream/tier.h"
+#include "stream/tiers.h"
 
 /* How often a group is kept together before its program is there, and how often the device
- * must be behind in a row when it comes; and how much oftener it may be missed than met, fused. */
+ * must be behind in a row when it comes; how much oftener it may be missed than met, fused. */
 enum { TRIES = 4, LAGS = 4, MISSES = 4, MAX_LENGTH = 2048 };
 #define PIECES                                                                                     \
   ((tt_cut_limits){.least = 2, .most = TT_FUSE_PIECES, .window = 8, .grams = 1, .bytes = INT64_MAX})
@@ -33,7 +35,12 @@ static bool fits(tt_program *program) {
 static bool begins(tt_fusing *fuse, const tt_policy *policy, bool behind) {
   tt_group *group = fuse->group;
   tt_want want = policy->known_only ? TT_WANT_KNOWN : TT_WANT_NOW;
-  if (policy->deterministic || group->apart) return false;
+  tt_tier tier = tt_tier_chosen(policy);
+  if (tier == TT_TIER_OPERATORS || tier == TT_TIER_PIECES || group->apart) return false;
+  if (group->skips) {
+    group->skips--;
+    return false;
+  }
   fuse->trying = group->tries < TRIES && !policy->known_only;
   if (fuse->trying) return ++group->tries;
   if (!behind) group->lags = 0;
@@ -81,126 +88,66 @@ void tt_fuse_reset(tt_fusing *fuse, tt_cut why) {
 
 /* -- Pieces -- */
 
-/* A chunk that is taken apart. */
-typedef struct parts {
-  const tt_section *whole;
-  tt_trace_node **path; /* [whole->at->depth] */
-  int *reader;          /* [whole->slot_count] the last piece that reads the slot, or -1 */
-  int *slot_of;         /* [whole->slot_count] where it stands in the current piece, or -1 */
-  const tt_trace_node *ends[TT_FUSE_PIECES + 1]; /* of the pieces as chunks of their own */
-} parts;
+/* Of a fused program: none, none as long as the pieces' own are not there, or it is to be made. */
+typedef enum advice { NEVER, NOT_YET, NOW } advice;
 
-static void parts_deinit(parts *p) {
-  tt_free(p->path);
-  tt_free(p->reader);
-  tt_free(p->slot_of);
-}
-
-static tt_status parts_init(parts *p, const tt_fusing *fuse, const tt_section *whole) {
-  size_t slots = (size_t)whole->slot_count, depth = (size_t)whole->at->depth;
-  p->whole = whole;
-  p->path = tt_malloc(sizeof(tt_trace_node *) * depth);
-  p->reader = tt_malloc(sizeof *p->reader * slots);
-  p->slot_of = tt_malloc(sizeof *p->slot_of * slots);
-  if (!p->path || !p->reader || !p->slot_of) return tt_out_of_memory();
-  for (size_t i = 0; i < slots; i++) p->reader[i] = -1;
-  int number = fuse->count;
-  for (tt_trace_node *node = whole->at; node->parent; node = node->parent) {
-    const tt_step *step = &node->step;
-    p->path[node->depth - 1] = node;
-    if (number > 0 && node->depth <= fuse->ends[number - 1]->depth) number--;
-    for (int i = 0; i < step->call->input_count; i++)
-      if (p->reader[step->inputs[i]] < number) p->reader[step->inputs[i]] = number;
-  }
-  return TT_SUCCESS;
-}
-
-/* The step for an operator of the piece; slots are numbered as in a chunk of its own. */
-static tt_status follow(parts *p, const tt_step *step, tt_section *piece, int *slot_count) {
-  enum { LOCAL = 64 };
-  int local[LOCAL] = {0}, count = step->call->input_count;
-  int *slots = count <= LOCAL ? local : tt_malloc(sizeof *slots * (size_t)count);
-  if (!slots) return tt_out_of_memory();
-  for (int i = 0; i < count; i++) {
-    int *slot = &p->slot_of[step->inputs[i]];
-    if (*slot < 0) *slot = (*slot_count)++;
-    slots[i] = *slot;
-  }
-  tt_status status =
-      tt_trace_step(&piece->device->trace, piece->at, step->call, slots, *slot_count, &piece->at);
-  for (int k = 0; k < step->call->output_count; k++)
-    p->slot_of[step->first_output + k] = (*slot_count)++;
-  if (slots != local) tt_free(slots);
-  return status;
-}
-
-/* Operators `first` to `last` as a section of their own, the chunk's piece `number`. */
-static tt_status cut_out(parts *p, int number, int first, int last, tt_section *piece) {
-  const tt_section *whole = p->whole;
-  int count = 0, made = p->path[first]->step.first_output;
-  int word_at = p->path[first]->step.word_at;
-  for (int i = 0; i < whole->slot_count; i++) p->slot_of[i] = -1;
-  for (int i = first; i <= last; i++) TT_TRY(follow(p, &p->path[i]->step, piece, &count));
-  const tt_trace_node *end = p->path[last];
-  int words = end->step.word_at + end->step.call->word_count - word_at;
-  TT_TRY(tt_section_reserve(piece, count, last - first + 1, words));
-  memcpy(piece->sites, whole->sites + first, sizeof *piece->sites * (size_t)(last - first + 1));
-  if (words) memcpy(piece->words, whole->words + word_at, sizeof *piece->words * (size_t)words);
-  for (int i = 0; i < end->slot_count; i++) {
-    int slot = p->slot_of[i];
-    if (slot < 0) continue;
-    bool result = i >= made && !whole->is_input[i];
-    piece->slots[slot] = tt_value_retain(whole->slots[i]);
-    piece->is_input[slot] = !result;
-    piece->live[slot] = result && (whole->live[i] || p->reader[i] > number);
-  }
-  piece->slot_count = count;
-  piece->word_count = words;
-  return TT_SUCCESS;
-}
+/* A chunk that is taken apart: where its pieces end, and which nodes they are as chunks of their
+ * own. */
+typedef struct pieces {
+  int count, ends[TT_FUSE_PIECES + 1];
+  const tt_trace_node *nodes[TT_FUSE_PIECES + 1];
+} pieces;
 
 /* A program that returns more than is needed will do: before it was fused, the piece ended while
  * more of its results were held. */
-static tt_status launch_piece(parts *p, int number, int first, int last, tt_cut why,
+static tt_status launch_piece(tt_parts *parts, pieces *p, int i, tt_cut why,
                               const tt_policy *policy, tt_launch **out) {
   tt_section piece;
-  tt_section_init(&piece, p->whole->device);
-  tt_status status = cut_out(p, number, first, last, &piece);
-  p->ends[number] = piece.at;
-  if (!status && tt_section_any_live(&piece))
-    status = tt_section_launch(&piece, tt_trace_find(piece.at, piece.live, true), why, policy, out);
+  tt_section_init(&piece, parts->whole->device);
+  tt_status status = tt_parts_cut(parts, i ? p->ends[i - 1] : 0, p->ends[i] - 1, &piece);
+  p->nodes[i] = piece.at;
+  if (!status)
+    status = tt_tiers_launch(&piece, true, i + 1 < p->count ? TT_CUT_CONTENT : why, policy, out);
   tt_section_deinit(&piece);
   return status;
 }
 
+static bool has_program(const tt_trace_node *node, int64_t *took) {
+  bool ready = false;
+  for (const tt_live_set *v = node->live_sets; v; v = v->next) {
+    *took += v->program ? atomic_load(&v->program->compile_ns) : 0;
+    ready |= v->program && tt_program_is_ready(v->program);
+  }
+  return ready;
+}
+
 /* A fused program is worth it where all pieces come again, not all are the same, and they were
  * compiled fast. */
-static bool worthwhile(const parts *p, int count) {
-  bool differ = false;
+static advice advise(const pieces *p) {
+  bool differ = false, ready = true;
   int64_t took = 0;
-  for (int i = 0; i < count; i++) {
-    if (p->ends[i]->met < 2) return false;
-    differ |= p->ends[i] != p->ends[0];
-    for (const tt_live_set *v = p->ends[i]->live_sets; v; v = v->next)
-      took += atomic_load(&v->program->compile_ns);
+  for (int i = 0; i < p->count; i++) {
+    ready &= p->nodes[i]->met >= 2 && has_program(p->nodes[i], &took);
+    differ |= p->nodes[i] != p->nodes[0];
   }
-  return differ && took <= MAX_COMPILE_NS;
+  if (!differ || took > MAX_COMPILE_NS) return NEVER;
+  return ready ? NOW : NOT_YET;
 }
 
 static tt_status launch_pieces(const tt_fusing *fuse, const tt_section *whole, tt_cut why,
-                               const tt_policy *policy, bool *worth, tt_launch **out) {
-  parts p = {0};
+                               const tt_policy *policy, advice *about, tt_launch **out) {
+  pieces p = {.count = fuse->count + 1};
+  tt_parts parts;
   tt_launch **end = out;
-  tt_status status = parts_init(&p, fuse, whole);
-  for (int i = 0, first = 0; i <= fuse->count && !status; i++) {
-    bool last = i == fuse->count;
-    int depth = last ? whole->at->depth : fuse->ends[i]->depth;
-    status = launch_piece(&p, i, first, depth - 1, last ? why : TT_CUT_CONTENT, policy, end);
-    if (*end) end = &(*end)->next;
-    first = depth;
+  for (int i = 0; i < fuse->count; i++) p.ends[i] = fuse->ends[i]->depth;
+  p.ends[fuse->count] = whole->at->depth;
+  tt_status status = tt_parts_init(&parts, whole, p.ends, p.count, true);
+  for (int i = 0; i < p.count && !status; i++) {
+    status = launch_piece(&parts, &p, i, why, policy, end);
+    while (*end) end = &(*end)->next;
   }
-  *worth = !status && worthwhile(&p, fuse->count + 1);
-  parts_deinit(&p);
+  if (!status) *about = advise(&p);
+  tt_parts_deinit(&parts);
   if (!status) return TT_SUCCESS;
   tt_launch_destroy_list(*out);
   *out = NULL;
@@ -222,21 +169,31 @@ static void ask(tt_group *group, tt_section *whole, tt_cut why) {
   tt_status_release(status);
 }
 
+/* It is tried again, and more and more seldom. */
+static void put_off(tt_group *group) {
+  group->tries--;
+  if (group->pause < UINT8_MAX / 2) group->pause = (uint8_t)(2 * group->pause + 1);
+  group->skips = group->pause;
+}
+
 tt_status tt_fuse_close(tt_fusing *fuse, tt_section *section, tt_cut why, const tt_policy *policy,
                         tt_launch **out) {
   tt_group *group = fuse->group;
-  bool worth = false, by_chance = why != TT_CUT_CONTENT && why != TT_CUT_STOP;
+  advice about = NEVER;
+  bool by_chance = why != TT_CUT_CONTENT && why != TT_CUT_STOP;
   *out = NULL;
   if (!tt_section_any_live(section)) return TT_SUCCESS;
   tt_live_set *live_set = tt_trace_find(section->at, section->live, false);
   if (live_set) group->program = live_set->program;
   if (live_set && tt_program_is_ready(live_set->program)) {
     tt_count_add(TT_COUNT_FUSED, fuse->count + 1);
+    tt_count_add(TT_COUNT_TIER_CHUNKS, section->at->depth);
     if (group->misses) group->misses--;
     return tt_section_launch(section, live_set, why, policy, out);
   }
-  TT_TRY(launch_pieces(fuse, section, why, policy, &worth, out));
+  TT_TRY(launch_pieces(fuse, section, why, policy, &about, out));
   if (!fuse->trying) group->apart = ++group->misses > MISSES;
-  else if (!live_set && worth && !by_chance && !policy->known_only) ask(group, section, why);
+  else if (about == NOT_YET) put_off(group);
+  else if (about == NOW && !live_set && !by_chance && !policy->known_only) ask(group, section, why);
   return TT_SUCCESS;
 }

@@ -24,7 +24,8 @@ typedef struct tt_group {
   uint64_t key;
   tt_program *program; /* the last that was made or launched, or NULL */
   uint8_t tries, lags, misses;
-  bool fits, apart; /* the program was ready and is not too large; is the group never fused? */
+  uint8_t pause, skips; /* how often it is left out once more, as it was when that last began */
+  bool fits, apart;     /* the program was ready and is not too large; is the group never fused? */
 } tt_group;
 
 typedef struct tt_fusing {

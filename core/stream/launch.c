@@ -179,9 +179,12 @@ static tt_status execute(tt_launch *launch, scratch *s, tt_event **end) {
 
 static tt_status await_program(tt_launch *launch) {
   tt_queue *queue = launch->job.queue;
+  if (tt_program_is_ready(launch->origin.program)) return tt_program_await(launch->origin.program);
+  int64_t start = tt_now_ns();
   if (queue) tt_queue_set_compiling(queue, true);
   tt_status status = tt_program_await(launch->origin.program);
   if (queue) tt_queue_set_compiling(queue, false);
+  launch->waited_ns = tt_now_ns() - start;
   return status;
 }
 

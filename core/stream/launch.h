@@ -25,6 +25,7 @@ typedef struct tt_launch {
   uint32_t *sites;              /* a chunk's: of each operator */
   tt_status refused;            /* a chunk's: why there is no program */
   tt_want want;                 /* a chunk's: for its operators' programs, if it is replayed */
+  int64_t waited_ns;            /* for its program; set as it is executed */
   bool wait;                    /* for its end */
 } tt_launch;
 

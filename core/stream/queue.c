@@ -4,8 +4,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* Two jobs may be under way whatever they take: one that runs, and the next. */
-enum { MOST = 1024, ROOM = 960, UNDER_WAY = 256, FREE = 2, SPINS = 4000 };
+/* A chunk may become as many jobs as it has operators. Two jobs may be under way whatever they
+ * take: one that runs, and the next. */
+enum { MOST = 4096, ROOM = 1024, UNDER_WAY = 256, FREE = 2, SPINS = 4000 };
 static const int64_t BYTES_UNDER_WAY = (int64_t)256 << 20;
 
 /* Who wants to know when the jobs that are under way now are retired. */

@@ -3,7 +3,6 @@
 #include "graph/explain.h"
 
 #include <assert.h>
-#include <limits.h>
 #include <string.h>
 
 void tt_section_init(tt_section *section, tt_device *device) {
@@ -51,7 +50,9 @@ tt_status tt_section_program(tt_section *section, tt_cut why, tt_want want, tt_l
   *out = NULL;
   tt_explain_chunk(s->at, s->live, s->sites, why, &text);
   tt_status status = make_variant(s, want, out, &fresh);
-  if (!status) tt_journal_keep(fresh ? "new program" : "known program", &text);
+  bool comes = !status && (want != TT_WANT_FOUND || tt_program_is_coming((*out)->program));
+  if (!status)
+    tt_journal_keep(!comes ? "new chunk" : fresh ? "new program" : "known program", &text);
   else if (want == TT_WANT_KNOWN && text.data) status = tt_status_prefix(status, "%s", text.data);
   tt_text_deinit(&text);
   return status;
@@ -99,11 +100,7 @@ tt_status tt_section_launch(tt_section *section, tt_live_set *live_set, tt_cut w
   tt_section *s = section;
   tt_status refused = TT_SUCCESS;
   tt_want want = policy->known_only ? TT_WANT_KNOWN : TT_WANT_NOW;
-  *out = NULL;
-  if (!tt_section_any_live(s)) return TT_SUCCESS;
-  if (!live_set) live_set = tt_trace_find(s->at, s->live, false);
   if (!live_set) refused = tt_section_program(s, why, want, &live_set);
   if (refused && (!live_set || s->at->depth == 1 || policy->known_only)) return refused;
-  if (s->at->met < INT_MAX) s->at->met++;
   return make_launch(s, live_set, want, refused, out);
 }

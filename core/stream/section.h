@@ -27,14 +27,14 @@ void tt_section_empty(tt_section *section);
 /* Room for so many of each in all. */
 tt_status tt_section_reserve(tt_section *section, int slots, int steps, int words);
 
-/* -- Once `live` is filled in; it may be widened -- */
+/* -- Once `live` is filled in -- */
 bool tt_section_any_live(const tt_section *section);
 /* A new graph for it, and its program, which nobody has yet; `why` the section ended. *out has the
  * graph also where no program could be made; NULL: there is no graph. */
 tt_status tt_section_program(tt_section *section, tt_cut why, tt_want want, tt_live_set **out);
-/* Its launch, or NULL when nobody needs any result. `live_set` NULL: the one that is known, or a
- * new one. If there is no program, the launch has the reason, and will be run operator by operator,
- * unless the policy forbids new programs, or there is but one operator. */
+/* Its launch as one program. `live_set` NULL: a new one. If there is no program, the launch has the
+ * reason, and will be run operator by operator, unless the policy forbids new programs, or there is
+ * but one operator. */
 tt_status tt_section_launch(tt_section *section, tt_live_set *live_set, tt_cut why,
                             const tt_policy *policy, tt_launch **out);
 

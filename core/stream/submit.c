@@ -20,11 +20,21 @@ static void drop_values(tt_launch *launch) {
   launch->input_count = launch->output_count = 0;
 }
 
+static void note_wait(const tt_launch *launch) {
+  static const int64_t short_ns = 1000000;
+  tt_text text = TT_TEXT_INIT;
+  if (launch->waited_ns < short_ns) return;
+  tt_text_printf(&text, "%.0f ms for the program of ", (double)launch->waited_ns / 1e6);
+  tt_report_origin(&launch->origin, &text);
+  tt_journal_keep("waited", &text);
+}
+
 static tt_status execute(tt_launch *launch, tt_event **end) {
   tt_status status = tt_launch_check_inputs(launch);
   bool told = status != TT_SUCCESS;
   if (!status)
     status = launch->refused ? tt_status_clone(launch->refused) : tt_launch_execute(launch, end);
+  note_wait(launch);
   if (status && launch->origin.graph && tt_replay(launch, &status)) return status;
   if (!status) return TT_SUCCESS;
   if (!told) status = tt_report(status, launch, true);

@@ -5,6 +5,7 @@
 
 extern "C" {
 #include "session/session.h"
+#include "stream/tier.h"
 }
 
 #include <optional>

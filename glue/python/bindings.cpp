@@ -120,9 +120,10 @@ PYBIND11_MODULE(_C, m) {
   bind_cache(m);
   bind_explain(m);
   // For tests: the core's Nth allocation from now fails (0: none), and, if `forever`, all later
-  // ones.
+  // ones; and what chunks are launched as.
   m.def("_fail_allocation_at", &tt_alloc_fail_at);
   m.def("_allocation_count", &tt_alloc_count);
+  m.def("_force_tier", [](int tier) { tt_tier_force(static_cast<tt_tier>(tier)); });
 }
 
 }  // namespace tt

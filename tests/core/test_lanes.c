@@ -11,6 +11,7 @@ static tt_stream *stream;
 static int setup(void **state) {
   (void)state;
   if (!fake_open()) return -1;
+  setenv("TORCH_TPU_FUSED_TIER", "chunks", 1);
   tt_status status = session_open(getenv("TT_FAKE_PLUGIN"));
   stream = stream_at(0);
   policy.mode = TT_MODE_FUSED;

@@ -74,6 +74,24 @@ static void test_destroy_cancels(void **state) {
   assert_int_equal(ran + cancelled, 100);
 }
 
+/* A process that ends waits for no background job. */
+static void test_end(void **state) {
+  (void)state;
+  for (int runs = 0; runs < 2; runs++) {
+    reset();
+    tt_pool *pool = NULL;
+    assert_null(tt_pool_create(1, &pool));
+    if (runs) assert_null(tt_pool_submit(pool, TT_BACKGROUND, gate_job, NULL));
+    for (int i = 0; runs && i < 100; i++) nap(); /* it has begun */
+    for (int i = 0; i < 3 * runs; i++)
+      assert_null(tt_pool_submit(pool, TT_BACKGROUND, count_job, NULL));
+    assert_int_equal(tt_pool_end(pool), !runs);
+    assert_int_equal(cancelled, 3 * runs);
+    atomic_store(&open_gate, true);
+    wait_for(&ran, runs);
+  }
+}
+
 static void test_queue_limit(void **state) {
   (void)state;
   reset();
@@ -259,6 +277,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_order),
       cmocka_unit_test(test_destroy_cancels),
+      cmocka_unit_test(test_end),
       cmocka_unit_test(test_queue_limit),
       cmocka_unit_test(test_many_submitters),
       cmocka_unit_test(test_job_submits),

@@ -16,7 +16,7 @@ static tt_queue *queue;
 static atomic_int destroyed, begun;
 static atomic_int drained;    /* 1 for each job that drained, and 1 where it had to wait */
 static atomic_bool gate;      /* open: jobs that wait for it go on */
-static int order[4096];       /* of destruction, by ticket */
+static int order[8192];       /* of destruction, by ticket */
 static atomic_bool interrupt; /* the user asks for it */
 
 static bool is_interrupted(void) { return atomic_load(&interrupt); }
@@ -334,7 +334,7 @@ static void test_room(void **state) {
   pthread_t thread;
   atomic_store(&gate, false);
   push(GATED);
-  for (int i = 1; i < 960; i++) {
+  for (int i = 1; i < 1024; i++) {
     ok(tt_queue_await_room(queue));
     push(PLAIN);
   }
@@ -343,12 +343,12 @@ static void test_room(void **state) {
   for (int i = 0; i < 60; i++) push(PLAIN); /* there is some all the same */
   atomic_store(&interrupt, false);
   assert_int_equal(pthread_create(&thread, NULL, open_gate, NULL), 0);
-  for (int i = 0; i < 100; i++) push(PLAIN); /* until there is none, which is waited for */
+  for (int i = 0; i < 4096; i++) push(PLAIN); /* until there is none, which is waited for */
   assert_true(atomic_load(&gate));
   ok(tt_queue_await_room(queue));
   pthread_join(thread, NULL);
   ok(tt_queue_await(queue, tt_queue_last(queue)));
-  in_order(1120);
+  in_order(1024 + 60 + 4096);
 }
 
 static void *ask_for_room(void *stop) {

@@ -16,6 +16,7 @@ static int64_t replays;       /* before the test */
 static int setup(void **state) {
   (void)state;
   if (!fake_open()) return -1;
+  setenv("TORCH_TPU_FUSED_TIER", "chunks", 1);
   setenv("TT_FAKE_MEMORY", "16777216", 1);
   for (int i = 0; i < LINES; i++) lines[i] = tt_site_add("train.py", i, "step");
   return 0;

@@ -14,6 +14,7 @@ static bool is_interrupted(void) { return atomic_load(&interrupt); }
 static int setup(void **state) {
   (void)state;
   if (!fake_open()) return -1;
+  setenv("TORCH_TPU_FUSED_TIER", "chunks", 1);
   setenv("TT_FAKE_DEVICES", "2", 1);
   tt_interrupt_set_check(is_interrupted);
   return 0;

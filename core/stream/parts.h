@@ -1,0 +1,28 @@
+/* A section taken apart: consecutive stretches of its operators, which become sections of their
+ * own and are launched one by one. All functions: under the device's lock. */
+#ifndef TT_PARTS_H
+#define TT_PARTS_H
+
+#include "stream/section.h"
+
+typedef struct tt_parts {
+  const tt_section *whole;
+  tt_trace_node **path; /* [whole->at->depth] the operators */
+  bool *needed;         /* [whole->at->depth] somebody uses one of the operator's results */
+  int *number;          /* [whole->at->depth] of the part that the operator is in */
+  int *reader;          /* [whole->slot_count] the last part that reads the slot, or -1 */
+  int *slot_of;         /* [whole->slot_count] where it stands in the current part, or -1 */
+  int *slots;           /* room for the inputs of one operator */
+} tt_parts;
+
+/* `live` of the section is filled in. ends[i]: how many operators part i and those before it have;
+ * the last of `count` ends is the whole section's. Operators that nobody needs are left out, unless
+ * the parts are to be as they were recorded. Deinit also after a failure. */
+tt_status tt_parts_init(tt_parts *parts, const tt_section *whole, const int *ends, int count,
+                        bool as_recorded);
+void tt_parts_deinit(tt_parts *parts);
+/* Operators `first` to `last` as a section, which the caller has initialised and deinits; its
+ * `live` is filled in. */
+tt_status tt_parts_cut(tt_parts *parts, int first, int last, tt_section *out);
+
+#endif

@@ -1,0 +1,20 @@
+/* Tiers: what a section is launched as. A large program takes its time to compile, and nobody waits
+ * for one where small ones will do. So a section whose own program is not ready is launched as its
+ * pieces: runs of operators that cost little, each of them once; every other operator alone. Equal
+ * layers of a model have equal pieces, and so have the iterations of a loop. Once the section has
+ * come again, its own program is compiled in the background, and taken when it is ready.
+ *
+ * Under deterministic algorithms every operator is launched alone: then neither the time nor what
+ * is computed beside it decides how a sum is rounded. */
+#ifndef TT_TIERS_H
+#define TT_TIERS_H
+
+#include "stream/section.h"
+
+/* The launches of a section, a list, or NULL when nobody needs any result; `live` is filled in.
+ * `any`: a program that returns more than is needed will do. On failure there are none. Under the
+ * device's lock. */
+tt_status tt_tiers_launch(tt_section *section, bool any, tt_cut why, const tt_policy *policy,
+                          tt_launch **out);
+
+#endif
