@@ -8,6 +8,8 @@
 #include "ops/ops.h"
 
 struct tt_program; /* of a room above, which keeps a call's own program with it */
+struct tt_call_table;
+struct tt_element;
 
 typedef struct tt_call_tensor {
   const tt_type *storage;
@@ -60,8 +62,11 @@ typedef struct tt_call {
   uint64_t hash;       /* of what it computes; equal in every process */
   tt_call_spec spec;   /* the call's own copy */
   tt_arena arena;
-  const char *why;            /* it was new: a sentence */
-  const tt_target *target;    /* that it was specialised for */
+  const char *why;                   /* it was new: a sentence */
+  const tt_target *target;           /* that it was specialised for */
+  struct tt_call_table *table;       /* that it belongs to */
+  const struct tt_element *elements; /* see element.h; NULL until they are asked for */
+  int element_kinds;                 /* how many calls they are, equal ones counted once */
   struct tt_program *program; /* the call alone, for that target, or NULL; accessed atomically */
 } tt_call;
 

@@ -129,8 +129,17 @@ tt_node *tt_hlo_reshape(tt_hlo *h, tt_node *x, int rank, const int64_t *dims) {
 tt_node *tt_hlo_transpose(tt_hlo *h, tt_node *x, const int *perm) {
   TT_NEED(h, transpose, x);
   bool same = true;
-  for (int i = 0; i < x->type.rank; i++) same = same && perm[i] == i;
+  tt_type type = x->type;
+  for (int i = 0; i < x->type.rank; i++) {
+    bool valid = perm[i] >= 0 && perm[i] < x->type.rank; /* the rule says it where not */
+    same = same && perm[i] == i;
+    type.dims[i] = valid ? x->type.dims[perm[i]] : -1;
+  }
   if (same) return x;
+  if (tt_type_numel(&type) == tt_type_numel(&x->type)) {
+    tt_node *splat = tt_hlo_splat_as(h, x, &type);
+    if (splat) return splat;
+  }
   tt_attr attrs[] = {
       tt_attr_i64s("permutation", tt_hlo_widen(h, perm, x->type.rank), x->type.rank)};
   return tt_hlo_emit1(h, TT_DRAFT(transpose, attrs, 1, x), x->type);

@@ -3,6 +3,7 @@
 #ifndef TT_PARTS_H
 #define TT_PARTS_H
 
+#include "call/element.h"
 #include "stream/section.h"
 
 typedef struct tt_parts {
@@ -24,5 +25,10 @@ void tt_parts_deinit(tt_parts *parts);
 /* Operators `first` to `last` as a section, which the caller has initialised and deinits; its
  * `live` is filled in. */
 tt_status tt_parts_cut(tt_parts *parts, int first, int last, tt_section *out);
+/* The length of the lists that operators `first` (needed) to `last` work on, if that is one, and
+ * many of their elements are alike and have nothing to do with one another; else 0. */
+int tt_parts_elements(const tt_parts *parts, int first, int last);
+/* Element `number` of them, as a section. */
+tt_status tt_parts_cut_element(tt_parts *parts, int first, int last, int number, tt_section *out);
 
 #endif

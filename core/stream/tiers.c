@@ -6,14 +6,16 @@
 #include <limits.h>
 #include <string.h>
 
-enum { LONGEST_RUN = 32 };
+enum { LONGEST_RUN = 32, MOST_ELEMENTS = 1024 };
 
 /* -- Pieces -- */
 
 /* Does the run that begins after `first` go on with this operator? Operators that recur begin the
  * next iteration of something. */
 static bool goes_on(const tt_trace_node *first, const tt_trace_node *last, const tt_call *call) {
-  if (!tt_op_is_light(call->row) || !tt_op_is_light(last->step.call->row)) return false;
+  const tt_op_row *row = call->row, *before = last->step.call->row;
+  if (!tt_op_is_light(row) || !tt_op_is_light(before)) return false;
+  if ((row->cls == TT_FOREACH) != (before->cls == TT_FOREACH)) return false;
   if (last->depth - first->depth >= LONGEST_RUN) return false;
   for (const tt_trace_node *node = last; node != first; node = node->parent)
     if (node->step.call == call) return false;
@@ -59,16 +61,32 @@ static tt_status launch_alone(const tt_parts *parts, int at, tt_want want, tt_la
   return TT_SUCCESS;
 }
 
+/* Of a run, or of one element of what it does. */
+static tt_status launch_cut(tt_section *run, tt_status status, tt_cut why, const tt_policy *policy,
+                            tt_launch **out) {
+  if (!status && tt_section_any_live(run))
+    status = tt_section_launch(run, tt_trace_find(run->at, run->live, false), why, policy, out);
+  tt_section_deinit(run);
+  return status;
+}
+
 static tt_status launch_run(tt_parts *parts, int first, int last, tt_cut why,
                             const tt_policy *policy, tt_launch **out) {
   tt_section run;
   tt_section_init(&run, parts->whole->device);
-  tt_status status = tt_parts_cut(parts, first, last, &run);
-  if (!status && tt_section_any_live(&run)) {
-    tt_count_add(TT_COUNT_TIER_PIECES, run.at->depth);
-    status = tt_section_launch(&run, tt_trace_find(run.at, run.live, false), why, policy, out);
+  return launch_cut(&run, tt_parts_cut(parts, first, last, &run), why, policy, out);
+}
+
+static tt_status launch_elements(tt_parts *parts, int first, int last, int count, tt_cut why,
+                                 const tt_policy *policy, tt_launch **out) {
+  tt_status status = TT_SUCCESS;
+  for (int number = 0; number < count && !status; number++) {
+    tt_section run;
+    tt_section_init(&run, parts->whole->device);
+    status = tt_parts_cut_element(parts, first, last, number, &run);
+    status = launch_cut(&run, status, why, policy, out);
+    if (*out) out = &(*out)->next;
   }
-  tt_section_deinit(&run);
   return status;
 }
 
@@ -83,24 +101,37 @@ static int find_needed(const tt_parts *parts, int *first, int *last) {
   return count;
 }
 
-static tt_status launch_pieces(tt_parts *parts, const int *ends, int count, tt_cut why,
-                               const tt_policy *policy, tt_launch **out) {
-  tt_want want = policy->known_only ? TT_WANT_KNOWN : TT_WANT_NOW;
-  tt_launch **end = out;
+/* *room: how many elements may still be launched one by one. */
+static tt_status launch_piece(tt_parts *parts, int first, int last, int *room, tt_cut why,
+                              const tt_policy *policy, tt_launch **out) {
+  int needed = find_needed(parts, &first, &last);
+  if (!needed) return TT_SUCCESS;
+  int elements = *room ? tt_parts_elements(parts, first, last) : 0;
+  bool apart = elements && elements <= *room;
+  if (needed > 1 || apart) tt_count_add(TT_COUNT_TIER_PIECES, needed);
+  if (apart) {
+    *room -= elements;
+    return launch_elements(parts, first, last, elements, why, policy, out);
+  }
+  if (needed > 1) return launch_run(parts, first, last, why, policy, out);
+  return launch_alone(parts, first, policy->known_only ? TT_WANT_KNOWN : TT_WANT_NOW, out);
+}
+
+static tt_status launch_pieces(tt_parts *parts, tt_tier tier, const int *ends, int count,
+                               tt_cut why, const tt_policy *policy, tt_launch **out) {
+  int room = tier == TT_TIER_OPERATORS ? 0 : MOST_ELEMENTS;
   for (int i = 0, begin = 0; i < count; begin = ends[i++]) {
-    int first = begin, last = ends[i] - 1, needed = find_needed(parts, &first, &last);
-    if (needed == 1) TT_TRY(launch_alone(parts, first, want, end));
-    else if (needed) TT_TRY(launch_run(parts, first, last, why, policy, end));
-    if (*end) end = &(*end)->next;
+    TT_TRY(launch_piece(parts, begin, ends[i] - 1, &room, why, policy, out));
+    while (*out) out = &(*out)->next;
   }
   return TT_SUCCESS;
 }
 
-static tt_status launch_apart(const tt_section *section, const int *ends, int count, tt_cut why,
-                              const tt_policy *policy, tt_launch **out) {
+static tt_status launch_apart(const tt_section *section, tt_tier tier, const int *ends, int count,
+                              tt_cut why, const tt_policy *policy, tt_launch **out) {
   tt_parts parts;
   tt_status status = tt_parts_init(&parts, section, ends, count, false);
-  if (!status) status = launch_pieces(&parts, ends, count, why, policy, out);
+  if (!status) status = launch_pieces(&parts, tier, ends, count, why, policy, out);
   tt_parts_deinit(&parts);
   if (!status) return TT_SUCCESS;
   tt_launch_destroy_list(*out);
@@ -134,7 +165,7 @@ static tt_status launch_by_tier(tt_section *section, bool any, tt_cut why, const
   tt_live_set *own = NULL;
   if (count == 1) own = tt_trace_find(section->at, section->live, any);
   else if (tier == TT_TIER_AUTO) own = find_own(section, any, why, policy);
-  if (count > 1 && !own) return launch_apart(section, ends, count, why, policy, out);
+  if (count > 1 && !own) return launch_apart(section, tier, ends, count, why, policy, out);
   tt_count_add(TT_COUNT_TIER_CHUNKS, depth);
   return tt_section_launch(section, own, why, policy, out);
 }

@@ -229,6 +229,18 @@ def test_storages_that_share_zeros_keep_them():
     assert a.tolist() == [1.0] * 8
 
 
+def test_zeros_of_any_layout_are_values():
+    """As those of an optimizer's moments, whose weights are [n, m, 1, 1] or transposed."""
+    weights = [torch.randn(8, 32, 1, 1, device="tpu"), torch.randn(5, 6, 7, device="tpu").mT]
+    torch.tpu.synchronize()
+    before = asked()
+    zeros = [torch.zeros_like(w, memory_format=torch.preserve_format) for w in weights]
+    torch.tpu.synchronize()
+    assert asked() == before
+    assert [z.stride() for z in zeros] == [torch.zeros_like(w.cpu()).stride() for w in weights]
+    assert [z.abs().sum().item() for z in zeros] == [0, 0]
+
+
 @pytest.mark.tier("chunks")
 def test_equal_operators_make_few_programs():
     x = torch.zeros(5, 7, device="tpu")

@@ -76,6 +76,50 @@ def test_a_chunk_s_own_program_is_taken_when_it_is_ready():
     assert launched_as(step) == {"operators": 0, "pieces": 0, "chunks": sum(first.values())}
 
 
+def foreach(device, shapes, rounds=3):
+    """Returns an optimizer's weights after steps of operators on lists, with a number a weight."""
+    torch.manual_seed(0)
+    weights = [torch.rand(shape).to(device) for shape in shapes]
+    first, second = ([torch.zeros_like(w) for w in weights] for _ in range(2))
+    for i in range(rounds):
+        grads = [w * (i + 2) for w in weights]
+        torch._foreach_lerp_(first, grads, 0.1)
+        torch._foreach_mul_(second, 0.99)
+        torch._foreach_addcmul_(second, grads, grads, 0.5)
+        roots = torch._foreach_sqrt(second)
+        torch._foreach_div_(roots, [1.0 + k / 7 + i for k in range(len(weights))])
+        torch._foreach_add_(roots, 1e-8)
+        torch._foreach_addcdiv_(weights, first, roots, [-0.01 * k for k in range(len(weights))])
+    return [w.cpu() for w in weights]
+
+
+@pytest.mark.tier("pieces")
+def test_parameters_that_are_alike_share_programs():
+    shapes = [(3, 31)] * 6 + [(37,)] * 7 + [(2, 41)] * 5
+    compiles = torch.tpu.metrics()["compiles"]
+    got = foreach("tpu", shapes)
+    assert torch.tpu.metrics()["compiles"] - compiles < 2 * len(set(shapes)) + 8
+    for one, expected in zip(got, foreach("cpu", shapes), strict=True):
+        torch.testing.assert_close(one, expected, rtol=1e-5, atol=1e-6)
+    compiles = torch.tpu.metrics()["compiles"]
+    foreach("tpu", shapes * 2)
+    assert torch.tpu.metrics()["compiles"] - compiles <= 2  # a list may be cut elsewhere
+
+
+@pytest.mark.tier("pieces")
+def test_lists_whose_elements_meet_stay_whole():
+    """Element 0 of the second operator needs element 1 of the first."""
+    for device in ("tpu", "cpu"):
+        x = [torch.full((5, 3), float(k)).to(device) for k in range(6)]
+        y = torch._foreach_add(x, 1.0)
+        z = torch._foreach_mul(y[::-1], 2.0)
+        torch._foreach_mul_([x[0], x[1], x[2]], [x[1], x[2], x[0]])  # reads what it writes
+        got = [t.cpu() for t in [*x, *y, *z]]
+        if device == "tpu":
+            ours = got
+    assert all(torch.equal(a, b) for a, b in zip(ours, got, strict=True))
+
+
 @pytest.mark.tier("auto")
 def test_explain_says_what_was_waited_for():
     x = torch.rand(3, 29, device="tpu")
