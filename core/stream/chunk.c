@@ -17,6 +17,7 @@ static void empty(tt_chunk *chunk) {
   chunk->bytes = 0;
   chunk->id = tt_next_section();
   chunk->due = TT_CUT_NONE;
+  chunk->overdue = false;
   chunk->idle = 0;
   chunk->shares = false;
 }
@@ -87,6 +88,7 @@ tt_status tt_chunk_add(tt_chunk *chunk, tt_call *call, tt_value *const *inputs,
   tt_fuse_add(&chunk->fuse, call->hash);
   chunk->due = tt_cutter_add(&chunk->cutter, call->hash, node->depth - chunk->fuse.depth,
                              chunk->bytes - chunk->fuse.bytes);
+  if (chunk->overdue && !chunk->due) chunk->due = TT_CUT_CONTENT;
   return TT_SUCCESS;
 }
 
@@ -105,8 +107,14 @@ static void count_cut(tt_cut why) {
   tt_count_add(counters[why], 1);
 }
 
-bool tt_chunk_goes_on(tt_chunk *chunk, const tt_policy *policy, bool behind) {
+bool tt_chunk_goes_on(tt_chunk *chunk, const tt_call *next, const tt_policy *policy, bool behind) {
   if (chunk->due != TT_CUT_CONTENT) return false;
+  const tt_op_row *last = chunk->section.at->step.call->row;
+  chunk->overdue = last->cls == TT_FOREACH && next->row->cls == TT_FOREACH;
+  if (chunk->overdue) {
+    chunk->due = TT_CUT_NONE;
+    return true;
+  }
   if (!tt_fuse_pass(&chunk->fuse, &chunk->section, chunk->bytes, policy, behind)) return false;
   chunk->due = TT_CUT_NONE;
   return true;

@@ -16,6 +16,8 @@ typedef struct tt_chunk {
   tt_cutter cutter;
   tt_cut due; /* the next operator begins a new chunk, for this reason; the open one is closed only
                * then, so that what lived no longer is not written */
+  bool
+      overdue; /* it was due to end by its content among operators on lists, and ends behind them */
   tt_fusing fuse;
 } tt_chunk;
 
@@ -30,8 +32,9 @@ static inline bool tt_chunk_empty(const tt_chunk *chunk) { return chunk->section
 tt_status tt_chunk_add(tt_chunk *chunk, tt_call *call, tt_value *const *inputs,
                        tt_value *const *outputs, const uint32_t *words, uint32_t site);
 /* The chunk is due to end: may the next operator be added all the same, since it goes on to be
- * fused with what follows? `behind`: the device is. */
-bool tt_chunk_goes_on(tt_chunk *chunk, const tt_policy *policy, bool behind);
+ * fused with what follows, or since it is amid operators on lists? These are an optimizer's step,
+ * whose pieces should be the same in the first iteration and later. `behind`: the device is. */
+bool tt_chunk_goes_on(tt_chunk *chunk, const tt_call *next, const tt_policy *policy, bool behind);
 /* The host waits here, whether for what is recorded last or for something older: which of the two
  * it is may change when chunks end elsewhere. */
 void tt_chunk_note_wait(tt_chunk *chunk, const tt_policy *policy);

@@ -127,7 +127,7 @@ static tt_status record_fused(const recording *r) {
   const tt_policy *policy = r->op->policy;
   TT_TRY(tt_lane_for(&r->stream->lanes, policy, r->inputs, r->call->input_count, &chunk));
   TT_TRY(launch_inputs(r, chunk->id));
-  if (chunk->due && !tt_chunk_goes_on(chunk, policy, is_behind(r->stream->queue)))
+  if (chunk->due && !tt_chunk_goes_on(chunk, r->call, policy, is_behind(r->stream->queue)))
     TT_TRY(tt_stream_flush_chunk(r->stream, chunk, chunk->due, policy));
   TT_TRY(tt_chunk_add(chunk, r->op->call, r->inputs, r->outputs, r->op->scalars, r->op->site));
   write_targets(r);

@@ -184,8 +184,8 @@ def metrics() -> dict[str, int | float | dict[str, int]]:
 
     Operators by path: `ops_row`, `ops_decomposed`, `ops_host`, and `host_operators` by name.
     `chunks` of operators, `chunk_ops` in them, `chunk_sizes`, and `cuts`: what ended them;
-    `tiers`: operators launched alone, in `pieces` of chunks, or in whole `chunks`; `replays`: chunks
-    run again operator by operator, since they or their inputs had failed. Programs
+    `tiers`: operators launched alone, in `pieces` of chunks, or in whole `chunks`; `replays`:
+    chunks run again operator by operator, since they or their inputs had failed. Programs
     asked for: `programs` that were new to the process, `program_hits` that were not. `cache`:
     programs by where they were found: in `memory` (launches of one that was launched before), on
     `disk`, in the `shared` folder, or nowhere, so that they were `compiled`; it took
