@@ -156,3 +156,27 @@ def test_multilabel_loss_of_a_lone_sample():
             torch.randn(4),
             torch.tensor([2, 0, -1, 1]),
         )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.complex64])
+@pytest.mark.parametrize("stride", [1, 2, (3, 1)])
+@pytest.mark.parametrize("batch", [1, 3, 0])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_convolutions_with_kernels_of_one_element(dtype, stride, batch, transposed):
+    """They are products of matrices, forward and backward."""
+    torch.manual_seed(0)
+    x = torch.randn(batch, 4, 7, 6, dtype=dtype)
+    weight = torch.randn(4, 4, 1, 1, dtype=dtype)
+    bias = torch.randn(4, dtype=dtype)
+
+    def run(device):
+        leaves = [t.to(device).requires_grad_() for t in (x, weight, bias)]
+        functional = torch.nn.functional
+        function = functional.conv_transpose2d if transposed else functional.conv2d
+        y = function(*leaves, stride=stride)
+        loss = (y * y.conj()).real.sum()
+        return [y, *torch.autograd.grad(loss, leaves)]
+
+    tolerance = 3e-2 if dtype == torch.bfloat16 else 1e-5
+    for got, expected in zip(run(DEVICE), run("cpu"), strict=True):
+        torch.testing.assert_close(got.cpu(), expected, rtol=tolerance, atol=tolerance)

@@ -67,9 +67,73 @@ static tt_node *crop(tt_lower *cx, tt_node *x, int first, int spatial, int64_t *
   return x;
 }
 
+/* -- A kernel of one element is a matrix product --
+ *
+ * XLA's CPU compiler moves the channels of all three operands of a convolution last and back, each
+ * with a kernel of its own; a product of matrices [channels, places] takes them as they lie. */
+
+static bool is_product(const tt_lower *cx, const geometry *g, const int64_t *kernel) {
+  bool one = cx->target->xla_cpu && g->groups == 1;
+  for (int d = 0; d < g->spatial; d++) one = one && kernel[d] == 1 && g->padding[d] == 0;
+  return one;
+}
+
+/* Of each dim the places that windows begin at: [n, c, in..] -> [n, c, out..] */
+static tt_node *thin(tt_lower *cx, const geometry *g, tt_node *x, const int64_t *out) {
+  for (int d = 0; d < g->spatial; d++) {
+    int64_t stop = out[d] ? (out[d] - 1) * g->stride[d] + 1 : 0;
+    x = tt_hlo_slice_dim(cx->h, x, 2 + d, 0, stop, g->stride[d]);
+  }
+  return x;
+}
+
+/* The opposite, with zeros between them: [n, c, out..] -> [n, c, in..] */
+static tt_node *spread(tt_lower *cx, const geometry *g, tt_node *y, const int64_t *in) {
+  int64_t low[TT_MAX_RANK] = {0}, high[TT_MAX_RANK] = {0}, between[TT_MAX_RANK] = {0};
+  for (int d = 0; d < g->spatial; d++) {
+    int64_t out = y->type.dims[2 + d];
+    between[2 + d] = g->stride[d] - 1;
+    high[2 + d] = in[d] - (out ? (out - 1) * g->stride[d] + 1 : 0);
+  }
+  return tt_hlo_pad(cx->h, y, tt_hlo_const(cx->h, y->type.dtype, 0), low, high, between);
+}
+
+/* [n, c, in..] -> [n, c, places] */
+static tt_node *flat(tt_lower *cx, tt_node *x) {
+  int64_t places = 1;
+  for (int d = 2; d < x->type.rank; d++) places *= x->type.dims[d];
+  return tt_hlo_reshape(cx->h, x, 3, (int64_t[]){x->type.dims[0], x->type.dims[1], places});
+}
+
+/* x [n, c, in..], w [o, c, 1..] -> [n, o, in..]; `adjoint`: x [n, o, in..] -> [n, c, in..] */
+static tt_node *multiply(tt_lower *cx, tt_node *x, tt_node *w, bool adjoint) {
+  int64_t dims[TT_MAX_RANK], o = w->type.dims[0], c = w->type.dims[1];
+  const int zero = 0, one = 1, two = 2;
+  for (int d = 0; d < x->type.rank; d++) dims[d] = x->type.dims[d];
+  w = tt_hlo_reshape(cx->h, w, 2, (int64_t[]){o, c});
+  w = tt_hlo_broadcast(cx->h, w, (const int[]){1, 2}, 3, (int64_t[]){dims[0], o, c});
+  tt_node *y = tt_hlo_dot_general(cx->h, w, flat(cx, x), &zero, &zero, 1, adjoint ? &one : &two,
+                                  &one, 1, sum_dtype(x));
+  dims[1] = adjoint ? c : o;
+  return tt_hlo_reshape(cx->h, y, x->type.rank, dims);
+}
+
+/* x [n, c, in..], y [n, o, in..] -> [o, c, 1..] */
+static tt_node *multiply_places(tt_lower *cx, tt_node *x, tt_node *y) {
+  int64_t dims[TT_MAX_RANK] = {y->type.dims[1], x->type.dims[1]};
+  const int zero = 0, two = 2;
+  for (int d = 2; d < x->type.rank; d++) dims[d] = 1;
+  tt_node *each = tt_hlo_dot_general(cx->h, flat(cx, y), flat(cx, x), &zero, &zero, 1, &two, &two,
+                                     1, sum_dtype(x));
+  return tt_hlo_reshape(cx->h, tt_sum(cx, each, &zero, 1), x->type.rank, dims);
+}
+
+/* -- Convolutions -- */
+
 /* x [n, c, in..], w [o, c/groups, k..] -> [n, o, out..] */
 static tt_node *convolve(tt_lower *cx, const geometry *g, tt_node *x, tt_node *w,
                          const int64_t *out) {
+  if (is_product(cx, g, w->type.dims + 2)) return multiply(cx, thin(cx, g, x, out), w, false);
   int64_t padding[2 * MAX_SPATIAL];
   for (int d = 0; d < g->spatial; d++) {
     int64_t reach = (w->type.dims[2 + d] - 1) * g->dilation[d] + 1;
@@ -98,6 +162,7 @@ static tt_node *adjoint_kernel(tt_lower *cx, const geometry *g, tt_node *w) {
 /* y [n, o, out..], w [o, c/groups, k..] -> the gradient [n, c, in..] of convolve's x */
 static tt_node *convolve_input_grad(tt_lower *cx, const geometry *g, tt_node *y, tt_node *w,
                                     const int64_t *in) {
+  if (is_product(cx, g, w->type.dims + 2)) return spread(cx, g, multiply(cx, y, w, true), in);
   int64_t padding[2 * MAX_SPATIAL];
   for (int d = 0; d < g->spatial; d++) {
     int64_t reach = (w->type.dims[2 + d] - 1) * g->dilation[d] + 1, size = y->type.dims[2 + d];
@@ -116,6 +181,7 @@ static tt_node *convolve_input_grad(tt_lower *cx, const geometry *g, tt_node *y,
  * becomes the feature dim; groups become feature groups by folding them into it. */
 static tt_node *convolve_weight_grad(tt_lower *cx, const geometry *g, tt_node *x, tt_node *y,
                                      const int64_t *k) {
+  if (is_product(cx, g, k)) return multiply_places(cx, thin(cx, g, x, y->type.dims + 2), y);
   int64_t padding[2 * MAX_SPATIAL];
   int dims[2 + MAX_SPATIAL] = {1, 0};
   for (int d = 0; d < g->spatial; d++) {
