@@ -1,6 +1,6 @@
-/* Products of matrices in groups. Where a group ends only the data tell, so a loop goes through each
- * group in blocks of one size: one program serves all routings, and groups without elements cost
- * nothing. */
+/* Products of matrices in groups. Where a group ends only the data tell, so a loop goes through
+ * each group in blocks of one size: one program serves all routings, and groups without elements
+ * cost nothing. */
 #include "ops/lower.h"
 
 typedef enum form {
@@ -9,14 +9,21 @@ typedef enum form {
   CONTRACTED /* a group is columns of a and rows of b, and makes a matrix */
 } form;
 
+/* Matrices, of which a transposed one is not moved: its last two dims are looked up. */
+typedef struct operand {
+  tt_node *x;
+  int rows, columns; /* 0, 1 or 1, 0 */
+} operand;
+
 typedef struct grouped {
   form form;
-  tt_node *a, *b;
+  operand a, b;
   tt_node *starts, *ends;      /* [groups]: where each group is in the dim that is divided */
   int64_t groups, size, block; /* size: of that dim */
   tt_dtype dtype, wide;        /* of the result, and what products are added in */
   /* Of the group whose turn it is */
-  tt_node *end, *matrix;
+  tt_node *end;
+  operand matrix;
 } grouped;
 
 enum { LEAST_BLOCK = 16, MOST_BLOCK = 256 };
@@ -32,9 +39,15 @@ static tt_node *number(tt_hlo *h, const grouped *p, int64_t value) {
   return tt_hlo_const_i(h, p->ends->type.dtype, value);
 }
 
-static tt_node *times(tt_hlo *h, const grouped *p, tt_node *a, tt_node *b, int batch) {
-  return tt_hlo_dot_general(h, a, b, (const int[]){0}, (const int[]){0}, batch,
-                            (const int[]){batch + 1}, (const int[]){batch}, 1, p->wide);
+static operand operand_of(tt_node *x) {
+  tt_node *other = tt_hlo_transposed_from(x);
+  return other ? (operand){other, 1, 0} : (operand){x, 0, 1};
+}
+
+static tt_node *times(tt_hlo *h, const grouped *p, operand a, operand b, int batch) {
+  return tt_hlo_dot_general(h, a.x, b.x, (const int[]){0}, (const int[]){0}, batch,
+                            (const int[]){batch + a.columns}, (const int[]){batch + b.rows}, 1,
+                            p->wide);
 }
 
 /* `count` of x's elements in `dim`, from `at` on. */
@@ -50,8 +63,15 @@ static tt_node *element(tt_hlo *h, const grouped *p, tt_node *list, tt_node *at)
   return tt_hlo_reshape(h, cut(h, p, list, 0, at, 1), 0, NULL);
 }
 
-static tt_node *matrix(tt_hlo *h, const grouped *p, tt_node *x, tt_node *at) {
-  return tt_hlo_reshape(h, cut(h, p, x, 0, at, 1), 2, &x->type.dims[1]);
+static operand matrix(tt_hlo *h, const grouped *p, operand from, tt_node *at) {
+  tt_node *one = cut(h, p, from.x, 0, at, 1);
+  from.x = tt_hlo_reshape(h, one, 2, &from.x->type.dims[1]);
+  return from;
+}
+
+static operand block(tt_hlo *h, const grouped *p, operand from, int dim, tt_node *at) {
+  from.x = cut(h, p, from.x, dim, at, p->block);
+  return from;
 }
 
 /* Where a block like x, whose first element in `dim` is `at`, has the group's elements from
@@ -81,8 +101,8 @@ static void fill_block(tt_hlo *h, tt_node *const *args, tt_node **results, void 
   tt_node *first = args[0], *at = block_start(h, p, first), *x, *starts[2];
   starts[dim] = at;
   starts[1 - dim] = number(h, p, 0);
-  if (p->form == ROWS) x = times(h, p, cut(h, p, p->a, 0, at, p->block), p->matrix, 0);
-  else x = times(h, p, p->matrix, cut(h, p, p->b, 1, at, p->block), 0);
+  if (p->form == ROWS) x = times(h, p, block(h, p, p->a, p->a.rows, at), p->matrix, 0);
+  else x = times(h, p, p->matrix, block(h, p, p->b, p->b.columns, at), 0);
   x = tt_hlo_convert(h, x, p->dtype);
   tt_node *others = cut(h, p, args[1], dim, at, p->block);
   x = tt_hlo_select(h, own(h, p, x, dim, at, first), x, others);
@@ -90,14 +110,20 @@ static void fill_block(tt_hlo *h, tt_node *const *args, tt_node **results, void 
   results[1] = tt_hlo_dynamic_update_slice(h, args[1], x, starts);
 }
 
+static operand own_block(tt_hlo *h, const grouped *p, operand from, int dim, tt_node *first) {
+  tt_node *at = block_start(h, p, first);
+  from = block(h, p, from, dim, at);
+  tt_node *others = tt_hlo_zeros(h, &from.x->type);
+  from.x = tt_hlo_select(h, own(h, p, from.x, dim, at, first), from.x, others);
+  return from;
+}
+
 /* (first element, sum). Other groups' elements become zeros in both operands: any may be NaN. */
 static void add_block(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
   const grouped *p = user;
-  tt_node *first = args[0], *at = block_start(h, p, first);
-  tt_node *a = cut(h, p, p->a, 1, at, p->block), *b = cut(h, p, p->b, 0, at, p->block);
-  a = tt_hlo_select(h, own(h, p, a, 1, at, first), a, tt_hlo_zeros(h, &a->type));
-  b = tt_hlo_select(h, own(h, p, b, 0, at, first), b, tt_hlo_zeros(h, &b->type));
-  results[0] = tt_hlo_add(h, first, number(h, p, p->block));
+  operand a = own_block(h, p, p->a, p->a.columns, args[0]);
+  operand b = own_block(h, p, p->b, p->b.rows, args[0]);
+  results[0] = tt_hlo_add(h, args[0], number(h, p, p->block));
   results[1] = tt_hlo_add(h, args[1], times(h, p, a, b, 0));
 }
 
@@ -148,33 +174,36 @@ static void divide(tt_lower *cx, grouped *p, tt_node *ends) {
   p->starts = tt_hlo_concatenate(h, parts, 2, 0);
 }
 
-static tt_type result_type(const grouped *p) {
-  const int64_t *a = p->a->type.dims, *b = p->b->type.dims;
-  if (p->form == ROWS) return (tt_type){p->dtype, 2, {a[0], b[2]}};
-  if (p->form == COLUMNS) return (tt_type){p->dtype, 2, {a[1], b[1]}};
-  return (tt_type){p->dtype, 3, {p->groups, a[0], b[1]}};
-}
-
 /* (self, mat2, offs, bias, out_dtype). What is in no group is zero. */
 void tt_lower_grouped_mm(tt_lower *cx) {
   tt_hlo *h = cx->h;
-  grouped p = {.a = tt_in(cx, 0), .b = tt_in(cx, 1)};
-  if (!tt_need_rank(cx, p.a, 2) || !tt_need_rank(cx, p.b, 2)) return;
-  p.dtype = p.a->type.dtype;
-  p.wide = tt_compute_dtype(p.dtype);
+  tt_node *x = tt_in(cx, 0), *y = tt_in(cx, 1);
+  if (!tt_need_rank(cx, x, 2) || !tt_need_rank(cx, y, 2)) return;
+  const int64_t *a = x->type.dims, *b = y->type.dims;
+  tt_dtype dtype = x->type.dtype;
+  grouped p = {
+      .a = operand_of(x), .b = operand_of(y), .dtype = dtype, .wide = tt_compute_dtype(dtype)};
   if (!tt_has(cx, 2)) {
-    tt_out_in(cx, 0, times(h, &p, p.a, p.b, 1), p.dtype);
+    tt_out_in(cx, 0, times(h, &p, p.a, p.b, 1), dtype);
     return;
   }
-  const tt_type *a = &p.a->type, *b = &p.b->type;
-  p.form = b->rank == 3 ? ROWS : a->rank == 3 ? COLUMNS : CONTRACTED;
-  p.size = p.form == ROWS ? a->dims[0] : p.form == COLUMNS ? b->dims[1] : a->dims[1];
-  if (p.form == CONTRACTED && b->dims[0] < p.size) p.size = b->dims[0];
   tt_node *ends = tt_in(cx, 2);
   p.groups = tt_type_numel(&ends->type);
-  tt_type result = result_type(&p);
+  tt_type result = {dtype, 3, {p.groups, a[0], b[1]}};
+  if (y->type.rank == 3) {
+    p.form = ROWS;
+    p.size = a[0];
+    result = (tt_type){dtype, 2, {a[0], b[2]}};
+  } else if (x->type.rank == 3) {
+    p.form = COLUMNS;
+    p.size = b[1];
+    result = (tt_type){dtype, 2, {a[1], b[1]}};
+  } else {
+    p.form = CONTRACTED;
+    p.size = a[1] < b[0] ? a[1] : b[0];
+  }
   tt_node *state[2] = {NULL, tt_hlo_zeros(h, &result)}, *done[2];
-  if (tt_type_numel(a) && tt_type_numel(b) && p.groups) {
+  if (tt_type_numel(&x->type) && tt_type_numel(&y->type) && p.groups) {
     p.block = block_of(p.size, p.groups);
     divide(cx, &p, ends);
     state[0] = group_from(h, &p, number(h, &p, 0));
