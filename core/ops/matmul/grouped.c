@@ -28,10 +28,10 @@ typedef struct grouped {
 
 enum { LEAST_BLOCK = 16, MOST_BLOCK = 256 };
 
-/* As large as a group is on average: larger blocks would be mostly other groups' elements. */
+/* Half a group of average size: a group's last block is mostly other groups' elements. */
 static int64_t block_of(int64_t size, int64_t groups) {
   int64_t block = LEAST_BLOCK;
-  while (block < MOST_BLOCK && block * groups < size) block *= 2;
+  while (block < MOST_BLOCK && 2 * block * groups < size) block *= 2;
   return block < size ? block : size;
 }
 
