@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from support import DEVICE, check, check_gradients, modes, only_tpu, raises_alike, same
+from support import DEVICE, check, check_gradients, modes, only_tpu, raises_alike, same, slow_but
 from torch.nn.functional import grouped_mm
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -218,6 +218,7 @@ def test_reads_nothing_and_compiles_once(mode):
 
 
 @only_tpu
+@pytest.mark.parametrize("mode", slow_but(modes(), "strict"), indirect=True)
 def test_mixture_of_experts_compiles_nothing_more(mode):
     transformers = pytest.importorskip(
         "transformers", reason="needs scripts/requirements-models.txt"
