@@ -145,6 +145,15 @@ tt_node *tt_hlo_transpose(tt_hlo *h, tt_node *x, const int *perm) {
   return tt_hlo_emit1(h, TT_DRAFT(transpose, attrs, 1, x), x->type);
 }
 
+tt_node *tt_hlo_transposed_from(const tt_node *x) {
+  if (!x->instr || x->instr->op != TT_OPCODE_transpose) return NULL;
+  const int64_t *perm = x->instr->attrs[0].values;
+  int rank = x->type.rank;
+  for (int i = 0; i < rank - 2; i++)
+    if (perm[i] != i) return NULL;
+  return perm[rank - 1] == rank - 2 ? x->instr->operands[0] : NULL;
+}
+
 tt_node *tt_hlo_broadcast(tt_hlo *h, tt_node *x, const int *map, int rank, const int64_t *dims) {
   TT_NEED(h, broadcast_in_dim, x);
   if (!tt_hlo_rank_ok(h, rank, "stablehlo.broadcast_in_dim")) return tt_hlo_poison(h);

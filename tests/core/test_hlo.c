@@ -205,6 +205,16 @@ static void test_literals(void **state) {
   assert_string_equal(literal(tt_hlo_full(h, &type, 1)), "dense<> : tensor<0x2xf32>");
 }
 
+static void test_transposes_are_known(void **state) {
+  (void)state;
+  tt_node *x = param(TT_F32, 3, DIMS(2, 3, 4));
+  assert_ptr_equal(tt_hlo_transposed_from(tt_hlo_transpose(h, x, INTS(0, 2, 1))), x);
+  assert_null(tt_hlo_transposed_from(tt_hlo_transpose(h, x, INTS(1, 0, 2))));
+  assert_null(tt_hlo_transposed_from(tt_hlo_transpose(h, x, INTS(2, 1, 0))));
+  assert_null(tt_hlo_transposed_from(tt_hlo_negate(h, x)));
+  assert_null(tt_hlo_transposed_from(x));
+}
+
 static void test_equal_expressions_are_one_node(void **state) {
   (void)state;
   tt_node *x = param(TT_F32, 2, DIMS(2, 2));
@@ -591,6 +601,7 @@ int main(void) {
       TEST(test_text_without_dead_code),
       TEST(test_text_of_calls),
       TEST(test_literals),
+      TEST(test_transposes_are_known),
       TEST(test_equal_expressions_are_one_node),
       TEST(test_first_error_sticks),
       TEST(test_void_functions_hand_out_poison),

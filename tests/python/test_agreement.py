@@ -98,6 +98,11 @@ def without_meta(name):
     return False
 
 
+def without_meta_for_floats(name):
+    args = numbers(4, 4), numbers(1, 4, 4), torch.tensor([4], dtype=torch.int32)
+    return refuses(meta, name, args, torch.Tensor.size) and not refuses(overload(name), *args)
+
+
 def other_on_cuda(name):
     if name == "histc":
         x = torch.arange(3)
@@ -238,6 +243,7 @@ NEEDED = {
     "Convolved": without_meta,
     "ConvolvedBack": without_meta,
     "Reflected": without_meta,
+    "Grouped": without_meta_for_floats,
     "AsOnCuda": other_on_cuda,
     "BoolOnCuda": lambda name: refuses_dtype(name, torch.bool),
     "ComplexOnCuda": lambda name: refuses_dtype(name, torch.complex64),

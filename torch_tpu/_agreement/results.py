@@ -60,10 +60,48 @@ def _reflect(args: list[Any]) -> Results:
     return [x.new_empty(x.mT.shape).mT, x.new_empty((*x.shape[:-2], min(x.shape[-2:])))]
 
 
+def _lies_in_lines(x: Tensor) -> bool:
+    """Whether the last two dims are those of a matrix by rows or by columns.
+
+    On the CPU lines also begin at multiples of 16 bytes, for which its results have gaps; here
+    results have none, and any line will do.
+    """
+    (rows, columns), (down, right) = x.shape[-2:], x.stride()[-2:]
+    return (right == 1 and down >= max(1, columns)) or (down == 1 and right >= max(1, rows))
+
+
+def _multiply_groups(args: list[Any]) -> Results:
+    """Nothing if the CPU, and Meta, refuse the arguments."""
+    a, b, ends, bias, dtype = args
+    floats = (torch.float32, torch.bfloat16, torch.float16)
+    if (
+        a.dtype not in floats
+        or b.dtype != a.dtype
+        or dtype not in (None, a.dtype)
+        or bias is not None
+    ):
+        return []
+    form = a.dim(), b.dim()
+    if not {*form} <= {2, 3} or not (_lies_in_lines(a) and _lies_in_lines(b)):
+        return []
+    if form != (2, 2) and a.shape[-1] != b.shape[-2]:
+        return []
+    if form == (3, 3):
+        fits = ends is None and len(a) == len(b)
+        return [a.new_empty(len(a), a.shape[1], b.shape[2])] if fits else []
+    if ends is None or ends.dim() != 1 or ends.dtype != torch.int32:
+        return []
+    if form == (2, 2):
+        return [a.new_empty(len(ends), len(a), b.shape[1])]
+    fits = len(ends) == len(b if form == (2, 3) else a)
+    return [a.new_empty(a.shape[-2], b.shape[-1])] if fits else []
+
+
 STATED: dict[str, Callable[[list[Any]], Results]] = {
     "Convolved": _convolve,
     "ConvolvedBack": _convolve_back,
     "Reflected": _reflect,
+    "Grouped": _multiply_groups,
 }
 
 # -- Corrections --

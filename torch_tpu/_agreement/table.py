@@ -12,6 +12,7 @@ KINDS = {
     "Convolved": "has no Meta kernel; its result lies as its image or its weight does",
     "ConvolvedBack": "has no Meta kernel; its results lie as the image or the weight does",
     "Reflected": "has no Meta kernel; it returns reflectors in columns, and their factors",
+    "Grouped": "multiplies matrices of any dtype that the CPU takes",
     "AsOnCuda": "is implemented with CUDA's results, so Meta is not asked about the CPU",
     "NarrowStatistics": "keeps statistics in the input's dtype unless its parameters are wider",
     "NoStatistics": "saves no statistics in evaluation",
@@ -80,6 +81,7 @@ ROWS = (
         "is for other backends, and throws on the meta device",
     ),
     Row("Reflected", "geqrf", "has a kernel for the CPU and CUDA alone"),
+    Row("Grouped", "_grouped_mm", "has a Meta kernel that takes bfloat16 alone"),
     Row(
         "AsOnCuda",
         "_embedding_bag _embedding_bag_forward_only",
