@@ -20,6 +20,12 @@ typedef struct tt_call_tensor {
   int offset_scalar;
 } tt_call_tensor;
 
+/* Scalar `scalar` (I64) is how many elements along `dim` there are; the view's size is a bound. */
+typedef struct tt_call_length {
+  int tensor, dim, scalar;
+  tt_motion motion; /* of the view, if that moves */
+} tt_call_length;
+
 typedef struct tt_call_result {
   bool defined;           /* false: the lowering left it out (an undefined tensor) */
   int target;             /* the tensor it is written to, or -1 for a new storage */
@@ -38,6 +44,8 @@ typedef struct tt_call_spec {
   int tensor_count;
   const tt_dtype *scalars;         /* dtypes of the run-time numbers: F64, F32, I64, BOOL */
   int scalar_count;                /* for TT_RANDOM the last two are the seed and the offset */
+  const tt_call_length *lengths;
+  int length_count;
   tt_dtype result_type, fractions; /* see tt_lower */
   const tt_call_result *results;   /* view filled in where meta_known */
   int result_count;

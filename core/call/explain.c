@@ -58,15 +58,41 @@ static bool same_layout(const tt_call_tensor *a, const tt_call_tensor *b) {
          same_ints(a->view.strides, b->view.strides, a->view.rank);
 }
 
+/* Of the first size of tensor i that is only a bound; 0: there is none. */
+static int64_t bound_of(const tt_call_spec *spec, int i, int *dim) {
+  for (int k = 0; k < spec->length_count; k++) {
+    *dim = spec->lengths[k].dim;
+    if (spec->lengths[k].tensor == i) return spec->tensors[i].view.sizes[*dim];
+  }
+  return 0;
+}
+
+/* Whether it is said of tensor i that its size grows: then other sizes are only examples. */
+static bool compare_length(differences *d, int i, const tt_call_spec *now,
+                           const tt_call_spec *known) {
+  int dim = 0, known_dim = 0;
+  int64_t bound = bound_of(now, i, &dim), known_bound = bound_of(known, i, &known_dim);
+  if (!bound || now->tensors[i].view.rank != known->tensors[i].view.rank) return false;
+  if (known_bound && (known_bound == bound || known_dim != dim)) return false;
+  if (!differ(d, true)) return true;
+  tt_text_printf(d->text, "the size of operand %d's dim %d changes, and is a run-time length ", i,
+                 dim);
+  if (known_bound)
+    tt_text_printf(d->text, "that is now bounded by %lld, not %lld", (long long)bound,
+                   (long long)known_bound);
+  else tt_text_printf(d->text, "bounded by %lld from now on", (long long)bound);
+  return true;
+}
+
 static void compare_tensor(differences *d, int i, const tt_call_tensor *now,
-                           const tt_call_tensor *known) {
-  if (!same_shape(&now->view, &known->view)) {
+                           const tt_call_tensor *known, bool grows) {
+  if (!grows && !same_shape(&now->view, &known->view)) {
     if (!differ(d, true)) return;
     tt_text_printf(d->text, "operand %d is ", i);
     add_view(d->text, &now->view);
     tt_text_printf(d->text, ", not ");
     add_view(d->text, &known->view);
-  } else if (differ(d, !same_layout(now, known))) {
+  } else if (!grows && differ(d, !same_layout(now, known))) {
     tt_text_printf(d->text, "operand %d is another view: ", i);
     add_layout(d->text, now);
     tt_text_printf(d->text, ", not ");
@@ -170,7 +196,8 @@ static void compare(differences *d, const tt_call_spec *now, const tt_call_spec 
   }
   if (now->tensor_count == known->tensor_count)
     for (int i = 0; i < now->tensor_count; i++)
-      compare_tensor(d, i, &now->tensors[i], &known->tensors[i]);
+      compare_tensor(d, i, &now->tensors[i], &known->tensors[i],
+                     compare_length(d, i, now, known));
   else if (differ(d, true))
     tt_text_printf(d->text, "it has %d operands, not %d", now->tensor_count, known->tensor_count);
   bool alike = now->scalar_count == known->scalar_count; /* else places are among them */

@@ -7,7 +7,7 @@ enum { MOST_FAMILIES = 65536, MOST_MADE = 256 };
 typedef struct made {
   struct made *next;
   uint32_t moved, flat;
-  uint64_t written, distances;
+  uint64_t written, distances, bounds;
   tt_call *call; /* several may have the same */
 } made;
 
@@ -85,15 +85,16 @@ static bool resolve(const family *f, const tt_key *key, const tt_member *m, tt_g
   out->places.count = 0;
   for (int i = 0; i < m->count; i++)
     if (tt_place_value(key, &m->places[i]) != f->first[i]) out->moved |= 1u << i;
-  if (f->fixed || !out->moved) return false;
+  if (f->fixed || !out->moved || !tt_bounds_of(m, key, out->moved, &out->bounds)) return false;
   for (int i = 0; i < m->count; i++) {
     const tt_place *place = &m->places[i];
     int64_t value = tt_place_value(key, place);
-    if (!(out->moved >> i & 1)) continue;
-    if (place->tensor < 0) {
+    if (!(out->moved >> i & 1) || place->same >= 0) continue;
+    if (place->kind == TT_PLACE_ARG) {
       if (!place_of_arg(&f->spans[i], key, place, &value)) return false;
-    } else {
-      tt_motion motion = tt_place_motion(key, place);
+    } else if (place->kind == TT_PLACE_OFFSET) {
+      tt_view view;
+      tt_motion motion = tt_bounds_view(m, key, out->moved, &out->bounds, i, &view);
       if (motion == TT_MOTION_NONE) return false;
       if (motion == TT_MOTION_FLAT) out->flat |= 1u << i;
     }
@@ -105,17 +106,18 @@ static bool resolve(const family *f, const tt_key *key, const tt_member *m, tt_g
 static made *find_made(const family *f, const tt_general *wanted) {
   made *one = f->generals;
   while (one && (one->moved != wanted->moved || one->flat != wanted->flat ||
-                 one->written != wanted->written || one->distances != wanted->distances))
+                 one->written != wanted->written || one->distances != wanted->distances ||
+                 one->bounds != wanted->bounds.hash))
     one = one->next;
   return one;
 }
 
-tt_call *tt_families_find(const tt_families *all, const tt_key *key, size_t first,
-                          tt_places *places) {
+tt_call *tt_families_find(const tt_families *all, const tt_op_row *row, const tt_key *key,
+                          size_t first, tt_places *places) {
   tt_member m;
   tt_general wanted;
   const made *found = NULL;
-  if (tt_member_init(&m, key, first)) {
+  if (tt_member_init(&m, row, key, first)) {
     const family *f = tt_intern_find(&all->by_key, m.family.data, m.family.size);
     if (f && resolve(f, key, &m, &wanted)) found = find_made(f, &wanted);
     if (found) *places = wanted.places;
@@ -139,39 +141,64 @@ static tt_status add_scalars(tt_general *g, const tt_call_spec *from) {
   return TT_SUCCESS;
 }
 
-static tt_status make_spec(tt_general *g, const tt_member *m, const tt_call_spec *from) {
+/* The view is as wide as the bound. The motion that it has is its offset's. */
+static void make_length(tt_general *g, const tt_member *m, const tt_key *key, int place, int scalar,
+                        tt_call_tensor *tensors, tt_call_length *out) {
+  const tt_place *p = &m->places[place];
+  tt_motion motion =
+      tt_bounds_view(m, key, g->moved, &g->bounds, place, &tensors[p->tensor].view);
+  *out = (tt_call_length){p->tensor, p->dim, scalar, motion};
+}
+
+/* Offsets, starts and sizes become the scalars from `next` on. */
+static void make_places(tt_general *g, const tt_member *m, const tt_key *key,
+                        const tt_call_spec *from, tt_call_tensor *tensors, tt_arg *args,
+                        tt_call_length *lengths) {
+  int next = from->scalar_count - (from->row->cls == TT_RANDOM ? 2 : 0);
+  int scalars[TT_MOST_PLACES];
+  for (int i = 0; i < m->count; i++) {
+    const tt_place *p = &m->places[i];
+    if (!(g->moved >> i & 1)) continue;
+    scalars[i] = p->same >= 0 ? scalars[p->same] : next++;
+    if (p->kind == TT_PLACE_OFFSET) {
+      tensors[p->tensor].moves = true;
+      tensors[p->tensor].offset_scalar = scalars[i];
+    } else if (p->kind == TT_PLACE_SIZE) {
+      make_length(g, m, key, i, scalars[i], tensors, &lengths[g->spec.length_count++]);
+    } else {
+      args[arg_of(from, i)] =
+          (tt_arg){.kind = TT_ARG_SCALAR, .first = scalars[i], .dtype = TT_I64, .place = true};
+    }
+  }
+}
+
+static tt_status make_spec(tt_general *g, const tt_member *m, const tt_key *key,
+                           const tt_call_spec *from) {
   size_t tensor_bytes = sizeof(tt_call_tensor) * (size_t)from->tensor_count;
   size_t arg_bytes = sizeof(tt_arg) * (size_t)from->arg_count;
   tt_call_tensor *tensors = tt_arena_alloc(&g->arena, tensor_bytes + 1);
   tt_arg *args = tt_arena_alloc(&g->arena, arg_bytes + 1);
-  if (!tensors || !args) return tt_out_of_memory();
+  tt_call_length *lengths = tt_arena_alloc(&g->arena, sizeof *lengths * TT_MOST_PLACES);
+  if (!tensors || !args || !lengths) return tt_out_of_memory();
   if (tensor_bytes) memcpy(tensors, from->tensors, tensor_bytes);
   if (arg_bytes) memcpy(args, from->args, arg_bytes);
   g->spec = *from;
   g->spec.tensors = tensors;
   g->spec.args = args;
+  g->spec.lengths = lengths;
   TT_TRY(add_scalars(g, from));
-  int next = from->scalar_count - (from->row->cls == TT_RANDOM ? 2 : 0);
-  for (int i = 0; i < m->count; i++) {
-    if (!(g->moved >> i & 1)) continue;
-    int tensor = m->places[i].tensor;
-    if (tensor >= 0) {
-      tensors[tensor].moves = true;
-      tensors[tensor].offset_scalar = next++;
-    } else {
-      args[arg_of(from, i)] =
-          (tt_arg){.kind = TT_ARG_SCALAR, .first = next++, .dtype = TT_I64, .place = true};
-    }
-  }
+  make_places(g, m, key, from, tensors, args, lengths);
   return TT_SUCCESS;
 }
 
 static void make_key(tt_general *g, const tt_member *m, const tt_key *key) {
   tt_key_init(&g->key);
   tt_key_add(&g->key, key->data, key->size);
-  for (int i = 0; i < m->count && !g->key.failed; i++)
-    if (g->moved >> i & 1)
-      tt_place_mark(&g->key, &m->places[i], g->flat >> i & 1 ? TT_MOTION_FLAT : TT_MOTION_DIGITS);
+  for (int i = 0; i < m->count && !g->key.failed; i++) {
+    tt_motion motion = g->flat >> i & 1 ? TT_MOTION_FLAT : TT_MOTION_DIGITS;
+    int64_t bound = g->bounds.sizes[i];
+    if (g->moved >> i & 1) tt_place_mark(&g->key, &m->places[i], bound ? bound : motion);
+  }
 }
 
 static bool want(const tt_families *all, const tt_key *key, const tt_member *m,
@@ -180,7 +207,7 @@ static bool want(const tt_families *all, const tt_key *key, const tt_member *m,
   if (!out->family || !resolve(out->family, key, m, out)) return false;
   make_key(out, m, key);
   out->arena = (tt_arena)TT_ARENA_INIT;
-  tt_status status = make_spec(out, m, spec);
+  tt_status status = make_spec(out, m, key, spec);
   if (!status && !out->key.failed) return true;
   tt_status_release(status);
   tt_general_deinit(out);
@@ -190,7 +217,7 @@ static bool want(const tt_families *all, const tt_key *key, const tt_member *m,
 bool tt_families_want(const tt_families *all, const tt_key *key, size_t first,
                       const tt_call_spec *spec, tt_general *out) {
   tt_member m;
-  bool wanted = tt_member_init(&m, key, first) && want(all, key, &m, spec, out);
+  bool wanted = tt_member_init(&m, spec->row, key, first) && want(all, key, &m, spec, out);
   tt_member_deinit(&m);
   return wanted;
 }
@@ -208,7 +235,8 @@ void tt_families_keep(const tt_general *g, tt_call *call) {
   if (f->made_count == MOST_MADE || find_made(f, g)) return;
   made *one = tt_malloc(sizeof *one);
   if (!one) return; /* it is made again, and found to be there */
-  *one = (made){f->generals, g->moved, g->flat, g->written, g->distances, call};
+  *one = (made){f->generals, g->moved, g->flat, g->written, g->distances, g->bounds.hash,
+                 call};
   f->made_count++;
   f->generals = one;
 }
@@ -221,7 +249,7 @@ static void add(tt_families *all, const tt_key *key, const tt_member *m, const t
   if (!f) return;
   for (int i = 0; i < m->count; i++) {
     f->first[i] = tt_place_value(key, &m->places[i]);
-    int arg = m->places[i].tensor < 0 ? arg_of(spec, i) : -1;
+    int arg = m->places[i].kind == TT_PLACE_ARG ? arg_of(spec, i) : -1;
     if (arg >= 0) f->spans[i] = span_of(spec, arg);
     else f->spans[i].last = -1;
   }
@@ -232,7 +260,7 @@ static void add(tt_families *all, const tt_key *key, const tt_member *m, const t
 
 void tt_families_add(tt_families *all, const tt_key *key, size_t first, const tt_call_spec *spec) {
   tt_member m;
-  if (tt_member_init(&m, key, first)) add(all, key, &m, spec);
+  if (tt_member_init(&m, spec->row, key, first)) add(all, key, &m, spec);
   tt_member_deinit(&m);
 }
 

@@ -154,3 +154,57 @@ tt_motion tt_view_motion(const tt_view *view, int64_t total) {
   tt_digits d = tt_digits_of_whole(view, total);
   return d.ok && d.length == total ? TT_MOTION_DIGITS : TT_MOTION_FLAT;
 }
+
+/* -- Sizes that are known only at run time -- */
+
+/* At least two elements along the dim, so that it has a digit; *digit is that, or -1 if others do
+ * not stay inside theirs. */
+static tt_digits with_digit(const tt_view *view, int64_t total, int dim, int *digit) {
+  tt_view wide = *view;
+  if (wide.sizes[dim] < 2) wide.sizes[dim] = 2;
+  tt_digits d = tt_digits_of_whole(&wide, total);
+  *digit = -1;
+  for (int i = 0; i < d.dim_count && d.dim_count < TT_MAX_RANK; i++)
+    if (d.dims[i] == dim && d.radix[i] > 0) *digit = i;
+  return d;
+}
+
+/* Of one that moves: where the dim begins at its digit's first element. */
+static tt_view at_front(const tt_view *view, const tt_digits *d, int digit) {
+  tt_view front = *view;
+  front.offset -= d->start[digit] * d->unit[digit];
+  return front;
+}
+
+static tt_motion widen_in_digit(tt_view *view, int64_t total, int dim, int64_t size, bool moves) {
+  int digit = -1;
+  if (tt_view_motion(view, total) != TT_MOTION_DIGITS) return TT_MOTION_FLAT;
+  tt_digits d = with_digit(view, total, dim, &digit);
+  if (digit < 0) return TT_MOTION_FLAT;
+  tt_view wide = moves ? at_front(view, &d, digit) : *view;
+  wide.sizes[dim] = size;
+  if (tt_view_motion(&wide, total) != TT_MOTION_DIGITS) return TT_MOTION_FLAT;
+  *view = wide;
+  return TT_MOTION_DIGITS;
+}
+
+tt_motion tt_view_widen(tt_view *view, int64_t total, int dim, int64_t size, bool moves) {
+  if (widen_in_digit(view, total, dim, size, moves) == TT_MOTION_DIGITS) return TT_MOTION_DIGITS;
+  view->sizes[dim] = size;
+  if (moves) view->offset = 0;
+  return TT_MOTION_FLAT;
+}
+
+int64_t tt_view_room(const tt_view *view, int64_t total, int dim, bool moves) {
+  int digit = -1;
+  tt_digits d = with_digit(view, total, dim, &digit);
+  tt_view wide = *view;
+  if (digit >= 0) {
+    int64_t room = (d.radix[digit] - (moves ? 0 : d.start[digit]) - 1) / d.step[digit] + 1;
+    if (room >= view->sizes[dim] &&
+        widen_in_digit(&wide, total, dim, room, moves) == TT_MOTION_DIGITS)
+      return room;
+  }
+  wide.sizes[dim] = 1;
+  return (total - (moves ? 0 : view->offset) - tt_view_extent(&wide)) / view->strides[dim] + 1;
+}

@@ -2,6 +2,8 @@
  * storages or are written through the views of their targets. */
 #include "call/lower.h"
 
+#include "ops/lower.h"
+
 typedef struct lowering {
   tt_hlo *h;
   tt_call *call;
@@ -11,6 +13,7 @@ typedef struct lowering {
   tt_node **storages; /* [tensor_count] current value of each tensor's storage */
   int *input_of;      /* [tensor_count] input that holds the storage, or -1 */
   tt_node **tensors, **scalars;
+  tt_length *lengths;
   tt_type *meta_types;
   tt_lower cx;
 } lowering;
@@ -23,6 +26,17 @@ static int root_of(const tt_call_spec *spec, int tensor) {
 /* NULL: it is the view's own. */
 static tt_node *offset_of(const lowering *low, const tt_call_tensor *tensor) {
   return tensor->moves ? low->scalars[tensor->offset_scalar] : NULL;
+}
+
+static tt_node *read_tensor(const lowering *low, int i) {
+  const tt_call_tensor *tensor = &low->spec->tensors[i];
+  tt_node *storage = low->storages[i], *offset = offset_of(low, tensor);
+  for (int k = 0; offset && k < low->spec->length_count; k++) {
+    const tt_call_length *one = &low->spec->lengths[k];
+    if (one->tensor == i)
+      return tt_view_read_on(low->h, storage, &tensor->view, offset, one->dim, one->motion);
+  }
+  return tt_view_read(low->h, storage, &tensor->view, offset);
 }
 
 static void read_tensors(lowering *low) {
@@ -41,7 +55,7 @@ static void read_tensors(lowering *low) {
       low->input_of[i] = next;
       low->storages[i] = low->io->inputs[next++];
     }
-    low->tensors[i] = tt_view_read(low->h, low->storages[i], &tensor->view, offset_of(low, tensor));
+    low->tensors[i] = read_tensor(low, i);
   }
 }
 
@@ -71,9 +85,10 @@ static tt_status prepare(lowering *low) {
   low->input_of = tt_arena_alloc(arena, tensors * sizeof(int));
   low->scalars = tt_arena_alloc(arena, ((size_t)spec->scalar_count + 1) * sizeof(tt_node *));
   low->meta_types = tt_arena_alloc(arena, results * sizeof(tt_type));
+  low->lengths = tt_arena_alloc(arena, ((size_t)spec->length_count + 1) * sizeof(tt_length));
   tt_node **made = tt_arena_alloc(arena, results * sizeof(tt_node *));
   if (!low->storages || !low->tensors || !low->input_of || !low->scalars || !low->meta_types ||
-      !made)
+      !low->lengths || !made)
     return tt_out_of_memory();
   for (int k = 0; spec->meta_known && k < spec->result_count; k++)
     low->meta_types[k] = tt_view_type(&spec->results[k].view);
@@ -83,6 +98,8 @@ static tt_status prepare(lowering *low) {
                        .arg_count = spec->arg_count,
                        .tensors = low->tensors,
                        .scalars = low->scalars,
+                       .lengths = low->lengths,
+                       .length_count = spec->length_count,
                        .result_type = tt_dtype_computed(spec->result_type),
                        .fractions = spec->fractions,
                        .meta_types = spec->meta_known ? low->meta_types : NULL,
@@ -97,6 +114,17 @@ static tt_status prepare(lowering *low) {
                        .check_codes = low->io->checks->codes,
                        .check_count = low->io->checks->count};
   return TT_SUCCESS;
+}
+
+/* Padding is what the row leaves out. */
+static void pad_tensors(lowering *low) {
+  const tt_op_length *entry = tt_op_length_of(low->spec->row->name);
+  for (int i = 0; i < low->spec->length_count; i++) {
+    const tt_call_length *one = &low->spec->lengths[i];
+    low->lengths[i] = (tt_length){one->tensor, one->dim, low->scalars[one->scalar]};
+  }
+  for (int i = 0; i < low->spec->tensor_count && low->spec->length_count; i++)
+    low->tensors[i] = tt_pad_tensor(&low->cx, i, low->tensors[i], entry->neutral);
 }
 
 static void lower_row(lowering *low) {
@@ -183,6 +211,7 @@ tt_status tt_call_lower(tt_call *call, const tt_target *target, tt_hlo *h, const
   TT_TRY(prepare(&low));
   read_numbers(&low);
   read_tensors(&low);
+  pad_tensors(&low);
   lower_row(&low);
   return tt_hlo_failed(h) ? TT_SUCCESS : state_results(&low);
 }

@@ -38,6 +38,8 @@ tt_status tt_spec_copy(tt_arena *arena, const tt_call_spec *from, tt_call_spec *
       copy(arena, from->tensors, (size_t)from->tensor_count, sizeof *from->tensors, &failed);
   to->scalars =
       copy(arena, from->scalars, (size_t)from->scalar_count, sizeof *from->scalars, &failed);
+  to->lengths =
+      copy(arena, from->lengths, (size_t)from->length_count, sizeof *from->lengths, &failed);
   to->results =
       copy(arena, from->results, (size_t)from->result_count, sizeof *from->results, &failed);
   return failed ? tt_out_of_memory() : TT_SUCCESS;

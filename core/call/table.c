@@ -69,10 +69,10 @@ static void add_alias(tt_call_table *table, const tt_key *key, tt_call *call,
   if (!added) tt_free(made);
 }
 
-tt_call *tt_call_find_general(tt_call_table *table, const tt_key *key, size_t first,
-                              tt_places *places) {
+tt_call *tt_call_find_general(tt_call_table *table, const tt_op_row *row, const tt_key *key,
+                              size_t first, tt_places *places) {
   pthread_rwlock_rdlock(&table->lock);
-  tt_call *call = tt_families_find(&table->families, key, first, places);
+  tt_call *call = tt_families_find(&table->families, row, key, first, places);
   bool room = table->alias_count < MOST_ALIASES;
   pthread_rwlock_unlock(&table->lock);
   if (call && room) add_alias(table, key, call, places);

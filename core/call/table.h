@@ -13,10 +13,10 @@ int64_t tt_call_table_size(tt_call_table *table);
 /* NULL when the key is new. *places: what the call is to be handed; NULL: only a call that is
  * handed nothing is wanted. The call is borrowed from the table, within a guard (base/guard.h). */
 tt_call *tt_call_find(tt_call_table *table, const tt_key *key, tt_places *places);
-/* The general call for a key that is not found, whose arguments begin at `first`; NULL: there is
- * none yet. Remembers some such keys for tt_call_find. */
-tt_call *tt_call_find_general(tt_call_table *table, const tt_key *key, size_t first,
-                              tt_places *places);
+/* The general call for a row's key that is not found, whose arguments begin at `first`; NULL: there
+ * is none yet. Remembers some such keys for tt_call_find. */
+tt_call *tt_call_find_general(tt_call_table *table, const tt_op_row *row, const tt_key *key,
+                              size_t first, tt_places *places);
 /* Whether it is known that the lowering cannot express what the key says. */
 bool tt_call_refused(tt_call_table *table, const tt_key *key);
 /* Lowers a new call for the target, learns what its results are, and interns it. UNIMPLEMENTED:

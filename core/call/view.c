@@ -14,6 +14,16 @@ tt_node *tt_view_read(tt_hlo *h, tt_node *storage, const tt_view *view, tt_node 
   return tt_window_read(h, tt_bits_retype(h, storage, view->dtype), view, offset);
 }
 
+tt_node *tt_view_read_on(tt_hlo *h, tt_node *storage, const tt_view *view, tt_node *offset, int dim,
+                         tt_motion motion) {
+  if (view->dtype == TT_C32) {
+    tt_view bits = *view;
+    bits.dtype = TT_U32;
+    return tt_bits_decode_halves(h, tt_view_read_on(h, storage, &bits, offset, dim, motion));
+  }
+  return tt_window_read_on(h, tt_bits_retype(h, storage, view->dtype), view, offset, dim, motion);
+}
+
 /* The storage's new value where all of it is written. */
 static tt_node *cover(tt_hlo *h, const tt_type *type, const tt_view *view, tt_node *value) {
   tt_view own = *view;

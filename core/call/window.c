@@ -212,6 +212,39 @@ static tt_node *write_moving(tt_hlo *h, tt_node *x, const tt_view *view, tt_node
   return tt_hlo_dynamic_update_slice(h, x, tt_hlo_optimization_barrier(h, part), starts);
 }
 
+/* A dynamic slice that would run past the end begins earlier. What it should have begun with is
+ * moved to the front again. */
+static tt_node *slice_on(tt_hlo *h, tt_node *x, tt_node **starts, const int64_t *sizes, int dim) {
+  int rank = x->type.rank;
+  tt_node *begin = starts[dim], *zero = tt_hlo_const_i(h, begin->type.dtype, 0);
+  tt_node *last = tt_hlo_const_i(h, begin->type.dtype, x->type.dims[dim] - sizes[dim]);
+  tt_node *late = tt_hlo_maximum(h, tt_hlo_subtract(h, begin, last), zero);
+  int64_t low[TT_MAX_RANK] = {0}, high[TT_MAX_RANK] = {0};
+  high[dim] = sizes[dim];
+  x = tt_hlo_dynamic_slice(h, x, starts, sizes);
+  x = tt_hlo_pad(h, x, tt_hlo_const_i(h, x->type.dtype, 0), low, high, NULL);
+  for (int i = 0; i < rank; i++) starts[i] = i == dim ? late : zero;
+  return tt_hlo_dynamic_slice(h, x, starts, sizes);
+}
+
+tt_node *tt_window_read_on(tt_hlo *h, tt_node *x, const tt_view *view, tt_node *offset, int dim,
+                           tt_motion motion) {
+  int64_t total = tt_type_numel(&x->type), extent = tt_view_extent(view);
+  offset = narrow(h, offset, total);
+  if (motion != TT_MOTION_DIGITS) {
+    tt_view known = from_zero(view);
+    return read_known(h, slice_on(h, tt_bits_flat(h, x), &offset, &extent, 0), &known);
+  }
+  tt_digits d = tt_digits_of_whole(view, total), window = inside(&d);
+  tt_node *starts[TT_MAX_RANK];
+  int digit = 0;
+  while (d.dims[digit] != dim) digit++;
+  d.limit[digit] = d.start[digit]; /* not all of it: its start counts */
+  starts_of(h, &d, offset, starts);
+  x = slice_on(h, tt_hlo_reshape(h, x, d.count, d.radix), starts, window.limit, digit);
+  return as_view(h, tt_hlo_slice(h, x, window.start, window.limit, d.step), view, &d);
+}
+
 tt_node *tt_window_read(tt_hlo *h, tt_node *x, const tt_view *view, tt_node *offset) {
   return offset ? read_moving(h, x, view, offset) : read_known(h, x, view);
 }

@@ -24,6 +24,16 @@ int tt_dim(tt_lower *cx, int i, int rank);
 /* A list of dims as a wrapped, ascending set; absent or empty means all when `empty_is_all`. */
 int tt_dims(tt_lower *cx, int i, int rank, bool empty_is_all, int *dims);
 
+/* -- Sizes that are bounds (tt_op_length); lengths.c -- */
+/* x, of tensor number `tensor`'s dims, with what the reducer leaves out where there is padding. */
+tt_node *tt_pad_tensor(tt_lower *cx, int tensor, tt_node *x, tt_reducer neutral);
+/* The same of a node that was made of argument i. */
+tt_node *tt_pad(tt_lower *cx, int i, tt_node *x, tt_reducer neutral);
+/* How many elements argument i has in these dims, as rank-0 `dtype`. */
+tt_node *tt_count(tt_lower *cx, int i, const int *dims, int count, tt_dtype dtype);
+/* Whether that is known only at run time. */
+bool tt_padded(const tt_lower *cx, int i);
+
 /* The type of result k as PyTorch's Meta kernel has it; fails if Meta gave none. */
 const tt_type *tt_meta_type(tt_lower *cx, int k);
 /* Its dtype, or `otherwise` if Meta gave none: where the result type of all operands counts numbers

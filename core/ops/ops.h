@@ -67,6 +67,21 @@ typedef struct tt_op_place {
 } tt_op_place;
 const tt_op_place *tt_op_place_of(const char *name); /* NULL: the row has none */
 
+/* Sizes of an argument's dims that may be run-time lengths, since no result's type depends on them.
+ * The lowering then finds a greater size (a bound) there, and behind the length what `neutral`
+ * leaves out: where that is not enough, ops/lower.h has the masks and counts. REDUCES and CONTRACTS
+ * entries stand beside the rows. */
+typedef struct tt_op_length {
+  const char *name;                 /* of the row */
+  tt_reducer neutral;
+  int reduced;                      /* which argument lists the dims of argument 0 that are reduced (none: all of
+                                       them); 0: all are; -1: `same` has the dims */
+  struct {
+    int arg, dim; /* counted from the end */
+  } same[2];      /* of one size */
+} tt_op_length;
+const tt_op_length *tt_op_length_of(const char *name); /* NULL: the row has none */
+
 /* How far a row's f32 results may be from what the CPU computes in f64 from the same operands, as
  * the sum of squared errors divided by that of the squared values: TT_TOLERANCE, or what a LOOSE
  * entry beside the row says, and why. */
@@ -110,6 +125,12 @@ typedef struct tt_arg {
 
 #define TT_MAX_RESULTS 8192
 
+/* How many elements along a tensor's dim there are; those behind them are padding. */
+typedef struct tt_length {
+  int tensor, dim;
+  tt_node *value; /* rank-0 I64, at least 1 */
+} tt_length;
+
 /* What a lowering is given. Lowerings use the functions of ops/lower.h. */
 struct tt_lower {
   tt_hlo *h;
@@ -118,6 +139,8 @@ struct tt_lower {
   int arg_count;
   tt_node *const *tensors;   /* the call's tensors as read through their views */
   tt_node *const *scalars;   /* the call's run-time numbers, rank 0, F64 / F32, I64, or BOOL */
+  const tt_length *lengths;  /* known only at run time */
+  int length_count;
   tt_dtype result_type;      /* PyTorch's result_type of all tensors and numbers */
   tt_dtype fractions;        /* of whole operands: PyTorch's default dtype, F32 if INVALID */
   const tt_type *meta_types; /* the results' types by PyTorch's Meta kernel; NULL if unknown */

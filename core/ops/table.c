@@ -11,6 +11,8 @@
 #define EACH(name, base, doc)
 #define LOOSE(name, value, why)
 #define PLACE(name, start, end, whole)
+#define REDUCES(name, dims, neutral)
+#define CONTRACTS(name, arg, dim, other, other_dim)
 #include "ops/rows.def"
 #undef ROW
 #undef EACH
@@ -68,10 +70,27 @@ static const tt_op_place places[] = {
 #define LOOSE(name, value, why)
 #define PLACE(name, start, end, whole) {name, start, end, whole},
 #include "ops/rows.def"
+#undef PLACE
+#undef REDUCES
+#undef CONTRACTS
     {NULL, NULL, NULL, 0}};
 
 const tt_op_place *tt_op_place_of(const char *name) {
   const tt_op_place *one = places;
+  while (one->name && strcmp(one->name, name) != 0) one++;
+  return one->name ? one : NULL;
+}
+
+static const tt_op_length lengths[] = {
+#define PLACE(name, start, end, whole)
+#define REDUCES(name, dims, neutral) {name, neutral, dims, {{0, 0}, {0, 0}}},
+#define CONTRACTS(name, arg, dim, other, other_dim)                                                \
+  {name, TT_SUM, -1, {{arg, dim}, {other, other_dim}}},
+#include "ops/rows.def"
+    {NULL, TT_SUM, 0, {{0, 0}, {0, 0}}}};
+
+const tt_op_length *tt_op_length_of(const char *name) {
+  const tt_op_length *one = lengths;
   while (one->name && strcmp(one->name, name) != 0) one++;
   return one->name ? one : NULL;
 }

@@ -154,7 +154,7 @@ Found Specialiser::specialise(tt_call_spec* spec) {
 Found new_call(Walk& walk, const c10::OperatorHandle& op, tt_call** call) {
   if (walk.key.failed) check(tt_out_of_memory());
   tt_call_table* calls = open_session()->calls;
-  *call = tt_call_find_general(calls, &walk.key, walk.first_arg, &walk.places);
+  *call = tt_call_find_general(calls, walk.plan.row, &walk.key, walk.first_arg, &walk.places);
   if (*call) return Found::Call;
   if (tt_call_refused(calls, &walk.key)) return Found::Fallback;
   Specialiser specialiser(walk, op);

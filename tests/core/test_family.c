@@ -137,7 +137,7 @@ static tt_status look_up(asked *a, tt_call **out) {
   fill_key(&key, a);
   tt_status status = TT_SUCCESS;
   *out = tt_call_find(session->calls, &key, &a->places);
-  if (!*out) *out = tt_call_find_general(session->calls, &key, sizeof(uint64_t), &a->places);
+  if (!*out) *out = tt_call_find_general(session->calls, a->row, &key, sizeof(uint64_t), &a->places);
   if (!*out) status = create(a, &key, out);
   if (!status && !*out) status = tt_error(TT_INTERNAL, "no call");
   tt_key_deinit(&key);
@@ -225,9 +225,9 @@ static void test_distances(void **state) {
   tt_key key;
   tt_key_init(&key);
   fill_key(&key, &other); /* another distance is to be looked at, and then has the same call */
-  assert_null(tt_call_find_general(session->calls, &key, sizeof(uint64_t), &other.places));
+  assert_null(tt_call_find_general(session->calls, other.row, &key, sizeof(uint64_t), &other.places));
   assert_ptr_equal(call_of(&other), general);
-  assert_ptr_equal(tt_call_find_general(session->calls, &key, sizeof(uint64_t), &other.places),
+  assert_ptr_equal(tt_call_find_general(session->calls, other.row, &key, sizeof(uint64_t), &other.places),
                    general);
   expect_places(&other, 2, DIMS(18, 0));
   tt_key_deinit(&key);
@@ -300,7 +300,7 @@ static void test_too_many_places(void **state) {
       if (i % 2) tt_key_tensor(&key, storage, true, -1, false, TT_F32, 1, 6, DIMS(6), DIMS(1));
       else tt_key_u64(&key, 5);
     }
-    assert_int_equal(tt_member_init(&member, &key, 0), count == TT_MOST_PLACES);
+    assert_int_equal(tt_member_init(&member, tt_op_find("neg"), &key, 0), count == TT_MOST_PLACES);
     tt_member_deinit(&member);
     tt_key_deinit(&key);
   }

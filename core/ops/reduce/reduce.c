@@ -73,7 +73,7 @@ void tt_lower_nansum(tt_lower *cx) {
 
 static tt_node *mean_of(tt_lower *cx, const tt_reduction *r) {
   tt_node *sum = reduce_by(cx, TT_SUM, r);
-  return tt_quotient(cx, sum, tt_like(cx, sum, (double)r->size));
+  return tt_quotient(cx, sum, tt_count(cx, 0, r->dims, r->count, sum->type.dtype));
 }
 
 void tt_lower_mean(tt_lower *cx) {
