@@ -51,6 +51,11 @@ tt_node *tt_pad(tt_lower *cx, int i, tt_node *x, tt_reducer neutral) {
   return tt_padded(cx, i) ? tt_pad_tensor(cx, tensor_of(cx, i), x, neutral) : x;
 }
 
+tt_node *tt_pad_along(tt_lower *cx, int i, int dim, tt_node *x, int at, tt_reducer neutral) {
+  tt_node *length = length_of(cx, tensor_of(cx, i), dim);
+  return length ? pad_dim(cx, x, at, length, neutral_of(cx->h, neutral, x->type.dtype)) : x;
+}
+
 tt_node *tt_count(tt_lower *cx, int i, const int *dims, int count, tt_dtype dtype) {
   tt_hlo *h = cx->h;
   int tensor = tensor_of(cx, i);

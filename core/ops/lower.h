@@ -29,6 +29,8 @@ int tt_dims(tt_lower *cx, int i, int rank, bool empty_is_all, int *dims);
 tt_node *tt_pad_tensor(tt_lower *cx, int tensor, tt_node *x, tt_reducer neutral);
 /* The same of a node that was made of argument i. */
 tt_node *tt_pad(tt_lower *cx, int i, tt_node *x, tt_reducer neutral);
+/* The same along dim `at` of a node, which is as long as argument i's `dim`. */
+tt_node *tt_pad_along(tt_lower *cx, int i, int dim, tt_node *x, int at, tt_reducer neutral);
 /* How many elements argument i has in these dims, as rank-0 `dtype`. */
 tt_node *tt_count(tt_lower *cx, int i, const int *dims, int count, tt_dtype dtype);
 /* Whether that is known only at run time. */

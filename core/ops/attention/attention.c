@@ -44,8 +44,8 @@ static attention attention_of(tt_lower *cx, int first, int dropout, int causal, 
   return a;
 }
 
-/* q k^T * scale + bias, -inf where masked: [.., l, s] */
-static tt_node *logits(tt_lower *cx, const attention *a) {
+/* q k^T * scale + bias, -inf where masked: [.., l, s]; k is argument `key` */
+static tt_node *logits(tt_lower *cx, const attention *a, int key) {
   tt_hlo *h = cx->h;
   tt_node *x = tt_hlo_multiply(h, matmul(cx, a->q, a->k, false, true, a->dtype), a->scale);
   const tt_type *type = &x->type;
@@ -63,7 +63,7 @@ static tt_node *logits(tt_lower *cx, const attention *a) {
         tt_hlo_compare(h, TT_GE, tt_hlo_iota(h, &ids, a->last - 1), tt_hlo_iota(h, &ids, a->last));
     x = tt_hlo_select(h, past, x, lowest);
   }
-  return x;
+  return tt_pad_along(cx, key, a->last - 1, x, a->last, TT_MAX);
 }
 
 static tt_node *across(tt_lower *cx, tt_node *row, const attention *a, const tt_type *type) {
@@ -106,7 +106,11 @@ void tt_lower_attention(tt_lower *cx) {
   tt_hlo *h = cx->h;
   attention a = attention_of(cx, 0, 4, 5, 7);
   if (tt_hlo_failed(h)) return;
-  tt_node *x = logits(cx, &a);
+  if (a.dropout > 0 && tt_padded(cx, 1)) {
+    tt_hlo_fail(h, TT_UNIMPLEMENTED, "scaled_dot_product_attention: dropout draws for a known size");
+    return;
+  }
+  tt_node *x = logits(cx, &a, 1);
   row_sum r = row_sums(cx, &a, x);
   tt_node *factor = dropout_factor(cx, &a, &x->type);
   cx->drawn = factor ? tt_type_numel(&x->type) : 0;
@@ -144,7 +148,7 @@ void tt_lower_attention_backward(tt_lower *cx) {
   if (tt_hlo_failed(h)) return;
   tt_dtype half = a.q->type.dtype;
   tt_node *grad = tt_in(cx, 0), *out = tt_cast(cx, tt_in(cx, 6), a.dtype);
-  tt_node *x = logits(cx, &a), *lse = tt_in(cx, 7);
+  tt_node *x = logits(cx, &a, 2), *lse = tt_in(cx, 7);
   bool fits = lse->type.dtype == a.dtype && lse->type.rank == a.rank - 1;
   if (!fits) lse = row_sums(cx, &a, x).lse; /* saved with less precision, or for four dims */
   tt_node *empty = tt_hlo_compare(h, TT_EQ, lse, tt_hlo_lowest(h, a.dtype));

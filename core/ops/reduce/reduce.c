@@ -104,7 +104,8 @@ void tt_lower_aminmax(tt_lower *cx) {
   tt_reduction r = reduction_of(cx, tt_in(cx, 0), 1, 2);
   tt_dtype dtype = r.x->type.dtype;
   tt_out_as(cx, 0, reduce_by(cx, for_dtype(TT_MIN, dtype), &r));
-  tt_out_as(cx, 1, reduce_by(cx, for_dtype(TT_MAX, dtype), &r));
+  tt_node *x = tt_pad(cx, 0, r.x, TT_MAX); /* where it is padded, it is for the smallest */
+  tt_out_as(cx, 1, reduce_node(cx, for_dtype(TT_MAX, dtype), &r, x));
 }
 
 /* any and all; param: the reducer. */
@@ -159,6 +160,22 @@ void tt_lower_extreme_dim(tt_lower *cx) {
   tt_out_as(cx, 1, drop_dim(cx, first_place(cx, x, extreme, dim), dim, keep));
 }
 
+/* A place among all elements of x, padding counted, becomes one among those that there are. */
+static tt_node *without_padding(tt_lower *cx, const tt_type *type, tt_node *place) {
+  if (!tt_padded(cx, 0)) return place;
+  tt_hlo *h = cx->h;
+  tt_node *made = tt_hlo_zeros(h, &place->type), *rest = place;
+  tt_node *stride = tt_hlo_const_i(h, TT_I64, 1);
+  for (int i = type->rank - 1; i >= 0; i--) {
+    tt_node *size = tt_hlo_const_i(h, TT_I64, type->dims[i]);
+    tt_node *along = tt_hlo_multiply(h, tt_hlo_remainder(h, rest, size), stride);
+    made = tt_hlo_add(h, made, along);
+    rest = tt_hlo_divide(h, rest, size);
+    stride = tt_hlo_multiply(h, stride, tt_count(cx, 0, &i, 1, TT_I64));
+  }
+  return made;
+}
+
 /* argmax and argmin, of everything as rank 1 when dim is None; param: the reducer. */
 void tt_lower_arg_extreme(tt_lower *cx) {
   tt_node *x = tt_in(cx, 0);
@@ -174,6 +191,7 @@ void tt_lower_arg_extreme(tt_lower *cx) {
   tt_reducer reducer = for_dtype((tt_reducer)cx->row->param, x->type.dtype);
   tt_node *extreme = tt_reduce_keep(cx, reducer, x, &dim, 1, true);
   tt_node *place = drop_dim(cx, first_place(cx, x, extreme, dim), dim, keep && !all);
+  if (all) place = without_padding(cx, &tt_in(cx, 0)->type, place);
   if (all && keep) {
     int64_t ones[TT_MAX_RANK];
     for (int i = 0; i < rank; i++) ones[i] = 1;
@@ -192,16 +210,25 @@ static tt_node *square_size(tt_lower *cx, tt_node *x) {
 
 enum { STD = 1, WITH_MEAN = 2 };
 
+/* The elements that a variance counts, as a number like y; 0 at least. */
+static tt_node *freedom(tt_lower *cx, const tt_reduction *r, tt_node *y, double correction) {
+  if (!tt_padded(cx, 0)) {
+    double left = (double)r->size - correction;
+    return tt_like(cx, y, left > 0 ? left : 0);
+  }
+  tt_node *left = tt_plus(cx, tt_count(cx, 0, r->dims, r->count, y->type.dtype), -correction);
+  return tt_hlo_maximum(cx->h, left, tt_like(cx, y, 0));
+}
+
 /* (self, dim, *, correction, keepdim); param: STD | WITH_MEAN. */
 void tt_lower_var(tt_lower *cx) {
   tt_hlo *h = cx->h;
   tt_dtype dtype = tt_in(cx, 0)->type.dtype;
   tt_reduction r = reduction_of(cx, tt_in_as(cx, 0, tt_compute_dtype(dtype)), 1, 3);
-  double left = (double)r.size - (tt_has(cx, 2) ? tt_float(cx, 2) : 1);
   tt_node *mean = mean_of(cx, &r);
   tt_node *square = square_size(cx, tt_hlo_subtract(h, r.x, reduction_spread(cx, &r, mean)));
-  tt_node *sum = reduce_node(cx, TT_SUM, &r, square);
-  tt_node *y = tt_quotient(cx, sum, tt_like(cx, sum, left > 0 ? left : 0));
+  tt_node *sum = reduce_node(cx, TT_SUM, &r, tt_pad(cx, 0, square, TT_SUM));
+  tt_node *y = tt_quotient(cx, sum, freedom(cx, &r, sum, tt_has(cx, 2) ? tt_float(cx, 2) : 1));
   if (cx->row->param & STD) y = tt_hlo_sqrt(h, y);
   tt_out_in(cx, 0, y, tt_dtype_real(dtype));
   if (cx->row->param & WITH_MEAN) tt_out_in(cx, 1, mean, dtype);
@@ -215,6 +242,7 @@ void tt_lower_logsumexp(tt_lower *cx) {
     return;
   }
   tt_reduction r = reduction_of(cx, tt_in_as(cx, 0, tt_compute_dtype(dtype)), 1, 2);
+  r.x = tt_pad(cx, 0, r.x, TT_MAX);
   tt_node *high = reduce_by(cx, TT_MAX, &r);
   tt_node *endless =
       tt_hlo_compare(h, TT_EQ, tt_hlo_abs(h, high), tt_like(cx, high, (double)INFINITY));
@@ -232,6 +260,7 @@ static tt_node *norm_of(tt_lower *cx, const tt_reduction *r, double p, bool root
     return root ? tt_hlo_sqrt(h, sum) : sum;
   }
   tt_node *size = tt_hlo_abs(h, r->x);
+  if (p < 0) size = tt_pad(cx, 0, size, TT_MIN);
   if (isinf(p)) return reduce_node(cx, p > 0 ? TT_MAX : TT_MIN, r, size);
   if (p == 1) return reduce_node(cx, TT_SUM, r, size);
   if (p == 0) {
