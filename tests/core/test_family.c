@@ -376,6 +376,89 @@ static void test_steps(void **state) {
   }
 }
 
+/* -- Sizes -- */
+
+/* x[from:from + rows].sum(dims) */
+static asked summed(int64_t from, int64_t rows, int64_t columns, const int64_t *dims, int count) {
+  asked a = {.row = tt_op_find("sum.dim_IntList")};
+  add_view(&a, (tt_view){TT_F32, 2, 0, {rows, columns}, {6, 1}}, 6 * from, -1, false);
+  a.args[a.arg_count++] = (tt_arg){.kind = TT_ARG_INTS, .ints = dims, .count = count};
+  add_int(&a, 0, false);
+  a.result.view = (tt_view){TT_F32, 1, 0, {columns}, {1}};
+  if (count == 0) a.result.view.rank = 0;
+  return a;
+}
+
+/* x[:rows].T @ x[:others, :3] */
+static asked contracted(int64_t rows, int64_t others) {
+  asked a = {.row = tt_op_find("mm")};
+  add_view(&a, (tt_view){TT_F32, 2, 0, {6, rows}, {1, 6}}, 0, -1, false);
+  add_view(&a, (tt_view){TT_F32, 2, 0, {others, 3}, {6, 1}}, 0, 0, false);
+  a.result.view = (tt_view){TT_F32, 2, 0, {6, 3}, {3, 1}};
+  return a;
+}
+
+static void test_lengths(void **state) {
+  (void)state;
+  asked a = summed(0, 2, 6, DIMS(0), 1);
+  tt_call *exact = call_of(&a);
+  assert_int_equal(exact->spec.length_count, 0);
+  a = summed(0, 3, 6, DIMS(0), 1);
+  tt_call *general = call_of(&a);
+  expect_places(&a, 1, DIMS(3));
+  assert_int_equal(general->spec.length_count, 1);
+  assert_int_equal(general->spec.lengths[0].dim, 0);
+  assert_int_equal(general->spec.tensors[0].view.sizes[0], 8); /* all that there is */
+  assert_false(general->spec.tensors[0].moves);
+  assert_non_null(strstr(general->why, "the size of operand 0's dim 0 changes, and is a run-time "
+                                       "length bounded by 8 from now on"));
+  for (int64_t rows = 1; rows < 8; rows++) {
+    a = summed(0, rows, 6, DIMS(0), 1);
+    assert_ptr_equal(call_of(&a), rows == 2 ? exact : general);
+  }
+  a = summed(2, 4, 6, DIMS(0), 1); /* the offset, too */
+  tt_call *both = call_of(&a);
+  assert_ptr_not_equal(both, general);
+  expect_places(&a, 2, DIMS(12, 4));
+  a = summed(7, 1, 6, DIMS(0), 1); /* which then runs past the end */
+  assert_ptr_equal(call_of(&a), both);
+  expect_places(&a, 2, DIMS(42, 1));
+  assert_int_equal(calls(), 3);
+}
+
+static void test_sizes_that_stay(void **state) {
+  (void)state;
+  int64_t sizes[][2] = {{2, 6}, {0, 6}, {3, 5}, {4, 4}};
+  for (int i = 0; i < 4; i++) { /* nothing there; the result has the other dim; all are reduced */
+    asked kept = summed(0, sizes[i][0], sizes[i][1], DIMS(0), 1);
+    assert_int_equal(call_of(&kept)->spec.length_count, 0);
+    asked all = summed(0, sizes[i][0], sizes[i][1], NULL, 0);
+    assert_int_equal(call_of(&all)->spec.length_count, 0);
+  }
+  for (int64_t rows = 2; rows < 5; rows++) { /* no row that has lengths */
+    asked a = negated((tt_view){TT_F32, 2, 0, {rows, 6}, {6, 1}}, 0);
+    assert_int_equal(call_of(&a)->spec.length_count, 0);
+  }
+}
+
+static void test_sizes_that_are_one(void **state) {
+  (void)state;
+  asked a = contracted(2, 2);
+  (void)call_of(&a);
+  a = contracted(3, 3);
+  tt_call *general = call_of(&a);
+  expect_places(&a, 1, DIMS(3));
+  assert_int_equal(general->spec.length_count, 2);
+  assert_int_equal(general->spec.lengths[0].scalar, general->spec.lengths[1].scalar);
+  a = contracted(5, 5);
+  assert_ptr_equal(call_of(&a), general);
+  tt_call *call = NULL;
+  a = contracted(5, 4); /* the lowering's to object */
+  tt_status status = look_up(&a, &call);
+  assert_non_null(status);
+  tt_status_release(status);
+}
+
 static void lower_known_only(tt_lower *cx) {
   if (tt_moves(cx, 3)) tt_hlo_fail(cx->h, TT_UNIMPLEMENTED, "not at run time");
   tt_out(cx, 0, tt_hlo_zeros(cx->h, storage));
@@ -464,6 +547,9 @@ int main(void) {
       TEST(test_indices),
       TEST(test_starts),
       TEST(test_steps),
+      TEST(test_lengths),
+      TEST(test_sizes_that_stay),
+      TEST(test_sizes_that_are_one),
       TEST(test_refused),
       TEST(test_without_memory),
       TEST(test_threads),

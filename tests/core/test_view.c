@@ -50,6 +50,10 @@ typedef struct view_case {
   tt_node *read_node, *written_node;
   bool moves;     /* its offset comes at run time, */
   tt_view sample; /* to a program that was made for this view */
+  bool grows;     /* so does its size along `dim`, in a program for the view `wide` */
+  int dim;
+  tt_view wide;
+  tt_motion motion;
 } view_case;
 
 static int64_t view_numel(const tt_view *view) {
@@ -223,7 +227,7 @@ static void random_case(view_case *c) {
     c->view_bytes = view_numel(&c->view) * tt_dtype_bytes(dtype);
     if (last_place(&c->view) >= total) c->view_bytes = MAX_BYTES + 1;
   } while (c->bytes > MAX_BYTES || c->view_bytes > MAX_BYTES);
-  c->moves = false;
+  c->moves = c->grows = false;
   fill_bytes(c);
   reference(c);
 }
@@ -243,6 +247,27 @@ static void move(view_case *c) {
     other.offset = below(total + 1);
     if (tt_view_motion(&other, total) == motion) c->sample = other;
   }
+}
+
+static int grown[3], shifted; /* cases by motion; those whose window begins too late */
+
+/* The program is made for a size between the view's and the greatest. */
+static void grow(view_case *c) {
+  int64_t total = tt_view_total(&c->view, &c->storage);
+  int dim = c->view.rank ? (int)below(c->view.rank) : 0;
+  if (c->view.rank == 0 || c->view.strides[dim] < 1 || view_numel(&c->view) == 0) return;
+  bool moves = one_in(2);
+  int64_t room = tt_view_room(&c->view, total, dim, moves), size = c->view.sizes[dim];
+  assert_true(room >= size);
+  c->grows = true;
+  c->moves = moves;
+  c->dim = dim;
+  c->wide = c->view;
+  c->motion = tt_view_widen(&c->wide, total, dim, size + below(room - size + 1), moves);
+  c->sample = c->view;
+  assert_true(last_place(&c->wide) < total && c->wide.offset >= 0);
+  grown[c->motion] += moves;
+  shifted += moves && last_place(&c->wide) - c->wide.offset + c->view.offset >= total;
 }
 
 static void print_case(const view_case *c) {
@@ -284,6 +309,11 @@ static void build(tt_hlo *h, view_case *c) {
   tt_node *param = tt_hlo_param(h, &place), *offset = c->moves ? param : NULL;
   c->read_node = tt_view_read(h, storage, view, offset);
   c->written_node = tt_view_write(h, alone ? NULL : storage, &c->storage, view, offset, written);
+  if (c->grows && c->moves)
+    c->read_node = tt_view_read_on(h, storage, &c->wide, offset, c->dim, c->motion);
+  else if (c->grows) c->read_node = tt_view_read(h, storage, &c->wide, NULL);
+  if (c->grows)
+    c->read_node = tt_hlo_slice_dim(h, c->read_node, c->dim, 0, c->view.sizes[c->dim], 1);
   if (tt_hlo_failed(h) && !failed) print_case(c);
 }
 
@@ -328,7 +358,7 @@ static int run_batch(view_case *cases) {
   return wrong;
 }
 
-static void try_views(bool moving) {
+static void try_views(void (*change)(view_case *c)) {
   const char *number = getenv("TT_CASES");
   int wrong = 0;
   view_case *cases = calloc(BATCH, sizeof *cases);
@@ -336,7 +366,7 @@ static void try_views(bool moving) {
   for (int64_t done = 0; done < (number ? atoll(number) : CASES); done += BATCH) {
     for (int i = 0; i < BATCH; i++) {
       random_case(&cases[i]);
-      if (moving) move(&cases[i]);
+      if (change) change(&cases[i]);
     }
     wrong += run_batch(cases);
   }
@@ -347,17 +377,27 @@ static void try_views(bool moving) {
 static void test_random_views(void **state) {
   (void)state;
   if (!client) skip();
-  try_views(false);
+  try_views(NULL);
 }
 
 static void test_moving_views(void **state) {
   (void)state;
   if (!client) skip();
-  try_views(true);
+  try_views(move);
   assert_int_equal(motions[TT_MOTION_NONE], 0); /* all views lie in their storages */
   print_message("%d in digits, %d flat\n", motions[TT_MOTION_DIGITS], motions[TT_MOTION_FLAT]);
   if (getenv("TT_CASES")) return;
   assert_true(motions[TT_MOTION_DIGITS] > 100 && motions[TT_MOTION_FLAT] > 10);
+}
+
+static void test_growing_views(void **state) {
+  (void)state;
+  if (!client) skip();
+  try_views(grow);
+  print_message("%d in digits, %d flat, %d shifted\n", grown[TT_MOTION_DIGITS],
+                grown[TT_MOTION_FLAT], shifted);
+  if (getenv("TT_CASES")) return;
+  assert_true(grown[TT_MOTION_DIGITS] > 50 && grown[TT_MOTION_FLAT] > 10 && shifted > 10);
 }
 
 /* What does not lie in its storage does not move; nor does arithmetic run over. */
@@ -445,7 +485,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_covering),     cmocka_unit_test(test_dense),
       cmocka_unit_test(test_motion),       cmocka_unit_test(test_random_views),
-      cmocka_unit_test(test_moving_views),
+      cmocka_unit_test(test_moving_views), cmocka_unit_test(test_growing_views),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }
