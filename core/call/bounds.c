@@ -42,7 +42,7 @@ static int64_t bound_of(const tt_member *m, const tt_key *key, uint32_t moved, i
     int64_t most = room(m, key, moved, i);
     if (most < bound) bound = most;
   }
-  return bound < size ? 0 : bound;
+  return bound < size || bound < 2 ? 0 : bound;
 }
 
 bool tt_bounds_of(const tt_member *m, const tt_key *key, uint32_t moved, tt_bounds *out) {

@@ -259,11 +259,13 @@ static void grow(view_case *c) {
   bool moves = one_in(2);
   int64_t room = tt_view_room(&c->view, total, dim, moves), size = c->view.sizes[dim];
   assert_true(room >= size);
+  if (room < 2) return;
+  int64_t least = size < 2 ? 2 : size;
   c->grows = true;
   c->moves = moves;
   c->dim = dim;
   c->wide = c->view;
-  c->motion = tt_view_widen(&c->wide, total, dim, size + below(room - size + 1), moves);
+  c->motion = tt_view_widen(&c->wide, total, dim, least + below(room - least + 1), moves);
   c->sample = c->view;
   assert_true(last_place(&c->wide) < total && c->wide.offset >= 0);
   grown[c->motion] += moves;
@@ -397,7 +399,7 @@ static void test_growing_views(void **state) {
   print_message("%d in digits, %d flat, %d shifted\n", grown[TT_MOTION_DIGITS],
                 grown[TT_MOTION_FLAT], shifted);
   if (getenv("TT_CASES")) return;
-  assert_true(grown[TT_MOTION_DIGITS] > 50 && grown[TT_MOTION_FLAT] > 10 && shifted > 10);
+  assert_true(grown[TT_MOTION_DIGITS] > 30 && grown[TT_MOTION_FLAT] > 5 && shifted > 5);
 }
 
 /* What does not lie in its storage does not move; nor does arithmetic run over. */
