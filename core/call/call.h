@@ -42,8 +42,8 @@ typedef struct tt_call_spec {
   int arg_count;
   const tt_call_tensor *tensors;
   int tensor_count;
-  const tt_dtype *scalars;         /* dtypes of the run-time numbers: F64, F32, I64, BOOL */
-  int scalar_count;                /* for TT_RANDOM the last two are the seed and the offset */
+  const tt_dtype *scalars; /* dtypes of the run-time numbers: F64, F32, I64, BOOL */
+  int scalar_count;        /* for TT_RANDOM the last two are the seed and the offset */
   const tt_call_length *lengths;
   int length_count;
   tt_dtype result_type, fractions; /* see tt_lower */

@@ -196,8 +196,7 @@ static void compare(differences *d, const tt_call_spec *now, const tt_call_spec 
   }
   if (now->tensor_count == known->tensor_count)
     for (int i = 0; i < now->tensor_count; i++)
-      compare_tensor(d, i, &now->tensors[i], &known->tensors[i],
-                     compare_length(d, i, now, known));
+      compare_tensor(d, i, &now->tensors[i], &known->tensors[i], compare_length(d, i, now, known));
   else if (differ(d, true))
     tt_text_printf(d->text, "it has %d operands, not %d", now->tensor_count, known->tensor_count);
   bool alike = now->scalar_count == known->scalar_count; /* else places are among them */

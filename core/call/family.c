@@ -145,8 +145,7 @@ static tt_status add_scalars(tt_general *g, const tt_call_spec *from) {
 static void make_length(tt_general *g, const tt_member *m, const tt_key *key, int place, int scalar,
                         tt_call_tensor *tensors, tt_call_length *out) {
   const tt_place *p = &m->places[place];
-  tt_motion motion =
-      tt_bounds_view(m, key, g->moved, &g->bounds, place, &tensors[p->tensor].view);
+  tt_motion motion = tt_bounds_view(m, key, g->moved, &g->bounds, place, &tensors[p->tensor].view);
   *out = (tt_call_length){p->tensor, p->dim, scalar, motion};
 }
 
@@ -235,8 +234,7 @@ void tt_families_keep(const tt_general *g, tt_call *call) {
   if (f->made_count == MOST_MADE || find_made(f, g)) return;
   made *one = tt_malloc(sizeof *one);
   if (!one) return; /* it is made again, and found to be there */
-  *one = (made){f->generals, g->moved, g->flat, g->written, g->distances, g->bounds.hash,
-                 call};
+  *one = (made){f->generals, g->moved, g->flat, g->written, g->distances, g->bounds.hash, call};
   f->made_count++;
   f->generals = one;
 }

@@ -1,5 +1,6 @@
 /* Places: words of a key that say where in a tensor a call begins, an offset of a view, an index, a
- * start, or how far it goes, a size that a row may be told at run time (tt_op_length). Where calls differ in nothing else, these become run-time numbers (call/family.h). */
+ * start, or how far it goes, a size that a row may be told at run time (tt_op_length). Where calls
+ * differ in nothing else, these become run-time numbers (call/family.h). */
 #ifndef TT_CALL_PLACES_H
 #define TT_CALL_PLACES_H
 

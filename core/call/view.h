@@ -10,7 +10,8 @@
  * gather. `storage` has any dtype and dims. `offset`, a rank-0 I64, stands for the view's own where
  * that is known only at run time, and moves it as tt_view_motion says; else it is NULL. */
 tt_node *tt_view_read(tt_hlo *h, tt_node *storage, const tt_view *view, tt_node *offset);
-/* The same where the size along `dim` is a bound: behind what is in the storage it sees anything. */
+/* The same where the size along `dim` is a bound: behind what is in the storage it sees anything.
+ */
 tt_node *tt_view_read_on(tt_hlo *h, tt_node *storage, const tt_view *view, tt_node *offset, int dim,
                          tt_motion motion);
 /* The storage's new value after `value` (of the view's type) was written through `view`.

@@ -67,8 +67,9 @@ tt_node *tt_count(tt_lower *cx, int i, const int *dims, int count, tt_dtype dtyp
     if (!length) known *= type->dims[dims[k]];
     else all = all ? tt_hlo_multiply(h, all, length) : length;
   }
-  if (!all) return tt_is_complex(dtype) ? tt_hlo_const_c(h, dtype, (double)known, 0)
-                                        : tt_hlo_const(h, dtype, (double)known);
+  if (!all)
+    return tt_is_complex(dtype) ? tt_hlo_const_c(h, dtype, (double)known, 0)
+                                : tt_hlo_const(h, dtype, (double)known);
   all = tt_hlo_multiply(h, all, tt_hlo_const_i(h, TT_I64, known));
   return tt_hlo_convert(h, all, dtype);
 }

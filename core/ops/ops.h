@@ -72,10 +72,10 @@ const tt_op_place *tt_op_place_of(const char *name); /* NULL: the row has none *
  * leaves out: where that is not enough, ops/lower.h has the masks and counts. REDUCES and CONTRACTS
  * entries stand beside the rows. */
 typedef struct tt_op_length {
-  const char *name;                 /* of the row */
+  const char *name; /* of the row */
   tt_reducer neutral;
-  int reduced;                      /* which argument lists the dims of argument 0 that are reduced (none: all of
-                                       them); 0: all are; -1: `same` has the dims */
+  int reduced; /* which argument lists the dims of argument 0 that are reduced (none: all of
+                  them); 0: all are; -1: `same` has the dims */
   struct {
     int arg, dim; /* counted from the end */
   } same[2];      /* of one size */
@@ -137,9 +137,9 @@ struct tt_lower {
   const tt_op_row *row;
   const tt_arg *args;
   int arg_count;
-  tt_node *const *tensors;   /* the call's tensors as read through their views */
-  tt_node *const *scalars;   /* the call's run-time numbers, rank 0, F64 / F32, I64, or BOOL */
-  const tt_length *lengths;  /* known only at run time */
+  tt_node *const *tensors;  /* the call's tensors as read through their views */
+  tt_node *const *scalars;  /* the call's run-time numbers, rank 0, F64 / F32, I64, or BOOL */
+  const tt_length *lengths; /* known only at run time */
   int length_count;
   tt_dtype result_type;      /* PyTorch's result_type of all tensors and numbers */
   tt_dtype fractions;        /* of whole operands: PyTorch's default dtype, F32 if INVALID */

@@ -137,7 +137,8 @@ static tt_status look_up(asked *a, tt_call **out) {
   fill_key(&key, a);
   tt_status status = TT_SUCCESS;
   *out = tt_call_find(session->calls, &key, &a->places);
-  if (!*out) *out = tt_call_find_general(session->calls, a->row, &key, sizeof(uint64_t), &a->places);
+  if (!*out)
+    *out = tt_call_find_general(session->calls, a->row, &key, sizeof(uint64_t), &a->places);
   if (!*out) status = create(a, &key, out);
   if (!status && !*out) status = tt_error(TT_INTERNAL, "no call");
   tt_key_deinit(&key);
@@ -225,10 +226,12 @@ static void test_distances(void **state) {
   tt_key key;
   tt_key_init(&key);
   fill_key(&key, &other); /* another distance is to be looked at, and then has the same call */
-  assert_null(tt_call_find_general(session->calls, other.row, &key, sizeof(uint64_t), &other.places));
+  assert_null(
+      tt_call_find_general(session->calls, other.row, &key, sizeof(uint64_t), &other.places));
   assert_ptr_equal(call_of(&other), general);
-  assert_ptr_equal(tt_call_find_general(session->calls, other.row, &key, sizeof(uint64_t), &other.places),
-                   general);
+  assert_ptr_equal(
+      tt_call_find_general(session->calls, other.row, &key, sizeof(uint64_t), &other.places),
+      general);
   expect_places(&other, 2, DIMS(18, 0));
   tt_key_deinit(&key);
   other = added(24, 6);

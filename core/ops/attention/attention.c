@@ -107,7 +107,8 @@ void tt_lower_attention(tt_lower *cx) {
   attention a = attention_of(cx, 0, 4, 5, 7);
   if (tt_hlo_failed(h)) return;
   if (a.dropout > 0 && tt_padded(cx, 1)) {
-    tt_hlo_fail(h, TT_UNIMPLEMENTED, "scaled_dot_product_attention: dropout draws for a known size");
+    tt_hlo_fail(h, TT_UNIMPLEMENTED,
+                "scaled_dot_product_attention: dropout draws for a known size");
     return;
   }
   tt_node *x = logits(cx, &a, 1);
