@@ -71,9 +71,11 @@ static int arg_of(const tt_call_spec *spec, int k) {
 static bool place_of_arg(const span *within, const tt_key *key, const tt_place *place,
                          int64_t *value) {
   tt_place end = {.at = place->end};
+  int64_t last = within->last;
+  if (place->end && last >= 0) last = within->size - (tt_place_value(key, &end) - *value);
   if (place->end && *value < 0 && tt_place_value(key, &end) >= 0) return false;
   if (*value < 0) *value += within->size;
-  return *value >= 0 && *value <= within->last;
+  return *value >= 0 && *value <= last;
 }
 
 /* False where the member has to be as it is. */
@@ -230,7 +232,8 @@ void tt_families_keep(const tt_general *g, tt_call *call) {
   family *f = g->family;
   f->fixed |= !call;
   if (!call) return;
-  f->moved |= g->moved;
+  for (int i = 0; i < TT_MOST_PLACES; i++) /* the first one's size stays as it is */
+    if (g->bounds.sizes[i] == 0) f->moved |= g->moved & 1u << i;
   if (f->made_count == MOST_MADE || find_made(f, g)) return;
   made *one = tt_malloc(sizeof *one);
   if (!one) return; /* it is made again, and found to be there */

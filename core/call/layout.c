@@ -189,6 +189,10 @@ static tt_motion widen_in_digit(tt_view *view, int64_t total, int dim, int64_t s
 }
 
 tt_motion tt_view_widen(tt_view *view, int64_t total, int dim, int64_t size, bool moves) {
+  if (view->strides[dim] == 0) {
+    view->sizes[dim] = size;
+    return tt_view_motion(view, total);
+  }
   if (widen_in_digit(view, total, dim, size, moves) == TT_MOTION_DIGITS) return TT_MOTION_DIGITS;
   view->sizes[dim] = size;
   if (moves) view->offset = 0;
@@ -197,6 +201,7 @@ tt_motion tt_view_widen(tt_view *view, int64_t total, int dim, int64_t size, boo
 
 int64_t tt_view_room(const tt_view *view, int64_t total, int dim, bool moves) {
   int digit = -1;
+  if (view->strides[dim] == 0) return INT64_MAX;
   tt_digits d = with_digit(view, total, dim, &digit);
   tt_view wide = *view;
   if (digit >= 0) {

@@ -53,7 +53,7 @@ typedef enum tt_motion {
   TT_MOTION_FLAT    /* it is looked for in the flat stretch from its first to its last element */
 } tt_motion;
 tt_motion tt_view_motion(const tt_view *view, int64_t total);
-/* The greatest size along `dim`, one of a stride, with which the view lies in the storage in the
+/* The greatest size along `dim` with which the view lies in the storage in the
  * way that it does; of one that moves, with which it does somewhere. */
 int64_t tt_view_room(const tt_view *view, int64_t total, int dim, bool moves);
 /* Gives it such a size, two at least, and if it moves an offset where it then lies in the storage;

@@ -33,7 +33,7 @@ static tt_node *read_tensor(const lowering *low, int i) {
   tt_node *storage = low->storages[i], *offset = offset_of(low, tensor);
   for (int k = 0; offset && k < low->spec->length_count; k++) {
     const tt_call_length *one = &low->spec->lengths[k];
-    if (one->tensor == i)
+    if (one->tensor == i && tensor->view.strides[one->dim] > 0)
       return tt_view_read_on(low->h, storage, &tensor->view, offset, one->dim, one->motion);
   }
   return tt_view_read(low->h, storage, &tensor->view, offset);
@@ -118,12 +118,13 @@ static tt_status prepare(lowering *low) {
 
 /* Padding is what the row leaves out. */
 static void pad_tensors(lowering *low) {
+  if (low->spec->length_count == 0) return;
   const tt_op_length *entry = tt_op_length_of(low->spec->row->name);
   for (int i = 0; i < low->spec->length_count; i++) {
     const tt_call_length *one = &low->spec->lengths[i];
     low->lengths[i] = (tt_length){one->tensor, one->dim, low->scalars[one->scalar]};
   }
-  for (int i = 0; i < low->spec->tensor_count && low->spec->length_count; i++)
+  for (int i = 0; i < low->spec->tensor_count; i++)
     low->tensors[i] = tt_pad_tensor(&low->cx, i, low->tensors[i], entry->neutral);
 }
 

@@ -20,6 +20,7 @@ typedef struct scanned {
   bool shared[MOST_TENSORS]; /* the storage of a root is written */
   int reduced;               /* which argument lists dims, or -1 */
   tt_args_item dims;
+  size_t end; /* of a start */
 } scanned;
 
 static uint64_t get(const tt_key *key, size_t at) {
@@ -64,7 +65,7 @@ static bool scan(tt_member *m, const tt_key *key, size_t first, scanned *s) {
       if (m->count == TT_MOST_PLACES) return false;
       m->places[m->count++] = (tt_place){.kind = TT_PLACE_ARG, .at = item.at, .same = -1};
     } else if (item.tag == TT_TAG_END && m->count) {
-      m->places[m->count - 1].end = item.at;
+      m->places[m->count - 1].end = s->end = item.at;
     }
   }
   for (int i = 0; i < s->count; i++) s->shared[s->all[i].root] |= s->all[i].written;
@@ -100,7 +101,7 @@ static const operand *operand_at(const scanned *s, int arg) {
 /* Where a write may overlap what is read, sizes count. */
 static bool may_grow(const tt_key *key, const scanned *s, const operand *o, int dim) {
   if (!o || is_canonical(o) || s->shared[o->root] || dim < 0 || dim >= rank_of(o)) return false;
-  return (int64_t)get(key, offset_of(o) + (size_t)(1 + rank_of(o) + dim) * WORD) > 0;
+  return (int64_t)get(key, offset_of(o) + (size_t)(1 + rank_of(o) + dim) * WORD) >= 0;
 }
 
 static void add_size(tt_member *m, const scanned *s, const operand *o, int dim, int same) {
@@ -110,6 +111,7 @@ static void add_size(tt_member *m, const scanned *s, const operand *o, int dim, 
                                      .view = view,
                                      .tensor = (int)(o - s->all),
                                      .dim = dim,
+                                     .end = s->end,
                                      .same = same};
 }
 
@@ -125,6 +127,7 @@ static bool reduces(const tt_key *key, const scanned *s, int rank, int dim) {
 
 static void add_reduced(tt_member *m, const tt_key *key, const scanned *s) {
   const operand *o = operand_at(s, 0);
+  if (s->end && get(key, s->end + 2 * WORD) != 1) return; /* with steps the end tells less */
   for (int dim = 0; o && dim < rank_of(o) && m->count < TT_MOST_PLACES; dim++)
     if (reduces(key, s, rank_of(o), dim) && may_grow(key, s, o, dim)) add_size(m, s, o, dim, -1);
 }
@@ -152,7 +155,7 @@ static void blank(tt_member *m, const tt_key *key, const scanned *s) {
   for (int i = 0; i < m->count; i++) {
     const tt_place *p = &m->places[i];
     set(family, p->at, BLANK);
-    if (p->end) set(family, p->end, get(key, p->end) - get(key, p->at));
+    if (p->end) set(family, p->end, get(family, p->end) - get(key, p->at));
   }
 }
 
@@ -190,11 +193,11 @@ tt_view tt_place_view(const tt_key *key, const tt_place *place, int64_t *total) 
 }
 
 void tt_place_mark(tt_key *copy, const tt_place *place, int64_t as) {
+  if (place->end) set(copy, place->end, get(copy, place->end) - get(copy, place->at));
   if (place->kind != TT_PLACE_ARG) {
     set(copy, place->at, BLANK | (uint64_t)as);
     return;
   }
-  if (place->end) set(copy, place->end, get(copy, place->end) - get(copy, place->at));
   set(copy, place->at - WORD, (uint64_t)TT_TAG_NUMBER | (uint64_t)TT_I64 << 8);
   set(copy, place->at, 0);
 }

@@ -19,7 +19,7 @@ typedef enum tt_place_kind { TT_PLACE_ARG, TT_PLACE_OFFSET, TT_PLACE_SIZE } tt_p
 typedef struct tt_place {
   tt_place_kind kind;
   size_t at;   /* its word in the key */
-  size_t end;  /* of an argument, where the end is that moves with it; 0: none */
+  size_t end;  /* where the end is that moves with a start, or a size; 0: none */
   size_t view; /* of the others, where the view's offset is */
   int tensor, dim;
   int same; /* the place before it of which it is a copy, or -1 */

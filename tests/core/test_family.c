@@ -427,6 +427,9 @@ static void test_lengths(void **state) {
   assert_ptr_equal(call_of(&a), both);
   expect_places(&a, 2, DIMS(42, 1));
   assert_int_equal(calls(), 3);
+  a = summed(3, 2, 6, DIMS(0), 1); /* the first one's size needs no bound */
+  assert_int_equal(call_of(&a)->spec.length_count, 0);
+  expect_places(&a, 1, DIMS(18));
 }
 
 static void test_sizes_that_stay(void **state) {
@@ -442,6 +445,23 @@ static void test_sizes_that_stay(void **state) {
     asked a = negated((tt_view){TT_F32, 2, 0, {rows, 6}, {6, 1}}, 0);
     assert_int_equal(call_of(&a)->spec.length_count, 0);
   }
+}
+
+/* A part that begins and ends elsewhere, of another size. */
+static void test_parts_that_grow(void **state) {
+  (void)state;
+  int64_t ends[][2] = {{0, 3}, {0, 4}, {0, 6}, {2, 5}, {3, 4}, {-4, -2}, {6, 8}};
+  for (int i = 0; i < 7; i++) {
+    int64_t start = ends[i][0], end = ends[i][1], values[2] = {start, end - start};
+    asked a = put_back("slice_backward", end - start, start, end, 1);
+    (void)call_of(&a);
+    if (start < 0) values[0] += 8;
+    expect_places(&a, i == 0 ? 0 : i < 3 ? 1 : 2, i < 3 ? &values[1] : values);
+  }
+  asked a = put_back("slice_backward", 3, 6, 9, 1); /* it ends behind */
+  tt_call *call = NULL;
+  tt_status_release(look_up(&a, &call));
+  assert_int_equal(a.places.count, 0);
 }
 
 static void test_sizes_that_are_one(void **state) {
@@ -553,6 +573,7 @@ int main(void) {
       TEST(test_lengths),
       TEST(test_sizes_that_stay),
       TEST(test_sizes_that_are_one),
+      TEST(test_parts_that_grow),
       TEST(test_refused),
       TEST(test_without_memory),
       TEST(test_threads),

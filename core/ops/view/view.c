@@ -184,7 +184,7 @@ static tt_node *put_at(tt_lower *cx, tt_node *x, tt_node *part, int dim) {
 /* `part` from there on in zeros: cut out of more of them, which compilers join with what is done
  * with it, other than an update. */
 static tt_node *put_in_zeros(tt_lower *cx, tt_node *part, int dim, int64_t size) {
-  int64_t more = size - part->type.dims[dim];
+  int64_t more = tt_padded(cx, 0) ? size : size - part->type.dims[dim];
   tt_type type = part->type;
   type.dims[dim] = size;
   tt_node *starts[TT_MAX_RANK], *most = tt_hlo_const_i(cx->h, TT_I64, more);
