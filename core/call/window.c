@@ -214,17 +214,18 @@ static tt_node *write_moving(tt_hlo *h, tt_node *x, const tt_view *view, tt_node
 
 /* A dynamic slice that would run past the end begins earlier. What it should have begun with is
  * moved to the front again. */
-static tt_node *slice_on(tt_hlo *h, tt_node *x, tt_node **starts, const int64_t *sizes, int dim) {
-  int rank = x->type.rank;
-  tt_node *begin = starts[dim], *zero = tt_hlo_const_i(h, begin->type.dtype, 0);
+static tt_node *slice_on(tt_hlo *h, tt_node *x, tt_node *const *starts, const int64_t *sizes,
+                         int dim) {
+  tt_node *begin = starts[dim], *again[TT_MAX_RANK],
+          *zero = tt_hlo_const_i(h, begin->type.dtype, 0);
   tt_node *last = tt_hlo_const_i(h, begin->type.dtype, x->type.dims[dim] - sizes[dim]);
   tt_node *late = tt_hlo_maximum(h, tt_hlo_subtract(h, begin, last), zero);
   int64_t low[TT_MAX_RANK] = {0}, high[TT_MAX_RANK] = {0};
   high[dim] = sizes[dim];
   x = tt_hlo_dynamic_slice(h, x, starts, sizes);
   x = tt_hlo_pad(h, x, tt_hlo_const_i(h, x->type.dtype, 0), low, high, NULL);
-  for (int i = 0; i < rank; i++) starts[i] = i == dim ? late : zero;
-  return tt_hlo_dynamic_slice(h, x, starts, sizes);
+  for (int i = 0; i < x->type.rank; i++) again[i] = i == dim ? late : zero;
+  return tt_hlo_dynamic_slice(h, x, again, sizes);
 }
 
 tt_node *tt_window_read_on(tt_hlo *h, tt_node *x, const tt_view *view, tt_node *offset, int dim,
