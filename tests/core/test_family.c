@@ -105,7 +105,7 @@ static void fill_key(tt_key *key, const asked *a) {
                     t->view.rank, t->view.offset, t->view.sizes, t->view.strides);
     } else if (arg->kind == TT_ARG_INTS) {
       tt_key_tag(key, TT_TAG_INTS, (uint64_t)arg->count);
-      tt_key_add(key, arg->ints, sizeof *arg->ints * (size_t)arg->count);
+      if (arg->count) tt_key_add(key, arg->ints, sizeof *arg->ints * (size_t)arg->count);
     } else {
       bool end = i > 0 && a->args[i - 1].place;
       tt_key_tag(key, arg->place ? TT_TAG_PLACE : end ? TT_TAG_END : TT_TAG_INT, TT_I64);
