@@ -1,6 +1,9 @@
 #include "call/element.h"
 
+#include <pthread.h>
 #include <string.h>
+
+static pthread_mutex_t taking_apart = PTHREAD_MUTEX_INITIALIZER;
 
 /* What an element is made of, on the way. */
 typedef struct making {
@@ -223,14 +226,14 @@ tt_status tt_call_elements(tt_call *call, const tt_element **out) {
   *out = __atomic_load_n(&call->elements, __ATOMIC_ACQUIRE);
   if (*out || !fits(call)) return TT_SUCCESS;
   tt_status status = TT_SUCCESS;
-  tt_call_table_begin_elements(call->table);
+  pthread_mutex_lock(&taking_apart);
   if (!call->elements) {
     tt_element *made = tt_arena_alloc(&call->arena, sizeof *made * (size_t)call->output_count);
     status = made ? make_elements(call, made) : tt_out_of_memory();
     if (!status) call->element_kinds = count_kinds(made, call->output_count);
     if (!status) __atomic_store_n(&call->elements, made, __ATOMIC_RELEASE);
   }
-  tt_call_table_end_elements(call->table);
+  pthread_mutex_unlock(&taking_apart);
   *out = call->elements;
   return status;
 }

@@ -2,8 +2,6 @@
  * storages or are written through the views of their targets. */
 #include "call/lower.h"
 
-#include "ops/lower.h"
-
 typedef struct lowering {
   tt_hlo *h;
   tt_call *call;

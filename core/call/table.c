@@ -18,7 +18,6 @@ typedef struct alias {
 } alias;
 
 struct tt_call_table {
-  pthread_mutex_t taking_apart; /* calls into their elements */
   pthread_rwlock_t lock;
   tt_intern calls; /* and aliases, told apart by the lowest bit of the pointer */
   size_t alias_count;
@@ -250,7 +249,6 @@ tt_status tt_call_create_member(tt_call_table *table, const tt_key *key, size_t 
 tt_status tt_call_table_create(tt_call_table **out) {
   tt_call_table *table = tt_calloc(1, sizeof *table);
   if (!table) return tt_out_of_memory();
-  pthread_mutex_init(&table->taking_apart, NULL);
   pthread_rwlock_init(&table->lock, NULL);
   tt_known_calls_init(&table->known);
   *out = table;
@@ -262,16 +260,7 @@ void tt_call_table_destroy(tt_call_table *table) {
   tt_call_table_reclaim(table);
   tt_known_calls_deinit(&table->known);
   pthread_rwlock_destroy(&table->lock);
-  pthread_mutex_destroy(&table->taking_apart);
   tt_free(table);
-}
-
-void tt_call_table_begin_elements(tt_call_table *table) {
-  pthread_mutex_lock(&table->taking_apart);
-}
-
-void tt_call_table_end_elements(tt_call_table *table) {
-  pthread_mutex_unlock(&table->taking_apart);
 }
 
 void tt_call_table_lock(tt_call_table *table) { pthread_rwlock_wrlock(&table->lock); }

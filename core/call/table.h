@@ -31,10 +31,6 @@ tt_status tt_call_create_member(tt_call_table *table, const tt_key *key, size_t 
                                 const tt_call_spec *spec, const tt_target *target,
                                 tt_places *places, tt_call **out);
 
-/* In between, one thread takes a call into its elements (element.h). */
-void tt_call_table_begin_elements(tt_call_table *table);
-void tt_call_table_end_elements(tt_call_table *table);
-
 /* Reclaiming: between lock and unlock nobody finds or adds a call; tt_call_table_reclaim, in
  * between, frees all. The epoch says how often that was done. */
 void tt_call_table_lock(tt_call_table *table);

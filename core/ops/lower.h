@@ -25,9 +25,7 @@ int tt_dim(tt_lower *cx, int i, int rank);
 int tt_dims(tt_lower *cx, int i, int rank, bool empty_is_all, int *dims);
 
 /* -- Sizes that are bounds (tt_op_length); lengths.c -- */
-/* x, of tensor number `tensor`'s dims, with what the reducer leaves out where there is padding. */
-tt_node *tt_pad_tensor(tt_lower *cx, int tensor, tt_node *x, tt_reducer neutral);
-/* The same of a node that was made of argument i. */
+/* x, made of argument i, with what the reducer leaves out where there is padding. */
 tt_node *tt_pad(tt_lower *cx, int i, tt_node *x, tt_reducer neutral);
 /* The same along dim `at` of a node, which is as long as argument i's `dim`. */
 tt_node *tt_pad_along(tt_lower *cx, int i, int dim, tt_node *x, int at, tt_reducer neutral);

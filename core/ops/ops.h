@@ -165,4 +165,7 @@ int64_t tt_philox_blocks(const tt_op_row *row, int64_t numel);
 /* Of bytes as they are: result 0 begins with the operand's, and goes on with zeros. */
 void tt_lower_resize(tt_lower *cx);
 
+/* x, of tensor number `tensor`'s dims, with what the reducer leaves out where there is padding. */
+tt_node *tt_pad_tensor(tt_lower *cx, int tensor, tt_node *x, tt_reducer neutral);
+
 #endif

@@ -1,5 +1,7 @@
 """torch.tpu: devices, streams, events, memory, and what PyTorch asks of a device module."""
 
+import gc
+
 import pytest
 import torch
 from support import modes, only_tpu, python
@@ -123,6 +125,8 @@ def test_tensors_count_from_the_line_that_makes_them(mode):
     def bytes_of_tensors():
         return [torch.tpu.memory_allocated(), torch.accelerator.memory_allocated()]
 
+    gc.collect()
+    torch.tpu.synchronize()  # what other tests had under way
     with torch.tpu.set_eager_mode(mode):
         start = torch.tpu.memory_allocated()
         torch.tpu.reset_peak_memory_stats()
