@@ -11,9 +11,7 @@ os.environ["TORCH_TPU_CACHE_DIR"] = _cache.name
 
 import pytest  # noqa: E402
 import torch  # noqa: E402
-from support import DEVICE  # noqa: E402
-
-TIERS = ("auto", "operators", "pieces", "chunks")  # tt_tier
+from support import DEVICE, TIERS  # noqa: E402
 
 
 def pytest_addoption(parser):

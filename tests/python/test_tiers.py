@@ -6,8 +6,7 @@ import time
 
 import pytest
 import torch
-from conftest import TIERS
-from support import DEVICE
+from support import DEVICE, TIERS
 from torch import nn
 
 import torch_tpu._C as glue
