@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -183,6 +184,12 @@ tt_status tt_pool_create(int threads, tt_pool **out) {
   return TT_SUCCESS;
 }
 
+static void join(pthread_t thread) {
+  int error = pthread_join(thread, NULL);
+  assert(error == 0);
+  (void)error;
+}
+
 /* Nothing begins any more, and what is urgent has ended. */
 static void stop(tt_pool *pool) {
   (void)pthread_mutex_lock(&pool->lock);
@@ -190,7 +197,7 @@ static void stop(tt_pool *pool) {
   (void)pthread_cond_broadcast(&pool->wake);
   (void)pthread_cond_broadcast(&pool->idle);
   (void)pthread_mutex_unlock(&pool->lock);
-  for (int i = 0; i < pool->thread_count; i++) (void)pthread_join(pool->threads[i], NULL);
+  for (int i = 0; i < pool->thread_count; i++) join(pool->threads[i]);
 }
 
 static void cancel_waiting(tt_pool *pool) {
@@ -206,12 +213,17 @@ static void cancel_waiting(tt_pool *pool) {
   (void)pthread_mutex_unlock(&pool->lock);
 }
 
+/* Once it was stopped. */
+static void finish(tt_pool *pool) {
+  if (pool->has_background) join(pool->background);
+  cancel_waiting(pool);
+  release(pool);
+}
+
 void tt_pool_destroy(tt_pool *pool) {
   if (!pool) return;
   stop(pool);
-  if (pool->has_background) (void)pthread_join(pool->background, NULL);
-  cancel_waiting(pool);
-  release(pool);
+  finish(pool);
 }
 
 bool tt_pool_end(tt_pool *pool) {
@@ -222,7 +234,7 @@ bool tt_pool_end(tt_pool *pool) {
   bool left = pool->left = pool->runs_background;
   (void)pthread_mutex_unlock(&pool->lock);
   if (left) (void)pthread_detach(pool->background);
-  else tt_pool_destroy(pool);
+  else finish(pool);
   return !left;
 }
 
