@@ -104,7 +104,8 @@ static tt_status launch_piece(tt_parts *parts, pieces *p, int i, tt_cut why,
                               const tt_policy *policy, tt_launch **out) {
   tt_section piece;
   tt_section_init(&piece, parts->whole->device);
-  tt_status status = tt_parts_cut(parts, i ? p->ends[i - 1] : 0, p->ends[i] - 1, &piece);
+  tt_status status =
+      tt_parts_cut(parts, i ? p->ends[i - 1] : 0, p->ends[i] - 1, TT_PARTS_WHOLE, &piece);
   p->nodes[i] = piece.at;
   if (!status)
     status = tt_tiers_launch(&piece, true, i + 1 < p->count ? TT_CUT_CONTENT : why, policy, out);
@@ -115,8 +116,8 @@ static tt_status launch_piece(tt_parts *parts, pieces *p, int i, tt_cut why,
 static bool has_program(const tt_trace_node *node, int64_t *took) {
   bool ready = false;
   for (const tt_live_set *v = node->live_sets; v; v = v->next) {
-    *took += v->program ? atomic_load(&v->program->compile_ns) : 0;
-    ready |= v->program && tt_program_is_ready(v->program);
+    *took += atomic_load(&v->program->compile_ns);
+    ready |= tt_program_is_ready(v->program);
   }
   return ready;
 }
@@ -141,7 +142,8 @@ static tt_status launch_pieces(const tt_fusing *fuse, const tt_section *whole, t
   tt_launch **end = out;
   for (int i = 0; i < fuse->count; i++) p.ends[i] = fuse->ends[i]->depth;
   p.ends[fuse->count] = whole->at->depth;
-  tt_status status = tt_parts_init(&parts, whole, p.ends, p.count, true);
+  tt_status status = tt_parts_init(&parts, whole);
+  if (!status) tt_parts_divide(&parts, p.ends, p.count, true);
   for (int i = 0; i < p.count && !status; i++) {
     status = launch_piece(&parts, &p, i, why, policy, end);
     while (*end) end = &(*end)->next;

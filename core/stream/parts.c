@@ -16,13 +16,12 @@ static tt_status allocate(tt_parts *p) {
 }
 
 /* From the last operator to the first, whose readers are known by then. */
-static void find_readers(tt_parts *p, const int *ends, int count, bool as_recorded) {
+void tt_parts_divide(tt_parts *p, const int *ends, int count, bool as_recorded) {
   int number = count - 1;
   for (tt_trace_node *node = p->whole->at; node->parent; node = node->parent) {
     const tt_step *step = &node->step;
     int at = node->depth - 1;
     while (number > 0 && at < ends[number - 1]) number--;
-    p->path[at] = node;
     p->number[at] = number;
     p->needed[at] = as_recorded;
     for (int k = 0; k < step->call->output_count; k++)
@@ -33,12 +32,12 @@ static void find_readers(tt_parts *p, const int *ends, int count, bool as_record
   }
 }
 
-tt_status tt_parts_init(tt_parts *parts, const tt_section *whole, const int *ends, int count,
-                        bool as_recorded) {
+tt_status tt_parts_init(tt_parts *parts, const tt_section *whole) {
   *parts = (tt_parts){.whole = whole};
   TT_TRY(allocate(parts));
   for (int i = 0; i < whole->slot_count; i++) parts->reader[i] = parts->slot_of[i] = -1;
-  find_readers(parts, ends, count, as_recorded);
+  for (tt_trace_node *node = whole->at; node->parent; node = node->parent)
+    parts->path[node->depth - 1] = node;
   return TT_SUCCESS;
 }
 
@@ -66,9 +65,9 @@ static int slot_in(tt_parts *p, int slot, tt_section *part) {
   return at;
 }
 
-/* The element of an operator on lists; NULL: the operator itself is meant. */
+/* NULL: the operator itself is meant. */
 static const tt_element *element_of(const tt_step *step, int number) {
-  return number < 0 ? NULL : &step->call->elements[number];
+  return number == TT_PARTS_WHOLE ? NULL : &step->call->elements[number];
 }
 
 static int input_of(const tt_step *step, const tt_element *element, int i) {
@@ -111,16 +110,12 @@ static void forget_slots(tt_parts *p, int first, int last, int number) {
   }
 }
 
-tt_status tt_parts_cut_element(tt_parts *parts, int first, int last, int number, tt_section *out) {
+tt_status tt_parts_cut(tt_parts *parts, int first, int last, int number, tt_section *out) {
   tt_status status = TT_SUCCESS;
   for (int at = first; at <= last && !status; at++)
     if (parts->needed[at]) status = follow(parts, at, number, out);
   forget_slots(parts, first, last, number);
   return status;
-}
-
-tt_status tt_parts_cut(tt_parts *parts, int first, int last, tt_section *out) {
-  return tt_parts_cut_element(parts, first, last, -1, out);
 }
 
 /* -- Elements -- */

@@ -22,17 +22,15 @@ static bool goes_on(const tt_trace_node *first, const tt_trace_node *last, const
   return true;
 }
 
-/* Returns how many pieces the section has, and where each ends. ends: [section->at->depth] */
-static int find_ends(const tt_section *section, tt_tier tier, const tt_trace_node **path,
-                     int *ends) {
-  int count = 0, depth = section->at->depth;
-  const tt_trace_node *first = &section->device->trace.root;
-  for (const tt_trace_node *node = section->at; node->parent; node = node->parent)
-    path[node->depth - 1] = node;
+/* Returns how many pieces the section has, and where each ends. ends: [whole->at->depth] */
+static int find_ends(const tt_parts *parts, tt_tier tier, int *ends) {
+  int count = 0, depth = parts->whole->at->depth;
+  const tt_trace_node *first = &parts->whole->device->trace.root;
   for (int i = 1; i < depth; i++) {
-    if (tier != TT_TIER_OPERATORS && goes_on(first, path[i - 1], path[i]->step.call)) continue;
+    const tt_trace_node *last = parts->path[i - 1];
+    if (tier != TT_TIER_OPERATORS && goes_on(first, last, parts->path[i]->step.call)) continue;
     ends[count++] = i;
-    first = path[i - 1];
+    first = last;
   }
   ends[count++] = depth;
   return count;
@@ -61,32 +59,15 @@ static tt_status launch_alone(const tt_parts *parts, int at, tt_want want, tt_la
   return TT_SUCCESS;
 }
 
-/* Of a run, or of one element of what it does. */
-static tt_status launch_cut(tt_section *run, tt_status status, tt_cut why, const tt_policy *policy,
-                            tt_launch **out) {
-  if (!status && tt_section_any_live(run))
-    status = tt_section_launch(run, tt_trace_find(run->at, run->live, false), why, policy, out);
-  tt_section_deinit(run);
-  return status;
-}
-
-static tt_status launch_run(tt_parts *parts, int first, int last, tt_cut why,
+/* A run, or one element of what it does. */
+static tt_status launch_run(tt_parts *parts, int first, int last, int number, tt_cut why,
                             const tt_policy *policy, tt_launch **out) {
   tt_section run;
   tt_section_init(&run, parts->whole->device);
-  return launch_cut(&run, tt_parts_cut(parts, first, last, &run), why, policy, out);
-}
-
-static tt_status launch_elements(tt_parts *parts, int first, int last, int count, tt_cut why,
-                                 const tt_policy *policy, tt_launch **out) {
-  tt_status status = TT_SUCCESS;
-  for (int number = 0; number < count && !status; number++) {
-    tt_section run;
-    tt_section_init(&run, parts->whole->device);
-    status = tt_parts_cut_element(parts, first, last, number, &run);
-    status = launch_cut(&run, status, why, policy, out);
-    if (*out) out = &(*out)->next;
-  }
+  tt_status status = tt_parts_cut(parts, first, last, number, &run);
+  if (!status && tt_section_any_live(&run))
+    status = tt_section_launch(&run, tt_trace_find(run.at, run.live, false), why, policy, out);
+  tt_section_deinit(&run);
   return status;
 }
 
@@ -111,9 +92,13 @@ static tt_status launch_piece(tt_parts *parts, int first, int last, int *room, t
   if (needed > 1 || apart) tt_count_add(TT_COUNT_TIER_PIECES, needed);
   if (apart) {
     *room -= elements;
-    return launch_elements(parts, first, last, elements, why, policy, out);
+    for (int number = 0; number < elements; number++) {
+      TT_TRY(launch_run(parts, first, last, number, why, policy, out));
+      if (*out) out = &(*out)->next;
+    }
+    return TT_SUCCESS;
   }
-  if (needed > 1) return launch_run(parts, first, last, why, policy, out);
+  if (needed > 1) return launch_run(parts, first, last, TT_PARTS_WHOLE, why, policy, out);
   return launch_alone(parts, first, policy->known_only ? TT_WANT_KNOWN : TT_WANT_NOW, out);
 }
 
@@ -127,58 +112,57 @@ static tt_status launch_pieces(tt_parts *parts, tt_tier tier, const int *ends, i
   return TT_SUCCESS;
 }
 
-static tt_status launch_apart(const tt_section *section, tt_tier tier, const int *ends, int count,
-                              tt_cut why, const tt_policy *policy, tt_launch **out) {
-  tt_parts parts;
-  tt_status status = tt_parts_init(&parts, section, ends, count, false);
-  if (!status) status = launch_pieces(&parts, tier, ends, count, why, policy, out);
-  tt_parts_deinit(&parts);
+/* -- The section's own program -- */
+
+/* *found: the live set that is known, or NULL; then there is one afterwards. One that comes again
+ * is compiled from then on, if no cache folder had it. Is the program there, or soon will be? */
+static bool order(tt_section *section, tt_cut why, const tt_policy *policy, tt_live_set **found) {
+  bool known_only = policy->known_only;
+  tt_status status = TT_SUCCESS;
+  if (*found)
+    (void)tt_program_poll((*found)->program, known_only ? TT_WANT_KNOWN : TT_WANT_BACKGROUND);
+  else status = tt_section_program(section, why, known_only ? TT_WANT_KNOWN : TT_WANT_FOUND, found);
+  bool comes = !status && tt_program_is_coming((*found)->program);
+  tt_status_release(status); /* what is said of the pieces will do */
+  return comes;
+}
+
+static tt_status launch_whole(tt_section *section, tt_live_set *own, tt_cut why,
+                              const tt_policy *policy, tt_launch **out) {
+  tt_count_add(TT_COUNT_TIER_CHUNKS, section->at->depth);
+  return tt_section_launch(section, own, why, policy, out);
+}
+
+/* A section that is one piece is waited for. */
+static tt_status launch_parts(tt_parts *parts, tt_section *section, tt_live_set *found,
+                              tt_tier tier, int *ends, tt_cut why, const tt_policy *policy,
+                              tt_launch **out) {
+  int count = find_ends(parts, tier, ends);
+  if (count == 1 || (tier == TT_TIER_AUTO && order(section, why, policy, &found)))
+    return launch_whole(section, found, why, policy, out);
+  tt_parts_divide(parts, ends, count, false);
+  tt_status status = launch_pieces(parts, tier, ends, count, why, policy, out);
   if (!status) return TT_SUCCESS;
   tt_launch_destroy_list(*out);
   *out = NULL;
   return status;
 }
 
-/* -- The section's own program -- */
-
-/* The live set whose program is there, or soon will be; NULL: there is none. One that comes again
- * is compiled from then on, if no cache folder had it. */
-static tt_live_set *find_own(tt_section *section, bool any, tt_cut why, const tt_policy *policy) {
-  tt_live_set *found = tt_trace_find(section->at, section->live, any);
-  tt_status status = TT_SUCCESS;
-  if (found)
-    (void)tt_program_poll(found->program, policy->known_only ? TT_WANT_KNOWN : TT_WANT_BACKGROUND);
-  else
-    status = tt_section_program(section, why, policy->known_only ? TT_WANT_KNOWN : TT_WANT_FOUND,
-                                &found);
-  bool comes = !status && tt_program_is_coming(found->program);
-  tt_status_release(status); /* what is said of the pieces will do */
-  return comes ? found : NULL;
-}
-
-static tt_status launch_by_tier(tt_section *section, bool any, tt_cut why, const tt_policy *policy,
-                                int *ends, tt_launch **out) {
-  tt_tier tier = tt_tier_chosen(policy);
-  int depth = section->at->depth, count = 1;
-  const tt_trace_node **path = (const tt_trace_node **)(ends + depth + depth % 2);
-  if (tier != TT_TIER_CHUNKS) count = find_ends(section, tier, path, ends);
-  tt_live_set *own = NULL;
-  if (count == 1) own = tt_trace_find(section->at, section->live, any);
-  else if (tier == TT_TIER_AUTO) own = find_own(section, any, why, policy);
-  if (count > 1 && !own) return launch_apart(section, tier, ends, count, why, policy, out);
-  tt_count_add(TT_COUNT_TIER_CHUNKS, depth);
-  return tt_section_launch(section, own, why, policy, out);
-}
-
 tt_status tt_tiers_launch(tt_section *section, bool any, tt_cut why, const tt_policy *policy,
                           tt_launch **out) {
-  size_t depth = (size_t)section->at->depth;
   *out = NULL;
   if (!tt_section_any_live(section)) return TT_SUCCESS;
   if (section->at->met < INT_MAX) section->at->met++;
-  int *ends = tt_malloc(depth * (2 * sizeof *ends + sizeof(tt_trace_node *)) + sizeof *ends * 2);
-  if (!ends) return tt_out_of_memory();
-  tt_status status = launch_by_tier(section, any, why, policy, ends, out);
+  tt_tier tier = tt_tier_chosen(policy);
+  tt_live_set *found = tt_trace_find(section->at, section->live, any);
+  bool whole = tier == TT_TIER_AUTO && found && tt_program_is_coming(found->program);
+  if (whole || tier == TT_TIER_CHUNKS) return launch_whole(section, found, why, policy, out);
+  tt_parts parts;
+  int *ends = tt_malloc(sizeof *ends * (size_t)section->at->depth);
+  tt_status status = tt_parts_init(&parts, section);
+  if (!ends) status = tt_join(status, tt_out_of_memory());
+  if (!status) status = launch_parts(&parts, section, found, tier, ends, why, policy, out);
+  tt_parts_deinit(&parts);
   tt_free(ends);
   return status;
 }
