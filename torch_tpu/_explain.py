@@ -29,8 +29,12 @@ def metrics() -> dict[str, int | float | dict[str, int]]:
     from torch_tpu import _host
 
     counts = {name.lower(): count for name, count in _C.counters()}
-    cuts = {name: counts.pop(name) for name in list(counts) if name.startswith("cuts_")}
-    tiers = {name: counts.pop(name) for name in list(counts) if name.startswith("tier_")}
+
+    def group(prefix: str) -> dict[str, int]:
+        names = [name for name in counts if name.startswith(prefix)]
+        return {name.removeprefix(prefix): counts.pop(name) for name in names}
+
+    cuts, tiers = group("cuts_"), group("tier_")
     sizes = [
         (f"{1 << i}-{(2 << i) - 1}" if i else "1", _C.chunks(i)) for i in range(_C.CHUNK_SIZES)
     ]
@@ -38,8 +42,8 @@ def metrics() -> dict[str, int | float | dict[str, int]]:
     return {
         "calls": 0,
         **counts,
-        "cuts": {name.removeprefix("cuts_"): count for name, count in cuts.items()},
-        "tiers": {name.removeprefix("tier_"): count for name, count in tiers.items()},
+        "cuts": cuts,
+        "tiers": tiers,
         "compile_seconds": counts["compile_ns"] / 1e9,
         "load_seconds": counts["load_ns"] / 1e9,
         # All but a program's first launch find it in memory.

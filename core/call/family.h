@@ -1,9 +1,8 @@
 /* Families: calls that are equal but for their places (call/places.h). The first one is as it is;
  * once a second one is seen, the places in which they differ are run-time numbers of one general
  * call, which serves all later ones whose views can be found in the same way, and whose sizes have
- * the same bounds (call/bounds.h); those that have other
- * distances between what is read and what is written after they were looked at as if they were new,
- * since PyTorch may object to them. */
+ * the same bounds (call/bounds.h); those that have other distances between what is read and what is
+ * written after they were looked at as if they were new, since PyTorch may object to them. */
 #ifndef TT_CALL_FAMILY_H
 #define TT_CALL_FAMILY_H
 

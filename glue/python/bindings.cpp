@@ -51,13 +51,12 @@ py::tuple api_version() {
   return py::make_tuple(major, minor);
 }
 
-tt_pjrt_device* device(int64_t index) {
-  return device_of(static_cast<c10::DeviceIndex>(index))->raw;
-}
+c10::DeviceIndex number(int64_t index) { return static_cast<c10::DeviceIndex>(index); }
+tt_pjrt_device* device(int64_t index) { return device_of(number(index))->raw; }
 
 py::object default_generator(int64_t index) {
-  auto generator = at::globalContext().defaultGenerator(
-      {c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(index)});
+  auto generator =
+      at::globalContext().defaultGenerator({c10::DeviceType::PrivateUse1, number(index)});
   return py::reinterpret_steal<py::object>(THPGenerator_initDefaultGenerator(generator));
 }
 
@@ -87,9 +86,7 @@ template <class Release> void bind_graphs(py::module_& m, const Release& release
       .def("capturing", &Graph::capturing)
       .def("captured", &Graph::captured)
       .def("sizes", &Graph::sizes);
-  m.def("is_capturing", [](int64_t index) {
-    return captured_stream(static_cast<c10::DeviceIndex>(index)) != nullptr;
-  });
+  m.def("is_capturing", [](int64_t index) { return captured_stream(number(index)) != nullptr; });
 }
 
 PYBIND11_MODULE(_C, m) {
@@ -105,13 +102,10 @@ PYBIND11_MODULE(_C, m) {
   m.def("api_version", &api_version);
   m.def("device_count", &device_count, release);
   m.def("current_device", [] { return static_cast<int>(current_device()); });
-  m.def("set_device",
-        [](int64_t index) { set_current_device(static_cast<c10::DeviceIndex>(index)); });
+  m.def("set_device", [](int64_t index) { set_current_device(number(index)); });
   m.def("device_kind", [](int64_t index) { return tt_pjrt_device_kind(device(index)); });
   m.def("device_id", [](int64_t index) { return tt_pjrt_device_id(device(index)); });
-  m.def(
-      "synchronize", [](int64_t index) { synchronize(static_cast<c10::DeviceIndex>(index)); },
-      release);
+  m.def("synchronize", [](int64_t index) { synchronize(number(index)); }, release);
   m.def("default_generator", &default_generator);
   m.def("manual_seed_all", [](int64_t seed) { manual_seed_all(static_cast<uint64_t>(seed)); });
   m.def("env_vars", &env_vars);
