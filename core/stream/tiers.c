@@ -159,8 +159,8 @@ tt_status tt_tiers_launch(tt_section *section, bool any, tt_cut why, const tt_po
   if (whole || tier == TT_TIER_CHUNKS) return launch_whole(section, found, why, policy, out);
   tt_parts parts;
   int *ends = tt_malloc(sizeof *ends * (size_t)section->at->depth);
+  if (!ends) return tt_out_of_memory();
   tt_status status = tt_parts_init(&parts, section);
-  if (!ends) status = tt_join(status, tt_out_of_memory());
   if (!status) status = launch_parts(&parts, section, found, tier, ends, why, policy, out);
   tt_parts_deinit(&parts);
   tt_free(ends);
