@@ -1,6 +1,7 @@
 #include "program/pool.h"
 
 #include "base/mem.h"
+#include "program/priority.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -12,6 +13,8 @@
 
 #define TT_POOL_MAX_THREADS 256
 #define TT_POOL_FIRST 64 /* queue slots to begin with; a power of two, as TT_POOL_LIMIT is */
+#define TT_POOL_NICE 19  /* of background jobs: they get what others leave */
+#define TT_POOL_NAME "tt-compile-"
 
 typedef struct job {
   tt_task fn;
@@ -31,6 +34,8 @@ struct tt_pool {
   int running;     /* urgent jobs */
   int thread_count;
   bool has_background, runs_background;
+  bool may_rise, low; /* the priority of all threads that compile */
+  pid_t background_id;
   bool left; /* to the thread that does background jobs */
   pthread_t background, threads[];
 };
@@ -79,6 +84,15 @@ static bool take_out(ring *queue, job one) {
 
 /* -- The threads -- */
 
+/* Others that compile for a background job are as polite as its own thread is, unless somebody
+ * waits for a job. The lock is held. */
+static void share(tt_pool *pool) {
+  bool low = pool->runs_background && !pool->running && !pool->waiting[TT_NOW].count;
+  if (!pool->may_rise || low == pool->low) return;
+  tt_priority_set(TT_POOL_NAME, pool->background_id, low ? TT_POOL_NICE : 0);
+  pool->low = low;
+}
+
 static void run(tt_pool *pool, job one) {
   (void)pthread_mutex_unlock(&pool->lock);
   one.fn(one.user, false);
@@ -97,6 +111,7 @@ static void *work(void *user) {
     pool->running++;
     run(pool, one);
     if (--pool->running == 0) (void)pthread_cond_signal(&pool->idle);
+    share(pool);
   }
   (void)pthread_mutex_unlock(&pool->lock);
   return NULL;
@@ -111,19 +126,23 @@ static void release(tt_pool *pool) {
 }
 
 static void *work_background(void *user) {
-  enum { NICE = 5 }; /* a third of the time that others get */
   tt_pool *pool = user;
   job one;
-  (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
+  bool may_rise = tt_priority_may_rise();
+  (void)setpriority(PRIO_PROCESS, (id_t)gettid(), TT_POOL_NICE);
   (void)pthread_mutex_lock(&pool->lock);
+  pool->may_rise = may_rise;
+  pool->background_id = gettid();
   while (!pool->stopping) {
     bool busy = pool->running || pool->waiting[TT_NOW].count;
     if (busy || !pop(&pool->waiting[TT_BACKGROUND], &one))
       (void)pthread_cond_wait(&pool->idle, &pool->lock);
     else {
       pool->runs_background = true;
+      share(pool);
       run(pool, one);
       pool->runs_background = false;
+      share(pool);
     }
   }
   bool left = pool->left;
@@ -138,7 +157,7 @@ static tt_status start_thread(pthread_t *thread, void *(*body)(void *), tt_pool 
   if (error)
     return tt_error(TT_RESOURCE_EXHAUSTED, "cannot start compile thread %d (error %d); set fewer",
                     number, error);
-  (void)snprintf(name, sizeof name, "tt-compile-%d", number % 1000);
+  (void)snprintf(name, sizeof name, TT_POOL_NAME "%d", number % 1000);
   (void)pthread_setname_np(*thread, name);
   return TT_SUCCESS;
 }
@@ -242,6 +261,7 @@ tt_status tt_pool_submit(tt_pool *pool, tt_urgency urgency, tt_task fn, void *us
   (void)pthread_mutex_lock(&pool->lock);
   tt_status status = push(&pool->waiting[urgency], (job){fn, user});
   if (!status) (void)pthread_cond_signal(urgency == TT_NOW ? &pool->wake : &pool->idle);
+  share(pool);
   (void)pthread_mutex_unlock(&pool->lock);
   return status;
 }
@@ -253,6 +273,7 @@ bool tt_pool_promote(tt_pool *pool, tt_task fn, void *user) {
   tt_status status = moved ? push(&pool->waiting[TT_NOW], one) : TT_SUCCESS;
   if (status) tt_status_release(push(&pool->waiting[TT_BACKGROUND], one)); /* there is room again */
   else if (moved) (void)pthread_cond_signal(&pool->wake);
+  share(pool);
   moved = moved && !status;
   tt_status_release(status);
   (void)pthread_mutex_unlock(&pool->lock);

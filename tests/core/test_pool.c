@@ -1,6 +1,7 @@
 /* The compile pool: order, limits, cancelling. */
 #include "base/mem.h"
 #include "program/pool.h"
+#include "program/priority.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -9,7 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -203,6 +206,41 @@ static void test_later_delays_nobody(void **state) {
   tt_pool_destroy(pool);
 }
 
+static void *stay(void *user) {
+  (void)pthread_setname_np(pthread_self(), "tt-compile-0");
+  atomic_store((_Atomic int *)user, (int)gettid());
+  while (!atomic_load(&open_gate)) nap();
+  return NULL;
+}
+
+static void wait_for_nice(int thread, int nice) {
+  for (int i = 0; i < 2000 && getpriority(PRIO_PROCESS, (id_t)thread) != nice; i++) nap();
+  assert_int_equal(getpriority(PRIO_PROCESS, (id_t)thread), nice);
+}
+
+/* Threads that the compiler started from one of ours leave the processor to the program while only
+ * a background job runs, and take their part again when somebody waits for a job. */
+static void test_priority(void **state) {
+  (void)state;
+  if (!tt_priority_may_rise()) skip();
+  reset();
+  tt_pool *pool = NULL;
+  pthread_t compiler;
+  _Atomic int thread = 0;
+  assert_null(tt_pool_create(1, &pool));
+  assert_int_equal(pthread_create(&compiler, NULL, stay, &thread), 0);
+  while (!atomic_load(&thread)) nap();
+  assert_null(tt_pool_submit(pool, TT_BACKGROUND, gate_job, NULL));
+  wait_for_nice(thread, 19);
+  assert_int_equal(getpriority(PRIO_PROCESS, 0), 0);
+  assert_null(tt_pool_submit(pool, TT_NOW, gate_job, NULL));
+  wait_for_nice(thread, 0);
+  atomic_store(&open_gate, true);
+  wait_for(&ran, 2);
+  tt_pool_destroy(pool);
+  assert_int_equal(pthread_join(compiler, NULL), 0);
+}
+
 static void test_hurry(void **state) {
   (void)state;
   reset();
@@ -285,6 +323,7 @@ int main(void) {
       cmocka_unit_test(test_out_of_memory),
       cmocka_unit_test(test_later_waits),
       cmocka_unit_test(test_later_delays_nobody),
+      cmocka_unit_test(test_priority),
       cmocka_unit_test(test_hurry),
       cmocka_unit_test(test_later_is_cancelled),
   };
