@@ -43,7 +43,7 @@ def write_row(i, out, row):
     out[i] = row
 
 
-@loop(4, (COUNT, 8), (8,))
+@loop(2, (COUNT, 8), (8,))
 def add_to_row(i, out, row):
     out[i] += row
 
