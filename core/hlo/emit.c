@@ -41,9 +41,8 @@ static const tt_attr *copied_attrs(tt_hlo *h, const tt_attr *attrs, int count) {
 
 /* Writes what makes two instructions the same into h->key; false when no two ever are. */
 static bool key_of(tt_hlo *h, const tt_instr *in, const tt_type *types) {
-  if (in->region_count || in->op == TT_OPCODE_custom_call ||
-      in->op == TT_OPCODE_optimization_barrier)
-    return false;
+  bool barrier = in->op == TT_OPCODE_optimization_barrier && types->rank > 0;
+  if (in->region_count || in->op == TT_OPCODE_custom_call || barrier) return false;
   tt_text *key = &h->key;
   key->size = 0;
   tt_text_add(key, (const char *)&h->current, sizeof h->current);

@@ -57,6 +57,9 @@ tt_node *tt_cast(tt_lower *cx, tt_node *x, tt_dtype dtype);
 /* The same, floats to integers as x86 does it: through a signed integer of 32 bits, or of 64, whose
  * least number stands for what it cannot hold, and whose low bits remain. XLA would saturate. */
 tt_node *tt_cast_wrapping(tt_lower *cx, tt_node *x, tt_dtype dtype);
+/* A number that many kernels of a program read, made once. XLA's CPU compiler would make it anew in
+ * each, and what it has to say of each instruction takes ten microseconds to load. */
+tt_node *tt_apart(tt_lower *cx, tt_node *x);
 /* Argument i, a tensor or a number, in `dtype`. */
 tt_node *tt_in_as(tt_lower *cx, int i, tt_dtype dtype);
 /* The dtype of an operator whose results are floating (or complex) even for integers. */

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -26,9 +25,9 @@ static int64_t count_lines(const char *path) {
   return lines;
 }
 
-bool tt_mappings_scarce(void) {
+int64_t tt_mappings_room(void) {
   char limit[32];
   read_text("/proc/sys/vm/max_map_count", limit, sizeof limit);
   long long most = strtoll(limit, NULL, 10);
-  return most > 0 && count_lines("/proc/self/maps") > most / 2;
+  return most > 0 ? most / 2 - count_lines("/proc/self/maps") : INT64_MAX;
 }

@@ -3,10 +3,10 @@
 #ifndef TT_MAPPINGS_H
 #define TT_MAPPINGS_H
 
-#include <stdbool.h>
+#include <stdint.h>
 
-/* Are more than half of them in use? False where that is not known. Takes half a millisecond for a
- * thousand mappings. Thread-safe. */
-bool tt_mappings_scarce(void);
+/* How many more until half of them are in use: negative where they are scarce, INT64_MAX where that
+ * is not known. Takes a millisecond or more for a thousand mappings. Thread-safe. */
+int64_t tt_mappings_room(void);
 
 #endif

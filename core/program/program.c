@@ -9,8 +9,9 @@
 #include <unistd.h>
 
 #define MAX_TEXT ((int64_t)1 << 28) /* bytes of StableHLO of loaded programs */
-/* Mappings are counted when programs of so many bytes were loaded, each counted for no less. */
-enum { LOOK_EVERY = 1 << 16, LEAST_LOAD = 1 << 12 };
+/* Mappings are counted when programs of so many bytes were loaded, each counted for no less; later
+ * where there is room: a mapping is taken for more bytes of text than that. */
+enum { LOOK_EVERY = 1 << 16, LEAST_LOAD = 1 << 12, BYTES_OF_MAPPING = 16 };
 
 struct tt_program_table {
   const tt_target *target;
@@ -20,7 +21,7 @@ struct tt_program_table {
   tt_intern programs;
   tt_pool *pool;
   int64_t loaded_count, loaded_bytes; /* of programs that are ready, and of their text */
-  int64_t unseen;                     /* bytes loaded since mappings were counted */
+  int64_t unseen, look_after;         /* bytes loaded since mappings were counted, and until */
   atomic_bool ending;                 /* the process is about to exit */
   _Atomic int64_t launches;           /* the clock by which programs were last used */
 };
@@ -78,9 +79,13 @@ static void unload_some(tt_program_table *table, int64_t limit) {
 
 static bool mappings_are_scarce(tt_program_table *table, int64_t loaded) {
   table->unseen += loaded > LEAST_LOAD ? loaded : LEAST_LOAD;
-  if (table->unseen < LOOK_EVERY) return false;
+  if (table->unseen < table->look_after) return false;
+  int64_t room = tt_mappings_room();
   table->unseen = 0;
-  return tt_mappings_scarce();
+  table->look_after = LOOK_EVERY;
+  if (room > LOOK_EVERY / BYTES_OF_MAPPING)
+    table->look_after = room < INT32_MAX ? room * BYTES_OF_MAPPING : INT64_MAX;
+  return room < 0;
 }
 
 /* The lock is held. */
@@ -375,6 +380,7 @@ tt_status tt_program_table_create(const tt_target *target, tt_program_table **ou
   tt_program_table *table = tt_calloc(1, sizeof *table);
   if (!table) return tt_out_of_memory();
   table->target = target;
+  table->look_after = LOOK_EVERY;
   pthread_mutex_init(&table->lock, NULL);
   pthread_cond_init(&table->ended, NULL);
   tt_status status = tt_compiler_create(target, &table->compiler);

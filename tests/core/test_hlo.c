@@ -223,6 +223,8 @@ static void test_equal_expressions_are_one_node(void **state) {
   assert_ptr_not_equal(tt_hlo_const(h, TT_F32, 0.0), tt_hlo_const(h, TT_F32, -0.0));
   assert_ptr_not_equal(tt_hlo_compare(h, TT_LT, x, x), tt_hlo_compare(h, TT_LE, x, x));
   assert_ptr_not_equal(tt_hlo_optimization_barrier(h, x), tt_hlo_optimization_barrier(h, x));
+  tt_node *number = param(TT_F32, 0, NULL);
+  assert_ptr_equal(tt_hlo_optimization_barrier(h, number), tt_hlo_optimization_barrier(h, number));
   assert_ptr_not_equal(tt_hlo_slice_dim(h, x, 0, 0, 1, 1), tt_hlo_slice_dim(h, x, 0, 1, 2, 1));
 }
 

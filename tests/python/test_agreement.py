@@ -18,7 +18,7 @@ from torch._subclasses import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from torch_tpu._agreement import table
+from torch_tpu._agreement import operators, results, table
 
 pytestmark = only_tpu
 
@@ -325,6 +325,87 @@ def test_arguments_are_those_of_the_schemas():
     for row, name in OPERATORS:
         if row.argument:
             assert row.argument in [one.name for one in overload(name)._schema.arguments]
+
+
+# -- Meta kernels in Python are slow, and asked no more than is needed --
+
+
+def shaped(*sizes, dtype=torch.float32):
+    return torch.empty(sizes, device="meta", dtype=dtype)
+
+
+def forms(found):
+    return [None if one is None else (one.dtype, one.shape, one.stride()) for one in found]
+
+
+def normalizations(sizes, dtype):
+    """Of a batch and of a layer: the row, the overload, and its arguments."""
+    x, few = shaped(*sizes, dtype=dtype), shaped(sizes[1], dtype=dtype)
+    last, line = [sizes[-1]], shaped(sizes[-1], dtype=dtype)
+    mean = shaped(*sizes[:-1], 1, dtype=dtype)
+    batch, layer = "native_batch_norm_backward", "native_layer_norm_backward"
+    legit, mask = "_native_batch_norm_legit", [True, True, True]
+    for weight in (few, None):
+        for name in (legit, f"{legit}_functional"):
+            yield f"{legit}_functional", name, [x, weight, weight, few, few, True, 0.1, 1e-5]
+        yield batch, batch, [x, x, weight, few, few, few, few, True, 1e-5, mask]
+    yield "native_layer_norm", "native_layer_norm", [x, last, line, line, 1e-5]
+    yield "native_layer_norm", "native_layer_norm", [x, list(sizes), None, None, 1e-5]
+    yield layer, layer, [x, x, last, mean, mean, line, line, mask]
+
+
+@pytest.mark.parametrize("sizes", [(4, 3), (2, 3, 5), (2, 3, 4, 5), (2, 1, 1, 1), (2, 3, 2, 4, 5)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_plain_results_are_what_meta_says(sizes, dtype):
+    for row, name, args in normalizations(sizes, dtype):
+        op = operators.operator(f"aten::{name}", row)
+        said = op.call_meta(args)
+        results.correct(op, args, said)
+        assert forms(results.state(op, args)) == forms(said), name
+
+
+def test_unusual_tensors_are_left_to_meta():
+    few, x = shaped(3), shaped(2, 3, 4, 5)
+    row = "_native_batch_norm_legit_functional"
+    op = operators.operator(f"aten::{row}", row)
+    for one, weight, training in (
+        (x.to(memory_format=torch.channels_last), few, True),
+        (x, few.double(), True),
+        (x, shaped(4), True),
+        (x.half(), None, True),
+        (shaped(0, 3, 4), few, True),
+        (shaped(1, 3), few, True),
+        (x, few, False),
+    ):
+        assert not results.state(op, [one, weight, few, few, few, training, 0.1, 1e-5])
+
+
+def test_meta_is_asked_once_of_elements_that_are_alike():
+    lists = [[torch.ones(2 + k % 3, device=DEVICE) for k in range(30)] for _ in range(3)]
+    asked = []
+    call = operators.Operator._call_meta
+
+    def record(op, args):
+        asked.append(len(args[0]))
+        return call(op, args)
+
+    with patch.object(operators.Operator, "_call_meta", record):
+        found = torch._foreach_add(lists[0], lists[1], alpha=2)
+        torch._foreach_addcdiv_(lists[0], lists[1], lists[2], [1.0] * 29 + [2.0])
+    assert asked == [3, 4]
+    assert [one.shape for one in found] == [one.shape for one in lists[0]]
+    assert all(torch.equal(one.cpu(), torch.full(one.shape, 3.0)) for one in found)
+    assert lists[0][-1].cpu().tolist() == [3.0] * 4
+
+
+def test_elements_that_do_not_fit_are_refused_as_by_the_cpu():
+    for device in ("cpu", DEVICE):
+        some = [torch.ones(3, device=device) for _ in range(5)]
+        others = [*some[:4], torch.ones(2, device=device)]
+        with pytest.raises(RuntimeError, match="must match the size"):
+            torch._foreach_add_(some, others)
+        with pytest.raises(RuntimeError, match=r"same size|same number"):
+            torch._foreach_add_(some, others[:4])
 
 
 # -- What asks is not seen, and sees nothing of what surrounds the operator --

@@ -5,7 +5,7 @@ import threading
 import pytest
 import torch
 import torch.nn.functional as F
-from support import DEVICE, check, modes, only_tpu, same, slow_but
+from support import DEVICE, check, modes, only_tpu, raises_alike, same, slow_but
 
 pytestmark = only_tpu
 COUNT = 50
@@ -43,7 +43,7 @@ def write_row(i, out, row):
     out[i] = row
 
 
-@loop(4, (COUNT, 8), (8,))
+@loop(2, (COUNT, 8), (8,))
 def add_to_row(i, out, row):
     out[i] += row
 
@@ -310,13 +310,51 @@ def test_errors_stay():
         for index in (6, -7):
             with pytest.raises(IndexError, match="out of range"):
                 torch.select_scatter(whole, part, 0, index)
-        for start, end in ((5, 7), (-2, -1), (4, 7)):
+        for start, end in ((5, 7), (-2, -1), (4, 7), (-2, 0), (0, 0), (9, 9)):
             with pytest.raises(RuntimeError, match="size equal to the slice"):
                 torch.slice_scatter(whole, part.expand(3, 4), 0, start, end)
         for i in range(1, 4):
             whole[i].add_(whole[i - 1])
             with pytest.raises(RuntimeError, match=r"overlap|single memory location"):
                 whole.view(-1)[4 * i : 4 * i + 4].add_(whole.view(-1)[4 * i - 1 : 4 * i + 3])
+
+
+SCATTERS = {
+    "slice": lambda x, part, k: torch.slice_scatter(x, part, 0, -2, k),
+    "slice-step": lambda x, part, k: torch.slice_scatter(x, part, 0, k, None, 2),
+    "select": lambda x, part, k: torch.select_scatter(x, part, 0, k),
+    "diagonal": torch.diagonal_scatter,
+    "strided": lambda x, part, k: torch.as_strided_scatter(x, part, (2, 4), (4, 1), k),
+}
+
+
+@pytest.mark.parametrize("name", SCATTERS)
+def test_parts_of_other_sizes_are_refused(name):
+    """Every part at every place: it fits on both devices, or on neither."""
+    x, fitting = numbers(6, 4), 0
+    for sizes in ((4,), (1,), (), (1, 4), (2, 4), (3, 4), (2, 1), (3,), (0, 4)):
+        for k in (-7, -6, -5, -3, -1, 0, 1, 3, 5, 6, 8):
+            part = numbers(*sizes)
+            try:
+                wanted = SCATTERS[name](x, part, k)
+            except (RuntimeError, IndexError) as error:
+                with pytest.raises(type(error)):
+                    SCATTERS[name](x.to(DEVICE), part.to(DEVICE), k).cpu()
+            else:
+                fitting += 1
+                found = SCATTERS[name](x.to(DEVICE), part.to(DEVICE), k)
+                assert torch.equal(found.cpu(), wanted)
+    assert fitting
+
+
+def test_gradients_of_other_sizes_are_refused():
+    ops = torch.ops.aten
+    for call in (
+        lambda g: ops.slice_backward(g, [6, 4], 0, -2, 0, 1),
+        lambda g: ops.select_backward(g, [6, 4], 0, 1),
+        lambda g: ops.diagonal_backward(g, [6, 4], 0, 0, 1),
+    ):
+        raises_alike(call, numbers(3, 7))
 
 
 def test_ends_that_are_cut_off():

@@ -447,3 +447,16 @@ def test_many_dims(name, rank):
     there, here = MANY_DIMS[name](x.to(DEVICE)), MANY_DIMS[name](x)
     torch.testing.assert_close(there.cpu(), here)
     assert there.stride() == here.stride()
+
+
+def test_a_view_copied_onto_itself():
+    """As `x[i] += y` does in the end."""
+    x = torch.randn(4, 5)
+    for part in (lambda t: t[1], lambda t: t[:, ::2], lambda t: t.as_strided((2, 3), (1, 2), 1)):
+        check(lambda t, part=part: (part(t).copy_(part(t)), t)[1], x)
+    check(lambda t: t[0].copy_(t[0].conj()), x.to(torch.complex64))
+    check(lambda t: t[:2].view(torch.int32).copy_(t[:2].view(torch.int32)), x)
+    check(lambda t: t[:1].expand(3, 5).copy_(t[:1].expand(3, 5)), x)
+    version = (y := x.to(DEVICE))._version
+    y[1] += 1
+    assert y._version == version + 2

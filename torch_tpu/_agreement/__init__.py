@@ -25,6 +25,9 @@ def _ask_meta(trial: Trial, twins: list[Any]) -> tuple[int, Results, list[Tensor
     Raises what the CPU raises where that refuses the arguments, too.
     """
     op = trial.op
+    if checks.unfit_part(op, twins):
+        trial.raise_as_cpu()
+        return REFUSED, [], []
     stated = results.state(op, twins)
     if stated:
         return DONE, list(stated), []

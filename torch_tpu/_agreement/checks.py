@@ -1,6 +1,7 @@
 """What the CPU refuses and Meta kernels let pass."""
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -293,6 +294,29 @@ def _widens_product(op: Operator, args: list[Any]) -> bool:
         return False
     summand, a, b = args[:3]
     return not expands(summand.shape, (a.shape[0], *b.shape[1:]))
+
+
+_PARTS: dict[str, Callable[..., Tensor]] = {
+    "slice": torch.ops.aten.slice.Tensor,
+    "select": torch.ops.aten.select.int,
+    "diagonal": torch.ops.aten.diagonal.default,
+}
+
+
+def unfit_part(op: Operator, twins: list[Any]) -> bool:
+    """Whether a part of a tensor is replaced by what has other sizes.
+
+    Meta kernels in Python mind neither that nor where the part is.
+    """
+    name, _, form = op.row.rpartition("_")
+    if form not in ("scatter", "backward") or name not in _PARTS:
+        return False
+    first, second, *where = twins[: len(twins) - len(op.outs)]
+    whole, part = (first, second) if form == "scatter" else (first.new_empty(second), first)
+    try:
+        return bool(_PARTS[name](whole, *where).shape != part.shape)
+    except Exception:
+        return True
 
 
 def expands(sizes: torch.Size, to: tuple[int, ...]) -> bool:

@@ -78,6 +78,7 @@ class Operator:
         self._function = getattr(packet, overload or "default")
         schema = self._function._schema
         self._returns = [one.alias_info is None for one in schema.returns]
+        self.fresh_count = sum(self._returns)
         names = [one.name for one in schema.arguments]
         self.aliases = [_alias(schema, one) for one in schema.returns]
         self.indices = next(
@@ -136,6 +137,13 @@ class Operator:
 
     def call_meta(self, twins: list[Any]) -> Results:
         """What the Meta kernel returns, without the arguments among it; lists are flattened."""
+        if self.kind == "foreach" and not self.outs:
+            few, places = _distinct_elements(twins)
+            found = self._call_meta(few)
+            return found if len(found) != len({*places}) else [found[k] for k in places]
+        return self._call_meta(twins)
+
+    def _call_meta(self, twins: list[Any]) -> Results:
         before, _asking.now = _asking.now, "AsOnCuda" not in self.known.kinds
         try:
             value = self.call(twins)
@@ -150,6 +158,30 @@ class Operator:
             elif fresh:
                 found.append(one if isinstance(one, Tensor) else None)
         return found
+
+
+def _form(value: Any) -> tuple[object, ...]:
+    if isinstance(value, Tensor):
+        return value.dtype, value.device, value.shape, value.stride()
+    return type(value), value
+
+
+def _distinct_elements(args: list[Any]) -> tuple[list[Any], list[int]]:
+    """Shorter lists, without the elements that are like earlier ones, and which serves for each.
+
+    An optimizer's lists have many parameters of few shapes, and Meta kernels in Python are slow.
+    Lists stay as they are, and serve for nothing, where elements are not all that counts.
+    """
+    lists = [value for value in args if isinstance(value, list | tuple)]
+    wide = any(isinstance(value, Tensor) and value.dim() for value in args)
+    if wide or len({len(one) for one in lists}) != 1:
+        return args, []
+    first: dict[tuple[object, ...], int] = {}
+    forms = [tuple(map(_form, element)) for element in zip(*lists, strict=True)]
+    places = [first.setdefault(form, len(first)) for form in forms]
+    kept = [places.index(k) for k in range(len(first))]
+    few = [[value[k] for k in kept] if isinstance(value, list | tuple) else value for value in args]
+    return few, places
 
 
 @functools.cache

@@ -104,6 +104,72 @@ STATED: dict[str, Callable[[list[Any]], Results]] = {
     "Grouped": _multiply_groups,
 }
 
+# -- Results of plain tensors, whose Meta kernels in Python take a millisecond to say the same --
+
+
+def _plain(whole: list[Tensor], parts: list[Tensor | None], sizes: torch.Size) -> bool:
+    """Whether tensors lie by rows, in one float, and have the first one's shape or these sizes."""
+    x, tensors = whole[0], tensors_of([whole, parts])
+    return (
+        x.dtype in (torch.float32, torch.float64)
+        and all(one.dtype == x.dtype and one.is_contiguous() for one in tensors)
+        and all(one.shape == x.shape for one in whole)
+        and all(one is None or one.shape == sizes for one in parts)
+        and suggest_memory_format(x) == torch.contiguous_format
+        and x.numel() > 0
+    )
+
+
+def _normalize_batch(args: list[Any]) -> Results:
+    x, *parts, training, _, _ = args
+    several = training and x.dim() > 1 and x.numel() > x.shape[1]
+    if not several or not _plain([x], parts, x.shape[1:2]):
+        return []
+    return [torch.empty_like(x), *(x.new_empty(x.shape[1]) for _ in range(4))]
+
+
+def _normalize_batch_back(args: list[Any]) -> Results:
+    gradient, x, *parts, training, _, mask = args
+    complete = training and all(mask) and None not in (parts[3], parts[4])
+    if not complete or x.dim() < 2 or not _plain([x, gradient], parts, x.shape[1:2]):
+        return []
+    return [torch.empty_like(x), x.new_empty(x.shape[1]), x.new_empty(x.shape[1])]
+
+
+def _statistics(x: Tensor, sizes: list[int]) -> Tensor:
+    """Of a layer's normalization, by whose sizes the tensor ends."""
+    return x.new_empty((*x.shape[: -len(sizes)], *(1 for _ in sizes)))
+
+
+def _ends_with(x: Tensor, sizes: list[int]) -> bool:
+    return bool(sizes) and list(x.shape[-len(sizes) :]) == sizes
+
+
+def _normalize_layer(args: list[Any]) -> Results:
+    x, sizes, *parts, _ = args
+    if not _ends_with(x, sizes) or not _plain([x], parts, torch.Size(sizes)):
+        return []
+    return [torch.empty_like(x), _statistics(x, sizes), _statistics(x, sizes)]
+
+
+def _normalize_layer_back(args: list[Any]) -> Results:
+    gradient, x, sizes, mean, deviation, *parts, mask = args
+    complete = all(mask) and None not in parts and _ends_with(x, sizes)
+    if not complete or not _plain([x, gradient], parts, torch.Size(sizes)):
+        return []
+    if not _plain([_statistics(x, sizes), mean, deviation], [], x.shape):
+        return []
+    return [torch.empty_like(x), x.new_empty(sizes), x.new_empty(sizes)]
+
+
+PLAIN: dict[str, Callable[[list[Any]], Results]] = {
+    "_native_batch_norm_legit_functional": _normalize_batch,
+    "native_batch_norm_backward": _normalize_batch_back,
+    "native_layer_norm": _normalize_layer,
+    "native_layer_norm_backward": _normalize_layer_back,
+}
+"""By row."""
+
 # -- Corrections --
 
 
@@ -181,6 +247,8 @@ def state(op: Operator, args: list[Any]) -> Results:
     """Returns results whose types are stated here, since Meta does not state them; else nothing."""
     if op.outs:
         return []
+    if op.row in PLAIN:
+        return PLAIN[op.row](args)[: op.fresh_count]
     return next((STATED[kind](args) for kind in op.known.kinds if kind in STATED), [])
 
 

@@ -73,6 +73,13 @@ int tt_first_list_size(const tt_lower *cx) {
   return 0;
 }
 
+/* A number of all elements, or of one of them. */
+static tt_node *number_at(tt_lower *cx, const tt_arg *arg, int k) {
+  bool common = arg->kind == TT_ARG_SCALAR || arg->equal;
+  tt_node *number = cx->scalars[arg->first + (common ? 0 : k)];
+  return common && tt_first_list_size(cx) > 1 ? tt_apart(cx, number) : number;
+}
+
 /* Argument i of element k: what it is, and its node where it has one. */
 static tt_arg element_arg(tt_lower *cx, int i, int k, tt_node **tensor, tt_node **number) {
   tt_arg arg = cx->args[i];
@@ -86,11 +93,11 @@ static tt_arg element_arg(tt_lower *cx, int i, int k, tt_node **tensor, tt_node 
     arg.first = i;
     break;
   case TT_ARG_SCALARS:
-    *number = cx->scalars[arg.first + (arg.equal ? 0 : k)];
+    *number = number_at(cx, &arg, k);
     arg = (tt_arg){.kind = TT_ARG_SCALAR, .first = i, .dtype = (*number)->type.dtype};
     break;
   case TT_ARG_SCALAR:
-    *number = cx->scalars[arg.first];
+    *number = number_at(cx, &arg, k);
     arg.first = i;
     break;
   case TT_ARG_INTS:

@@ -239,19 +239,21 @@ void tt_lower_fextremum(tt_lower *cx) {
   tt_out_as(cx, 0, y);
 }
 
-/* self + weight * (end - self), from the nearer end. */
+/* self + weight * (end - self), or end - (end - self) * (1 - weight): from the nearer end. What the
+ * weight decides is computed in its own sizes: one of an optimizer's has none. */
 void tt_lower_lerp(tt_lower *cx) {
   tt_hlo *h = cx->h;
   tt_dtype dtype = tt_compute_dtype(cx->result_type);
-  tt_node *xs[3] = {tt_in_as(cx, 0, dtype), tt_in_as(cx, 1, dtype), tt_in_as(cx, 2, dtype)};
-  tt_broadcast_all(cx, xs, 3);
-  tt_node *a = xs[0], *b = xs[1], *w = xs[2];
-  tt_node *span = tt_hlo_subtract(h, b, a), *one = tt_like(cx, w, 1);
-  tt_node *size = tt_hlo_abs(h, w);
+  tt_node *w = tt_in_as(cx, 2, dtype), *size = tt_hlo_abs(h, w);
   tt_node *near = tt_hlo_compare(h, TT_LT, size, tt_like(cx, size, 0.5));
-  tt_node *from_a = tt_hlo_add(h, a, tt_hlo_multiply(h, w, span));
-  tt_node *from_b = tt_hlo_subtract(h, b, tt_hlo_multiply(h, span, tt_hlo_subtract(h, one, w)));
-  tt_out_in(cx, 0, tt_hlo_select(h, near, from_a, from_b), cx->result_type);
+  tt_node *from_b = tt_hlo_negate(h, tt_hlo_subtract(h, tt_like(cx, w, 1), w));
+  tt_node *part = tt_hlo_select(h, near, w, from_b);
+  tt_node *xs[] = {tt_in_as(cx, 0, dtype), tt_in_as(cx, 1, dtype), tt_apart(cx, part),
+                   tt_apart(cx, near)};
+  tt_broadcast_all(cx, xs, 4);
+  tt_node *span = tt_hlo_subtract(h, xs[1], xs[0]);
+  tt_node *end = tt_hlo_select(h, xs[3], xs[0], xs[1]);
+  tt_out_in(cx, 0, tt_hlo_add(h, end, tt_hlo_multiply(h, xs[2], span)), cx->result_type);
 }
 
 /* self + value * a * b or self + value * a / b; param: TT_HLO_multiply or TT_HLO_divide. */
