@@ -100,6 +100,10 @@ tt_node *tt_product_apart(tt_lower *cx, tt_node *x) {
   return tt_hlo_select(cx->h, nan, tt_hlo_add(cx->h, x, x), x);
 }
 
+tt_node *tt_once(tt_lower *cx, tt_node *x) {
+  return cx->target->xla_cpu ? tt_hlo_optimization_barrier(cx->h, x) : x;
+}
+
 tt_node *tt_flatten(tt_lower *cx, tt_node *x) {
   int64_t count = tt_type_numel(&x->type);
   return tt_hlo_reshape(cx->h, x, 1, &count);

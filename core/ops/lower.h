@@ -84,6 +84,8 @@ tt_node *tt_quotient(tt_lower *cx, tt_node *a, tt_node *b);
 /* A float product as it is rounded: what is added to it XLA would add before that. Where a number
  * is rounded up, or compared with one that it may equal, such a last bit decides. */
 tt_node *tt_product_apart(tt_lower *cx, tt_node *x);
+/* x, made once for all that use it: XLA's CPU compiler makes it anew in each kernel that does. */
+tt_node *tt_once(tt_lower *cx, tt_node *x);
 /* Flat row-major reshape to rank 1, and back to given dims. */
 tt_node *tt_flatten(tt_lower *cx, tt_node *x);
 /* Whether x has at least `rank` dims, which the poison node has not: else fails the builder. For

@@ -30,6 +30,14 @@ tt_node *tt_mean(tt_lower *cx, tt_node *x, const int *dims, int count) {
   return tt_quotient(cx, sum, tt_like(cx, sum, (double)n));
 }
 
+tt_node *tt_average(tt_lower *cx, tt_node *x, const int *dims, int count) {
+  double n = 1;
+  for (int i = 0; i < count; i++) {
+    if (dims[i] < x->type.rank) n *= (double)x->type.dims[dims[i]];
+  }
+  return n > 0 ? tt_sum(cx, tt_times(cx, x, 1 / n), dims, count) : tt_mean(cx, x, dims, count);
+}
+
 tt_node *tt_square(tt_lower *cx, tt_node *x) { return tt_hlo_multiply(cx->h, x, x); }
 
 tt_node *tt_where_or_zero(tt_lower *cx, tt_node *keep, tt_node *x) {

@@ -11,6 +11,9 @@ tt_node *tt_unreduce(tt_lower *cx, tt_node *x, const int *dims, int count, const
 /* Sum, or average, over `dims`. */
 tt_node *tt_sum(tt_lower *cx, tt_node *x, const int *dims, int count);
 tt_node *tt_mean(tt_lower *cx, tt_node *x, const int *dims, int count);
+/* An average as the sum of x / n: not rounded as a mean is, but XLA's CPU compiler fuses the
+ * product with the sum, while a quotient of sums is a kernel of its own. */
+tt_node *tt_average(tt_lower *cx, tt_node *x, const int *dims, int count);
 tt_node *tt_square(tt_lower *cx, tt_node *x);
 /* x where `keep` is true, 0 elsewhere. */
 tt_node *tt_where_or_zero(tt_lower *cx, tt_node *keep, tt_node *x);

@@ -30,15 +30,16 @@ static tt_node *spread(tt_lower *cx, const channel *c, tt_node *v) {
   return tt_along(cx, tt_cast(cx, v, c->x->type.dtype), 1, &c->x->type);
 }
 
-static tt_node *over_n(tt_lower *cx, tt_node *x, double n) {
-  return tt_quotient(cx, x, tt_like(cx, x, n));
+/* x - mean. Where it is summed it must have no other use, or it is a kernel of its own: XLA's CPU
+ * compiler takes the mean behind tt_once for another number. */
+static tt_node *centered(tt_lower *cx, const channel *c, tt_node *mean) {
+  return tt_hlo_subtract(cx->h, c->x, spread(cx, c, mean));
 }
 
 /* The mean, and the sum of squared distances from it. */
 static void moments(tt_lower *cx, const channel *c, tt_node **mean, tt_node **squares) {
-  *mean = over_n(cx, total(cx, c, c->x), c->n);
-  tt_node *centered = tt_hlo_subtract(cx->h, c->x, spread(cx, c, *mean));
-  *squares = total(cx, c, tt_square(cx, centered));
+  *mean = tt_average(cx, c->x, c->dims, c->count);
+  *squares = total(cx, c, tt_square(cx, centered(cx, c, *mean)));
 }
 
 /* rsqrt(variance + eps), eps being number argument `eps_arg` */
@@ -51,8 +52,7 @@ static tt_node *inverse_std(tt_lower *cx, tt_node *variance, int eps_arg) {
 static tt_node *affine(tt_lower *cx, const channel *c, tt_node *mean, tt_node *invstd, int weight,
                        int bias) {
   tt_hlo *h = cx->h;
-  tt_node *y = tt_hlo_subtract(h, c->x, spread(cx, c, mean));
-  y = tt_hlo_multiply(h, y, spread(cx, c, invstd));
+  tt_node *y = tt_hlo_multiply(h, centered(cx, c, tt_once(cx, mean)), spread(cx, c, invstd));
   if (tt_has(cx, weight)) y = tt_hlo_multiply(h, y, spread(cx, c, tt_in(cx, weight)));
   if (tt_has(cx, bias)) y = tt_hlo_add(h, y, spread(cx, c, tt_in(cx, bias)));
   return y;
@@ -62,12 +62,14 @@ static void out_like(tt_lower *cx, int k, tt_node *y, tt_node *input) {
   tt_out_as(cx, k, tt_cast(cx, y, input->type.dtype));
 }
 
-/* (1 - momentum) * running + momentum * now */
-static tt_node *blend(tt_lower *cx, tt_node *running, tt_node *now, int momentum) {
+/* (1 - momentum) * running + momentum * factor * now; one kernel for the mean and the variance */
+static tt_node *blend(tt_lower *cx, tt_node *running, tt_node *now, double factor, int momentum) {
+  tt_hlo *h = cx->h;
   tt_node *m = tt_num(cx, momentum, now->type.dtype);
-  tt_node *kept = tt_hlo_multiply(cx->h, tt_cast(cx, running, now->type.dtype),
-                                  tt_hlo_subtract(cx->h, tt_like(cx, m, 1), m));
-  return tt_cast(cx, tt_hlo_add(cx->h, kept, tt_hlo_multiply(cx->h, now, m)), running->type.dtype);
+  tt_node *kept = tt_hlo_multiply(h, tt_cast(cx, running, now->type.dtype),
+                                  tt_hlo_subtract(h, tt_like(cx, m, 1), m));
+  m = tt_hlo_multiply(h, m, tt_once(cx, tt_like(cx, m, factor)));
+  return tt_cast(cx, tt_hlo_add(h, kept, tt_hlo_multiply(h, now, m)), running->type.dtype);
 }
 
 /* The rows' `param`: NO_STATS lacks the two running statistics; EVAL lacks `training`, which is
@@ -84,10 +86,10 @@ void tt_lower_batch_norm(tt_lower *cx) {
   if (!eval && tt_bool(cx, training)) {
     tt_node *squares;
     moments(cx, &c, &mean, &squares);
-    invstd = inverse_std(cx, over_n(cx, squares, c.n), momentum + 1);
+    invstd = inverse_std(cx, tt_times(cx, squares, 1 / c.n), momentum + 1);
     if (functional) {
-      tt_out_as(cx, 3, blend(cx, tt_in(cx, 3), mean, momentum));
-      tt_out_as(cx, 4, blend(cx, tt_in(cx, 4), over_n(cx, squares, c.n - 1), momentum));
+      tt_out_as(cx, 3, blend(cx, tt_in(cx, 3), mean, 1, momentum));
+      tt_out_as(cx, 4, blend(cx, tt_in(cx, 4), squares, 1 / (c.n - 1), momentum));
     }
   } else {
     if (!stats || !tt_has(cx, 3) || !tt_has(cx, 4)) {
@@ -109,12 +111,12 @@ void tt_lower_batch_norm(tt_lower *cx) {
 }
 
 /* dx = weight * invstd * (dy - mean(dy) - (x - mean) * invstd^2 * mean(dy * (x - mean))) */
-static tt_node *train_grad(tt_lower *cx, const channel *c, tt_node *grad, tt_node *centered,
+static tt_node *train_grad(tt_lower *cx, const channel *c, tt_node *grad, tt_node *mean,
                            tt_node *invstd, tt_node *mean_dy, tt_node *mean_dy_xmu) {
   tt_hlo *h = cx->h;
   tt_node *slope = tt_hlo_multiply(h, mean_dy_xmu, tt_square(cx, invstd));
   tt_node *dx = tt_hlo_subtract(h, grad, spread(cx, c, mean_dy));
-  return tt_hlo_subtract(h, dx, tt_hlo_multiply(h, centered, spread(cx, c, slope)));
+  return tt_hlo_subtract(h, dx, tt_hlo_multiply(h, centered(cx, c, tt_once(cx, mean)), spread(cx, c, slope)));
 }
 
 /* grad_out, input, weight?, running_mean?, running_var?, save_mean?, save_invstd?, train, eps,
@@ -129,14 +131,13 @@ void tt_lower_batch_norm_backward(tt_lower *cx) {
   tt_node *mean = tt_cast(cx, tt_in(cx, train ? 5 : 3), dtype);
   tt_node *invstd = tt_cast(cx, tt_in(cx, train ? 6 : 4), dtype);
   if (!train) invstd = inverse_std(cx, invstd, 8);
-  tt_node *centered = tt_hlo_subtract(h, c.x, spread(cx, &c, mean));
   tt_node *sum_dy = total(cx, &c, grad);
-  tt_node *sum_dy_xmu = total(cx, &c, tt_hlo_multiply(h, grad, centered));
+  tt_node *sum_dy_xmu = total(cx, &c, tt_hlo_multiply(h, grad, centered(cx, &c, mean)));
   if (tt_flag(cx, 9, 0)) {
     tt_node *dx = grad, *scale = invstd;
     if (train) {
-      dx = train_grad(cx, &c, grad, centered, invstd, over_n(cx, sum_dy, c.n),
-                      over_n(cx, sum_dy_xmu, c.n));
+      dx = train_grad(cx, &c, grad, mean, invstd, tt_times(cx, sum_dy, 1 / c.n),
+                      tt_times(cx, sum_dy_xmu, 1 / c.n));
     }
     if (tt_has(cx, 2)) scale = tt_hlo_multiply(h, scale, tt_cast(cx, tt_in(cx, 2), dtype));
     out_like(cx, 0, tt_hlo_multiply(h, dx, spread(cx, &c, scale)), input);
@@ -152,7 +153,7 @@ void tt_lower_batch_norm_stats(tt_lower *cx) {
   tt_node *mean, *squares;
   moments(cx, &c, &mean, &squares);
   tt_out_as(cx, 0, mean);
-  tt_out_as(cx, 1, inverse_std(cx, over_n(cx, squares, c.n), 1));
+  tt_out_as(cx, 1, inverse_std(cx, tt_times(cx, squares, 1 / c.n), 1));
 }
 
 /* input, weight?, bias?, mean, invstd, eps */
@@ -167,9 +168,9 @@ void tt_lower_batch_norm_backward_reduce(tt_lower *cx) {
   channel c = channel_of(cx, tt_in(cx, 1));
   tt_dtype dtype = c.x->type.dtype;
   tt_node *grad = tt_cast(cx, tt_in(cx, 0), dtype);
-  tt_node *centered = tt_hlo_subtract(cx->h, c.x, spread(cx, &c, tt_in(cx, 2)));
+  tt_node *distance = centered(cx, &c, tt_in(cx, 2));
   tt_node *sum_dy = total(cx, &c, grad);
-  tt_node *sum_dy_xmu = total(cx, &c, tt_hlo_multiply(cx->h, grad, centered));
+  tt_node *sum_dy_xmu = total(cx, &c, tt_hlo_multiply(cx->h, grad, distance));
   tt_node *parameter = tt_has(cx, 4) ? tt_in(cx, 4) : sum_dy;
   if (tt_bool(cx, 5)) {
     tt_out_as(cx, 0, sum_dy);
@@ -191,11 +192,10 @@ void tt_lower_batch_norm_backward_elemt(tt_lower *cx) {
   tt_dtype dtype = c.x->type.dtype;
   tt_node *n = tt_sum(cx, tt_cast(cx, tt_in(cx, 7), dtype), all, 1);
   tt_node *invstd = tt_cast(cx, tt_in(cx, 3), dtype), *scale = invstd;
-  tt_node *centered = tt_hlo_subtract(h, c.x, spread(cx, &c, tt_in(cx, 2)));
   tt_node *mean_dy = tt_hlo_divide(h, tt_cast(cx, tt_in(cx, 5), dtype), n);
   tt_node *mean_dy_xmu = tt_hlo_divide(h, tt_cast(cx, tt_in(cx, 6), dtype), n);
-  tt_node *dx =
-      train_grad(cx, &c, tt_cast(cx, tt_in(cx, 0), dtype), centered, invstd, mean_dy, mean_dy_xmu);
+  tt_node *dx = train_grad(cx, &c, tt_cast(cx, tt_in(cx, 0), dtype), tt_in(cx, 2), invstd, mean_dy,
+                           mean_dy_xmu);
   if (tt_has(cx, 4)) scale = tt_hlo_multiply(h, scale, tt_cast(cx, tt_in(cx, 4), dtype));
   out_like(cx, 0, tt_hlo_multiply(h, dx, spread(cx, &c, scale)), input);
 }

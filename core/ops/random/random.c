@@ -11,6 +11,8 @@
 
 #include "ops/pointwise/pointwise.h"
 
+#include <math.h>
+
 static tt_node *unit_like(tt_lower *cx, const tt_type *type, tt_dtype compute) {
   tt_draws draws = {0};
   tt_node *x = tt_draw_unit(cx, &draws, tt_type_numel(type), compute);
@@ -181,12 +183,12 @@ void tt_lower_dropout(tt_lower *cx) {
   }
   tt_dtype compute = tt_compute_dtype(x->type.dtype);
   tt_node *keep = tt_hlo_subtract(h, tt_hlo_const(h, TT_F64, 1.0), tt_num(cx, 1, TT_F64));
-  tt_node *zero = tt_hlo_const(h, TT_F64, 0.0);
-  tt_node *scale = tt_hlo_select(h, tt_hlo_compare(h, TT_EQ, keep, zero), zero,
-                                 tt_hlo_divide(h, tt_hlo_const(h, TT_F64, 1.0), keep));
   tt_node *mask = tt_dropout_mask(cx, &mask_type, tt_hlo_convert(h, keep, TT_F32));
+  mask = tt_once(cx, mask);
+  tt_node *none = tt_hlo_compare(h, TT_EQ, keep, tt_like(cx, keep, 0.0));
+  tt_node *divisor = tt_hlo_select(h, none, tt_like(cx, keep, (double)INFINITY), keep);
   tt_node *y = tt_hlo_multiply(h, tt_cast(cx, x, compute), tt_hlo_convert(h, mask, compute));
-  y = tt_hlo_multiply(h, y, tt_hlo_convert(h, scale, compute));
+  y = tt_quotient(cx, y, tt_hlo_convert(h, divisor, compute));
   tt_out_as(cx, 0, tt_cast(cx, y, x->type.dtype));
   tt_out_as(cx, 1, mask);
 }
