@@ -116,7 +116,8 @@ static tt_node *train_grad(tt_lower *cx, const channel *c, tt_node *grad, tt_nod
   tt_hlo *h = cx->h;
   tt_node *slope = tt_hlo_multiply(h, mean_dy_xmu, tt_square(cx, invstd));
   tt_node *dx = tt_hlo_subtract(h, grad, spread(cx, c, mean_dy));
-  return tt_hlo_subtract(h, dx, tt_hlo_multiply(h, centered(cx, c, tt_once(cx, mean)), spread(cx, c, slope)));
+  return tt_hlo_subtract(
+      h, dx, tt_hlo_multiply(h, centered(cx, c, tt_once(cx, mean)), spread(cx, c, slope)));
 }
 
 /* grad_out, input, weight?, running_mean?, running_var?, save_mean?, save_invstd?, train, eps,
