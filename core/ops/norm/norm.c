@@ -9,10 +9,7 @@ static tt_node *as_rows(tt_lower *cx, tt_node *x, int64_t rows, int64_t columns)
   return tt_cast(cx, flat, tt_compute_dtype(x->type.dtype));
 }
 
-/* By a product, which is a part of the kernel that reads it; a quotient would be one of its own. */
-static tt_node *row_mean(tt_lower *cx, tt_node *x) {
-  return tt_times(cx, tt_sum(cx, x, COLUMNS, 1), 1 / (double)x->type.dims[1]);
-}
+static tt_node *row_mean(tt_lower *cx, tt_node *x) { return tt_mean(cx, x, COLUMNS, 1); }
 
 static tt_node *on_rows(tt_lower *cx, tt_node *v, tt_node *x) {
   return tt_along(cx, v, 0, &x->type);
@@ -24,7 +21,8 @@ static tt_node *standardize(tt_lower *cx, tt_node *x, tt_node *eps, tt_node **me
   tt_hlo *h = cx->h;
   *mean = tt_average(cx, x, COLUMNS, 1);
   tt_node *summed = tt_hlo_subtract(h, x, on_rows(cx, *mean, x)); /* for the sum alone: tt_once */
-  tt_node *variance = row_mean(cx, tt_square(cx, summed));
+  tt_node *squares = tt_sum(cx, tt_square(cx, summed), COLUMNS, 1);
+  tt_node *variance = tt_times(cx, squares, 1 / (double)x->type.dims[1]);
   *rstd = tt_hlo_rsqrt(h, tt_hlo_add(h, variance, eps));
   x = tt_hlo_subtract(h, x, on_rows(cx, tt_once(cx, *mean), x));
   return tt_hlo_multiply(h, x, on_rows(cx, *rstd, x));
