@@ -39,7 +39,8 @@ static const tt_attr *copied_attrs(tt_hlo *h, const tt_attr *attrs, int count) {
   return copy;
 }
 
-/* Writes what makes two instructions the same into h->key; false when no two ever are. */
+/* Writes what makes two instructions the same into h->key; false when no two ever are. A number's
+ * barrier is one for all who want the number made once. */
 static bool key_of(tt_hlo *h, const tt_instr *in, const tt_type *types) {
   bool barrier = in->op == TT_OPCODE_optimization_barrier && types->rank > 0;
   if (in->region_count || in->op == TT_OPCODE_custom_call || barrier) return false;

@@ -28,11 +28,6 @@ tt_node *tt_in_as(tt_lower *cx, int i, tt_dtype dtype) {
   return tensor ? tt_cast(cx, tt_in(cx, i), dtype) : tt_num(cx, i, dtype);
 }
 
-tt_node *tt_apart(tt_lower *cx, tt_node *x) {
-  bool copied = cx->target->xla_cpu && x->type.rank == 0;
-  return copied ? tt_hlo_optimization_barrier(cx->h, x) : x;
-}
-
 tt_dtype tt_float_result_dtype(tt_lower *cx) {
   if (tt_is_float(cx->result_type) || tt_is_complex(cx->result_type)) return cx->result_type;
   return cx->fractions == TT_INVALID ? TT_F32 : cx->fractions;

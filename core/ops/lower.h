@@ -57,9 +57,6 @@ tt_node *tt_cast(tt_lower *cx, tt_node *x, tt_dtype dtype);
 /* The same, floats to integers as x86 does it: through a signed integer of 32 bits, or of 64, whose
  * least number stands for what it cannot hold, and whose low bits remain. XLA would saturate. */
 tt_node *tt_cast_wrapping(tt_lower *cx, tt_node *x, tt_dtype dtype);
-/* A number that many kernels of a program read, made once. XLA's CPU compiler would make it anew in
- * each, and what it has to say of each instruction takes ten microseconds to load. */
-tt_node *tt_apart(tt_lower *cx, tt_node *x);
 /* Argument i, a tensor or a number, in `dtype`. */
 tt_node *tt_in_as(tt_lower *cx, int i, tt_dtype dtype);
 /* The dtype of an operator whose results are floating (or complex) even for integers. */
@@ -84,7 +81,8 @@ tt_node *tt_quotient(tt_lower *cx, tt_node *a, tt_node *b);
 /* A float product as it is rounded: what is added to it XLA would add before that. Where a number
  * is rounded up, or compared with one that it may equal, such a last bit decides. */
 tt_node *tt_product_apart(tt_lower *cx, tt_node *x);
-/* x, made once for all that use it: XLA's CPU compiler makes it anew in each kernel that does. */
+/* x, made once for all that use it: XLA's CPU compiler makes it anew in each kernel that does, and
+ * each instruction that it then has takes ten microseconds to load. */
 tt_node *tt_once(tt_lower *cx, tt_node *x);
 /* Flat row-major reshape to rank 1, and back to given dims. */
 tt_node *tt_flatten(tt_lower *cx, tt_node *x);

@@ -21,20 +21,21 @@ tt_node *tt_sum(tt_lower *cx, tt_node *x, const int *dims, int count) {
   return tt_hlo_reduce(cx->h, TT_SUM, x, dims, count);
 }
 
-tt_node *tt_mean(tt_lower *cx, tt_node *x, const int *dims, int count) {
+static double count_of(const tt_node *x, const int *dims, int count) {
   int64_t n = 1;
   for (int i = 0; i < count; i++) {
     if (dims[i] < x->type.rank) n *= x->type.dims[dims[i]];
   }
+  return (double)n;
+}
+
+tt_node *tt_mean(tt_lower *cx, tt_node *x, const int *dims, int count) {
   tt_node *sum = tt_sum(cx, x, dims, count);
-  return tt_quotient(cx, sum, tt_like(cx, sum, (double)n));
+  return tt_quotient(cx, sum, tt_like(cx, sum, count_of(x, dims, count)));
 }
 
 tt_node *tt_average(tt_lower *cx, tt_node *x, const int *dims, int count) {
-  double n = 1;
-  for (int i = 0; i < count; i++) {
-    if (dims[i] < x->type.rank) n *= (double)x->type.dims[dims[i]];
-  }
+  double n = count_of(x, dims, count);
   return n > 0 ? tt_sum(cx, tt_times(cx, x, 1 / n), dims, count) : tt_mean(cx, x, dims, count);
 }
 

@@ -246,14 +246,6 @@ bool copy_between(const Tensor& source, const Tensor& target) {
   return true;
 }
 
-// `x[i] += y` ends in a copy of such a pair. PyTorch's own kernel leaves them, too, whatever
-// overlaps.
-bool is_same_view(const Tensor& a, const Tensor& b) {
-  return a.is_alias_of(b) && a.scalar_type() == b.scalar_type() &&
-         a.storage_offset() == b.storage_offset() && a.sizes() == b.sizes() &&
-         a.strides() == b.strides();
-}
-
 Tensor copy_from(const Tensor& self, const Tensor& dst, bool non_blocking) {
   if (self._is_zerotensor()) return const_cast<Tensor&>(dst).zero_();
   TORCH_CHECK(!dst._is_zerotensor(),
@@ -277,7 +269,9 @@ Tensor copy_from(const Tensor& self, const Tensor& dst, bool non_blocking) {
     await_host(dst, source.device().index(), true);
     const_cast<Tensor&>(dst).copy_(host);
   } else if (source.device() == dst.device()) {
-    if (!is_same_view(source, dst)) run_copy(dst, source);
+    // `x[i] += y` ends in a copy onto itself, which PyTorch's own kernel leaves out, too.
+    bool same = source.scalar_type() == dst.scalar_type() && at::native::is_set_to(source, dst);
+    if (!same) run_copy(dst, source);
   } else if (!copy_between(source, dst)) {
     copy_from_host(to_host(source), dst, false);
   }

@@ -102,12 +102,19 @@ static char *take_mappings(size_t count) {
   return pages;
 }
 
-/* The kernel gives a process so many mappings, of which each kernel of a program takes some. */
-static void test_programs_make_way_for_mappings(void **state) {
+/* That the kernel gives a process; where it does not say, the test is skipped. */
+static size_t most_mappings(void) {
   size_t count = 0;
   FILE *file = fopen("/proc/sys/vm/max_map_count", "r");
-  if (!file || fscanf(file, "%zu", &count) != 1) skip();
-  fclose(file);
+  bool read = file && fscanf(file, "%zu", &count) == 1;
+  if (file) fclose(file);
+  if (!read) skip();
+  return count;
+}
+
+/* Each kernel of a program takes some mappings. */
+static void test_programs_make_way_for_mappings(void **state) {
+  size_t count = most_mappings();
   for (int scarce = 0; scarce < 2; scarce++) {
     fake_close(state);
     start(state);
@@ -122,10 +129,7 @@ static void test_programs_make_way_for_mappings(void **state) {
 /* Counting takes milliseconds, so it waits until as many could have been taken as there were. */
 static void test_mappings_are_counted_seldom_where_there_is_room(void **state) {
   int64_t unloaded[2];
-  size_t count = 0;
-  FILE *file = fopen("/proc/sys/vm/max_map_count", "r");
-  if (!file || fscanf(file, "%zu", &count) != 1) skip();
-  fclose(file);
+  size_t count = most_mappings();
   for (int scarce = 0; scarce < 2; scarce++) {
     fake_close(state);
     start(state);

@@ -77,7 +77,7 @@ int tt_first_list_size(const tt_lower *cx) {
 static tt_node *number_at(tt_lower *cx, const tt_arg *arg, int k) {
   bool common = arg->kind == TT_ARG_SCALAR || arg->equal;
   tt_node *number = cx->scalars[arg->first + (common ? 0 : k)];
-  return common && tt_first_list_size(cx) > 1 ? tt_apart(cx, number) : number;
+  return common && tt_first_list_size(cx) > 1 ? tt_once(cx, number) : number;
 }
 
 /* Argument i of element k: what it is, and its node where it has one. */

@@ -239,6 +239,9 @@ void tt_lower_fextremum(tt_lower *cx) {
   tt_out_as(cx, 0, y);
 }
 
+/* What a weight decides, made once for all elements of a list if the weight is a number. */
+static tt_node *decided(tt_lower *cx, tt_node *x) { return x->type.rank == 0 ? tt_once(cx, x) : x; }
+
 /* self + weight * (end - self), or end - (end - self) * (1 - weight): from the nearer end. What the
  * weight decides is computed in its own sizes: one of an optimizer's has none. */
 void tt_lower_lerp(tt_lower *cx) {
@@ -248,8 +251,8 @@ void tt_lower_lerp(tt_lower *cx) {
   tt_node *near = tt_hlo_compare(h, TT_LT, size, tt_like(cx, size, 0.5));
   tt_node *from_b = tt_hlo_negate(h, tt_hlo_subtract(h, tt_like(cx, w, 1), w));
   tt_node *part = tt_hlo_select(h, near, w, from_b);
-  tt_node *xs[] = {tt_in_as(cx, 0, dtype), tt_in_as(cx, 1, dtype), tt_apart(cx, part),
-                   tt_apart(cx, near)};
+  tt_node *xs[] = {tt_in_as(cx, 0, dtype), tt_in_as(cx, 1, dtype), decided(cx, part),
+                   decided(cx, near)};
   tt_broadcast_all(cx, xs, 4);
   tt_node *span = tt_hlo_subtract(h, xs[1], xs[0]);
   tt_node *end = tt_hlo_select(h, xs[3], xs[0], xs[1]);
