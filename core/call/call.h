@@ -11,6 +11,15 @@ struct tt_program; /* of a room above, which keeps a call's own program with it 
 struct tt_call_table;
 struct tt_element;
 
+/* A dim of a view that runs along the bounded dim of a bounded value (call/bounded.h), all of it:
+ * of its `outer` x bound x `inner` elements those count whose middle digit is below the length,
+ * which the call's number `scalar` (I64) tells. */
+typedef struct tt_mark {
+  bool is;
+  int dim, scalar;
+  int64_t outer, inner;
+} tt_mark;
+
 typedef struct tt_call_tensor {
   const tt_type *storage;
   tt_view view;
@@ -18,6 +27,7 @@ typedef struct tt_call_tensor {
   int same_as;    /* an earlier tensor of the call with the same storage, or -1 */
   bool moves;     /* scalar `offset_scalar` (I64) is its offset; the view's own is an example */
   int offset_scalar;
+  tt_mark mark; /* in a bounded value, whose type `storage` is */
 } tt_call_tensor;
 
 /* Scalar `scalar` (I64) is how many elements along `dim` there are; the view's size is a bound. */
@@ -32,6 +42,8 @@ typedef struct tt_call_result {
   tt_view view;           /* of the new storage (dtype, sizes, strides); unused for targets */
   const tt_type *storage; /* the storage's type afterwards; interned */
   int over;               /* the input whose value it replaces by one of the same type, or -1 */
+  tt_mark mark;           /* of the view, or the target's, if the value is a bounded one */
+  int length_word;        /* where that is among the packed numbers; -1: it is no bounded value */
 } tt_call_result;
 
 /* What the caller knows when a key is new. Borrowed; tt_call_create copies what it keeps. */
@@ -46,6 +58,8 @@ typedef struct tt_call_spec {
   int scalar_count;        /* for TT_RANDOM the last two are the seed and the offset */
   const tt_call_length *lengths;
   int length_count;
+  int64_t bound;    /* cat: what its result is given room for along its dim; 0: as much as counts */
+  int bound_scalar; /* then the number that is its length */
   tt_dtype result_type, fractions; /* see tt_lower */
   const tt_call_result *results;   /* view filled in where meta_known */
   int result_count;

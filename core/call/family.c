@@ -179,8 +179,10 @@ static tt_status make_spec(tt_general *g, const tt_member *m, const tt_key *key,
   size_t arg_bytes = sizeof(tt_arg) * (size_t)from->arg_count;
   tt_call_tensor *tensors = tt_arena_alloc(&g->arena, tensor_bytes + 1);
   tt_arg *args = tt_arena_alloc(&g->arena, arg_bytes + 1);
-  tt_call_length *lengths = tt_arena_alloc(&g->arena, sizeof *lengths * TT_MOST_PLACES);
+  size_t length_bytes = sizeof(tt_call_length) * (size_t)(from->length_count + TT_MOST_PLACES);
+  tt_call_length *lengths = tt_arena_alloc(&g->arena, length_bytes);
   if (!tensors || !args || !lengths) return tt_out_of_memory();
+  for (int i = 0; i < from->length_count; i++) lengths[i] = from->lengths[i];
   if (tensor_bytes) memcpy(tensors, from->tensors, tensor_bytes);
   if (arg_bytes) memcpy(args, from->args, arg_bytes);
   g->spec = *from;

@@ -2,6 +2,8 @@
  * storages or are written through the views of their targets. */
 #include "call/lower.h"
 
+#include "call/bounded.h"
+
 typedef struct lowering {
   tt_hlo *h;
   tt_call *call;
@@ -118,12 +120,15 @@ static tt_status prepare(lowering *low) {
 static void pad_tensors(lowering *low) {
   if (low->spec->length_count == 0) return;
   const tt_op_length *entry = tt_op_length_of(low->spec->row->name);
+  const tt_op_along *along = tt_op_along_of(low->spec->row->name);
   for (int i = 0; i < low->spec->length_count; i++) {
     const tt_call_length *one = &low->spec->lengths[i];
     low->lengths[i] = (tt_length){one->tensor, one->dim, low->scalars[one->scalar]};
   }
+  if (!entry && along->rule[0] != '%') return; /* the lowering knows */
   for (int i = 0; i < low->spec->tensor_count; i++)
-    low->tensors[i] = tt_pad_tensor(&low->cx, i, low->tensors[i], entry->neutral);
+    low->tensors[i] =
+        tt_pad_tensor(&low->cx, i, low->tensors[i], entry ? entry->neutral : along->neutral);
 }
 
 static void lower_row(lowering *low) {
@@ -153,6 +158,16 @@ static tt_node *write_target(lowering *low, int target, tt_node *value, int *ove
   return written;
 }
 
+/* In rows, bound and columns: the mark's digits are dims of their own. */
+static tt_type bounded_storage(lowering *low, int k, const tt_view *view) {
+  const tt_type *type = NULL;
+  tt_status status = tt_bounded_type(view, &low->spec->results[k].mark, &type);
+  if (!status) return *type;
+  tt_hlo_fail(low->h, TT_UNIMPLEMENTED, "%s", tt_status_message(status));
+  tt_status_release(status);
+  return tt_view_held(view);
+}
+
 static tt_node *new_storage(lowering *low, int k, tt_node *value) {
   tt_view view = low->spec->meta_known ? low->spec->results[k].view : tt_view_whole(&value->type);
   tt_type storage, promise = tt_view_type(&view);
@@ -161,6 +176,7 @@ static tt_node *new_storage(lowering *low, int k, tt_node *value) {
                        "result %d has another type than PyTorch's Meta kernel says", k);
   tt_view_dense(&view, &storage);
   if (low->io->learn) low->call->results[k].view = view;
+  if (low->spec->results[k].mark.is) storage = bounded_storage(low, k, &view);
   return tt_view_write(low->h, NULL, &storage, &view, NULL, value);
 }
 
@@ -180,6 +196,24 @@ static int64_t draw_blocks(const lowering *low) {
   return tt_philox_blocks(cx->row, of_result ? tt_type_numel(&cx->results[0]->type) : cx->drawn);
 }
 
+/* The mark's number, among the packed ones. */
+static int word_of(const tt_call_spec *spec, const tt_mark *mark) {
+  int word = 0;
+  for (int i = 0; i < mark->scalar; i++) word += tt_scalar_words(spec->scalars[i]);
+  return word;
+}
+
+static tt_status type_of_result(lowering *low, int k, const tt_type *type) {
+  tt_call_result *result = &low->call->results[k];
+  const tt_call_result *wanted = &low->spec->results[k];
+  if (!low->spec->meta_known || !wanted->mark.is) return tt_type_intern(type, &result->storage);
+  result->mark = wanted->mark;
+  result->length_word = word_of(low->spec, &wanted->mark);
+  if (wanted->target < 0) return tt_bounded_type(&result->view, &wanted->mark, &result->storage);
+  result->storage = low->spec->tensors[wanted->target].storage;
+  return TT_SUCCESS;
+}
+
 static tt_status state_results(lowering *low) {
   tt_call *call = low->call;
   bool learn = low->io->learn;
@@ -196,12 +230,12 @@ static tt_status state_results(lowering *low) {
     if (!learn) continue;
     result->defined = true;
     result->over = over;
-    TT_TRY(tt_type_intern(&out->type, &result->storage));
+    TT_TRY(type_of_result(low, k, &out->type));
   }
   if (learn) call->output_count = output;
   if (learn) call->draw_blocks = draw_blocks(low);
   if (learn && output == 1 && call->result_count == 1 && tt_hlo_is_zeros(low->io->outputs[0]))
-    call->zeros = is_small(call->results[0].storage);
+    call->zeros = is_small(call->results[0].storage) && !call->results[0].mark.is;
   return TT_SUCCESS;
 }
 

@@ -25,6 +25,7 @@ struct tt_call_table {
   tt_families families;
   uint64_t epoch;
   tt_known_calls known;
+  tt_growing growing;
 };
 
 /* -- Finding -- */
@@ -188,7 +189,7 @@ static tt_status intern(tt_call_table *table, const tt_key *key, tt_call *call, 
   return TT_SUCCESS;
 }
 
-static void refuse(tt_call_table *table, const tt_key *key) {
+void tt_call_refuse(tt_call_table *table, const tt_key *key) {
   pthread_rwlock_wrlock(&table->lock);
   bool known = tt_intern_find(&table->refused, key->data, key->size);
   if (!known && table->refused.count < MOST_REFUSED)
@@ -206,7 +207,7 @@ tt_status tt_call_create(tt_call_table *table, const tt_key *key, const tt_call_
   call->table = table;
   tt_status status = fill(call, spec, target);
   if (!status) status = keep_reason(call, &why);
-  if (tt_status_code(status) == TT_UNIMPLEMENTED) refuse(table, key);
+  if (tt_status_code(status) == TT_UNIMPLEMENTED) tt_call_refuse(table, key);
   if (status) destroy(call);
   else status = intern(table, key, call, out);
   if (!status && *out == call) tt_journal_keep("new call", &why);
@@ -251,6 +252,7 @@ tt_status tt_call_table_create(tt_call_table **out) {
   if (!table) return tt_out_of_memory();
   pthread_rwlock_init(&table->lock, NULL);
   tt_known_calls_init(&table->known);
+  tt_growing_init(&table->growing);
   *out = table;
   return TT_SUCCESS;
 }
@@ -259,9 +261,12 @@ void tt_call_table_destroy(tt_call_table *table) {
   if (!table) return;
   tt_call_table_reclaim(table);
   tt_known_calls_deinit(&table->known);
+  tt_growing_deinit(&table->growing);
   pthread_rwlock_destroy(&table->lock);
   tt_free(table);
 }
+
+tt_growing *tt_call_table_growing(tt_call_table *table) { return &table->growing; }
 
 void tt_call_table_lock(tt_call_table *table) { pthread_rwlock_wrlock(&table->lock); }
 void tt_call_table_unlock(tt_call_table *table) { pthread_rwlock_unlock(&table->lock); }

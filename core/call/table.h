@@ -4,6 +4,7 @@
 #define TT_CALL_TABLE_H
 
 #include "call/family.h"
+#include "call/growing.h"
 
 typedef struct tt_call_table tt_call_table;
 tt_status tt_call_table_create(tt_call_table **out);
@@ -19,6 +20,10 @@ tt_call *tt_call_find_general(tt_call_table *table, const tt_op_row *row, const 
                               size_t first, tt_places *places);
 /* Whether it is known that the lowering cannot express what the key says. */
 bool tt_call_refused(tt_call_table *table, const tt_key *key);
+/* It is known from now on, if memory allows. */
+void tt_call_refuse(tt_call_table *table, const tt_key *key);
+/* The sizes that were seen to change. */
+tt_growing *tt_call_table_growing(tt_call_table *table);
 /* Lowers a new call for the target, learns what its results are, and interns it. UNIMPLEMENTED:
  * the lowering cannot express these arguments, which is remembered. A call that another thread
  * interned in the meantime is returned instead. */

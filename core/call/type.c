@@ -1,10 +1,12 @@
 #include "call/type.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
 typedef struct interned {
   bool counted;
+  int along; /* -1: all of it counts */
   _Atomic int64_t storages; /* only if counted */
   int64_t bytes;
   tt_type type;
@@ -13,18 +15,21 @@ typedef struct interned {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static tt_intern types = TT_INTERN_INIT;
 
-enum { KEY = TT_MAX_RANK + 2 };
+enum { KEY = TT_MAX_RANK + 3 };
 
-static size_t write_key(const tt_type *type, int64_t key[KEY]) {
+static size_t write_key(const tt_type *type, int along, int64_t key[KEY]) {
   key[0] = type->dtype;
   key[1] = type->rank;
   for (int i = 0; i < type->rank; i++) key[2 + i] = type->dims[i];
-  return sizeof *key * (size_t)(2 + type->rank);
+  if (along >= 0) key[2 + type->rank] = along;
+  return sizeof *key * (size_t)(2 + type->rank + (along >= 0));
 }
 
-static tt_status add(const tt_type *type, const int64_t *key, size_t size, interned **out) {
+static tt_status add(const tt_type *type, int along, const int64_t *key, size_t size,
+                     interned **out) {
   interned *added = tt_calloc(1, sizeof *added);
   if (!added) return tt_out_of_memory();
+  added->along = along;
   added->type = tt_type_make(type->dtype, type->rank, type->dims);
   if (!tt_type_bytes(type, &added->bytes)) added->bytes = 0;
   added->counted = (int64_t)types.count >= tt_growth_spared_types();
@@ -35,15 +40,22 @@ static tt_status add(const tt_type *type, const int64_t *key, size_t size, inter
   return TT_SUCCESS;
 }
 
-tt_status tt_type_intern(const tt_type *type, const tt_type **out) {
+static tt_status intern(const tt_type *type, int along, const tt_type **out) {
   int64_t key[KEY];
-  size_t size = write_key(type, key);
+  size_t size = write_key(type, along, key);
   pthread_mutex_lock(&lock);
   interned *found = tt_intern_find(&types, key, size);
-  tt_status status = found ? TT_SUCCESS : add(type, key, size, &found);
+  tt_status status = found ? TT_SUCCESS : add(type, along, key, size, &found);
   pthread_mutex_unlock(&lock);
   if (!status) *out = &found->type;
   return status;
+}
+
+tt_status tt_type_intern(const tt_type *type, const tt_type **out) { return intern(type, -1, out); }
+
+tt_status tt_type_intern_bounded(const tt_type *type, int along, const tt_type **out) {
+  assert(along >= 0 && along < type->rank);
+  return intern(type, along, out);
 }
 
 int64_t tt_type_table_size(void) {
@@ -56,6 +68,8 @@ int64_t tt_type_table_size(void) {
 static interned *interned_of(const tt_type *type) {
   return (interned *)((char *)(uintptr_t)type - offsetof(interned, type));
 }
+
+int tt_type_along(const tt_type *type) { return interned_of(type)->along; }
 
 int64_t tt_type_held_bytes(const tt_type *type) { return interned_of(type)->bytes; }
 

@@ -9,6 +9,11 @@
 /* *out is good as long as a storage has the type, or within the guard (base/guard.h) in which it
  * was asked for. Thread-safe. */
 tt_status tt_type_intern(const tt_type *type, const tt_type **out);
+/* The type of a bounded value (call/bounded.h): along one of its dims fewer elements count than it
+ * has. Another pointer than the type itself has. */
+tt_status tt_type_intern_bounded(const tt_type *type, int along, const tt_type **out);
+/* That dim of an interned type; -1: it is no bounded value's. */
+int tt_type_along(const tt_type *type);
 int64_t tt_type_table_size(void);
 /* Of an interned type; 0 where they overflow. */
 int64_t tt_type_held_bytes(const tt_type *type);

@@ -82,6 +82,24 @@ typedef struct tt_op_length {
 } tt_op_length;
 const tt_op_length *tt_op_length_of(const char *name); /* NULL: the row has none */
 
+/* Which dims of a row's tensors may be longer than what counts of them (call/bounded.h), and which
+ * results are so along which dims. A rule names the dims of the tensors among the arguments, by
+ * position, then those of the results: "ij,jk->ik". Dims with a letter have one size, or 1; those
+ * of a letter that the first result lacks are summed over, and padding there reads as what the
+ * row's tt_op_length leaves out. A capital letter is a dim that may not be longer; "..." are any
+ * further dims, aligned at their ends, "*" a tensor that is broadcast to the result, "!" one none
+ * of whose dims may be longer. "%1": the first result is as the first tensor, and along the dims
+ * that argument 1 lists padding reads as what `neutral` leaves out. "": all tensors are broadcast
+ * to the result. Pointwise rows have that one, and reductions with a tt_op_length their own,
+ * without an entry. ALONG entries stand beside the rows. */
+typedef struct tt_op_along {
+  const char *name, *rule; /* of the row; NULL: it has no entry */
+  tt_reducer neutral;
+} tt_op_along;
+const tt_op_along *tt_op_along_of(const char *name); /* never NULL */
+/* Whether the row has a rule. */
+bool tt_op_spreads(const tt_op_row *row);
+
 /* How far a row's f32 results may be from what the CPU computes in f64 from the same operands, as
  * the sum of squared errors divided by that of the squared values: TT_TOLERANCE, or what a LOOSE
  * entry beside the row says, and why. */

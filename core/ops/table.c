@@ -13,6 +13,7 @@
 #define PLACE(name, start, end, whole)
 #define REDUCES(name, dims, neutral)
 #define CONTRACTS(name, arg, dim, other, other_dim)
+#define ALONG(name, rule, neutral)
 #include "ops/rows.def"
 #undef ROW
 #undef EACH
@@ -93,6 +94,28 @@ const tt_op_length *tt_op_length_of(const char *name) {
   const tt_op_length *one = lengths;
   while (one->name && strcmp(one->name, name) != 0) one++;
   return one->name ? one : NULL;
+}
+
+static const tt_op_along alongs[] = {
+#undef REDUCES
+#undef CONTRACTS
+#undef ALONG
+#define REDUCES(name, dims, neutral)
+#define CONTRACTS(name, arg, dim, other, other_dim)
+#define ALONG(name, rule, neutral) {name, rule, neutral},
+#include "ops/rows.def"
+    {NULL, NULL, TT_SUM}};
+
+const tt_op_along *tt_op_along_of(const char *name) {
+  const tt_op_along *one = alongs;
+  while (one->name && strcmp(one->name, name) != 0) one++;
+  return one;
+}
+
+bool tt_op_spreads(const tt_op_row *row) {
+  if (tt_op_along_of(row->name)->rule || row->cls == TT_POINTWISE) return true;
+  const tt_op_length *length = row->cls == TT_REDUCE ? tt_op_length_of(row->name) : NULL;
+  return length && length->reduced >= 0;
 }
 
 const tt_op_row *tt_op_rows(int *count) {

@@ -25,6 +25,7 @@ static tt_status open_devices(tt_session *session) {
   for (int i = 0; i < count; i++) {
     tt_stream *stream = NULL;
     TT_TRY(tt_device_create(session->client, i, session->programs, &session->devices[i]));
+    session->devices[i]->calls = session->calls;
     session->device_count++;
     TT_TRY(tt_stream_get(session->devices[i], 0, &stream));
   }

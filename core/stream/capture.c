@@ -4,6 +4,7 @@
 
 #include "stream/ids.h"
 #include "stream/pending.h"
+#include "stream/settle.h"
 
 #include <assert.h>
 #include <string.h>
@@ -92,13 +93,14 @@ static tt_status make_input(tt_stream *stream, tt_capture *capture, tt_storage *
     return status;
   }
   tt_type_count_storage(storage->type, 1); /* until the capture ends */
-  storage->value = symbol;
+  (void)tt_storage_hold(storage, symbol); /* `original` has the old one */
   capture->slot_count++;
   return TT_SUCCESS;
 }
 
 tt_status tt_capture_touch(tt_stream *stream, tt_storage *storage, const tt_policy *policy) {
   tt_status status = TT_SUCCESS;
+  if (storage->bounded && stream->capture) TT_TRY(tt_storage_settle_apart(stream, storage, policy));
   tt_device_lock(stream->device);
   tt_capture *capture = stream->capture;
   bool known =
@@ -292,8 +294,7 @@ static tt_status make(tt_stream *stream, tt_capture *capture, tt_want want, tt_c
 static void restore(tt_capture *capture) {
   for (int i = capture->touched_count - 1; i >= 0; i--) {
     touched *one = &capture->touched[i];
-    one->symbol = one->storage->value;
-    one->storage->value = one->original;
+    one->symbol = tt_storage_hold(one->storage, one->original);
     if (!one->from_before) continue;
     tt_storage_set_type(one->storage, one->type);
     tt_type_count_storage(one->type, -1);

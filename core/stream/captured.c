@@ -2,6 +2,7 @@
 #include "stream/captured.h"
 
 #include "stream/pending.h"
+#include "stream/settle.h"
 #include "stream/submit.h"
 
 void tt_captured_destroy(tt_captured *captured) {
@@ -60,10 +61,8 @@ static tt_status make_outputs(tt_captured *captured, tt_stream *stream, tt_launc
 static void write_outputs(tt_captured *captured, const tt_launch *launch) {
   for (int i = 0; i < captured->bound_output_count; i++) {
     const tt_bound *output = &captured->outputs[i];
-    tt_value *old = output->storage->value;
-    output->storage->value = tt_value_retain(launch->outputs[output->output]);
-    tt_storage_set_type(output->storage, captured->output_types[output->output]);
-    tt_value_release(old);
+    tt_value *made = tt_value_retain(launch->outputs[output->output]);
+    tt_value_release(tt_storage_hold(output->storage, made));
   }
 }
 
@@ -78,6 +77,13 @@ static tt_status replay(tt_captured *captured, tt_stream *stream, tt_launch *lau
   return TT_SUCCESS;
 }
 
+static tt_status settle_inputs(const tt_captured *captured, tt_stream *stream,
+                               const tt_policy *policy, uint32_t site) {
+  for (int i = 0; i < captured->input_count; i++)
+    TT_TRY(tt_storage_settle(stream, captured->inputs[i].storage, policy, site));
+  return TT_SUCCESS;
+}
+
 tt_status tt_captured_replay(tt_captured *captured, tt_stream *stream,
                              const tt_philox_place *places, const tt_policy *policy,
                              uint32_t site) {
@@ -88,11 +94,13 @@ tt_status tt_captured_replay(tt_captured *captured, tt_stream *stream,
   launch->origin = (tt_origin){.program = captured->program, .name = captured->name, .site = site};
   tt_graph_fill_words(&captured->words, NULL, places, launch->words);
   tt_guard_enter();
+  tt_status status = settle_inputs(captured, stream, policy, site);
   tt_device_lock(stream->device);
-  tt_status status = stream->capture
-                         ? tt_error(TT_FAILED_PRECONDITION,
-                                    "a captured graph cannot be replayed while another is captured")
-                         : replay(captured, stream, launch, policy, site);
+  if (!status)
+    status = stream->capture
+                 ? tt_error(TT_FAILED_PRECONDITION,
+                            "a captured graph cannot be replayed while another is captured")
+                 : replay(captured, stream, launch, policy, site);
   tt_device_unlock(stream->device);
   tt_guard_leave();
   if (status) tt_launch_destroy(launch);

@@ -2,6 +2,7 @@
 #include "stream/host.h"
 #include "stream/lent.h"
 #include "stream/pending.h"
+#include "stream/settle.h"
 #include "stream/submit.h"
 
 /* One copy. */
@@ -76,9 +77,7 @@ static tt_status push_to(tt_stream *stream, tt_storage *target, copy *c, const c
     tt_device_unlock(device);
     return tt_error(TT_FAILED_PRECONDITION, "%s", refusal);
   }
-  tt_value *old = target->value;
-  target->value = tt_value_retain(c->target);
-  tt_storage_set_type(target, c->target->holding.type);
+  tt_value *old = tt_storage_hold(target, tt_value_retain(c->target));
   c->target->queue = stream->queue;
   c->target->ticket = tt_queue_last(stream->queue) + 1;
   push(stream, c);
@@ -143,6 +142,9 @@ tt_status tt_storage_read_later(tt_stream *stream, tt_storage *storage, void *da
                      .release = release,
                      .user = user};
   copy *c = NULL;
+  tt_status settled = tt_storage_settle(stream, storage, policy, 0);
+  if (settled && release) release(user);
+  TT_TRY(settled);
   TT_TRY(new_copy(&made, &c));
   tt_observer_disturb();
   tt_guard_enter();
@@ -257,6 +259,9 @@ tt_status tt_storage_transfer(tt_stream *stream, tt_storage *target, tt_storage 
   copy *c = NULL;
   if (!tt_client_copies(stream->device->client))
     return tt_error(TT_UNIMPLEMENTED, "the plugin does not copy between devices");
+  tt_stream *own = NULL;
+  TT_TRY(tt_stream_get(source->device, 0, &own));
+  TT_TRY(tt_storage_settle(own, source, policy, site));
   TT_TRY(new_copy(&made, &c));
   tt_observer_disturb();
   tt_guard_enter();

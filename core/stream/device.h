@@ -2,6 +2,7 @@
 #ifndef TT_DEVICE_H
 #define TT_DEVICE_H
 
+#include "call/table.h"
 #include "graph/trace.h"
 #include "program/program.h"
 #include "stream/scalars.h"
@@ -13,6 +14,7 @@ typedef struct tt_device {
   tt_client *client;
   tt_pjrt_device *raw;
   tt_program_table *programs;
+  tt_call_table *calls; /* of the session, which sets it; NULL: nothing is bounded */
   int index; /* among the process's */
   tt_account account;
   tt_scalar_cache *scalars;

@@ -1,19 +1,12 @@
 #include "stream/host.h"
 
+#include "call/bounded.h"
 #include "stream/pending.h"
 
 #include <assert.h>
 #include <string.h>
 
 /* -- Writing -- */
-
-/* The lock is held. The old value is the caller's. */
-static tt_value *exchange(tt_storage *storage, const tt_type *type, tt_value *value) {
-  tt_value *old = storage->value;
-  storage->value = value;
-  tt_storage_set_type(storage, type);
-  return old;
-}
 
 static tt_status make_buffer(tt_stream *stream, const tt_type *type, const void *data,
                              const tt_policy *policy, tt_buffer **out) {
@@ -26,27 +19,95 @@ static tt_status make_buffer(tt_stream *stream, const tt_type *type, const void 
   return tt_buffer_from_host(raw, type, data, NULL, NULL, out);
 }
 
+/* Of what is uploaded again and again, the dim whose size changes; -1: there is none. Only whole
+ * numbers and masks are looked at: texts, not weights. */
+static int changing_dim(tt_growing *growing, const tt_type *type, bool captured,
+                        const tt_policy *policy) {
+  static const char uploads;
+  bool exact = policy->mode == TT_MODE_DEBUG || policy->deterministic || captured;
+  if (!growing || exact || tt_is_float(type->dtype) || tt_is_complex(type->dtype)) return -1;
+  int found = -1;
+  for (int dim = 0; dim < type->rank; dim++)
+    if (tt_growing_along(growing, &uploads, type, dim)) found = dim;
+  return found;
+}
+
+/* The rows of the bytes of a bounded value: those that count come first in each. */
+typedef struct rows {
+  int64_t count, wide, exact; /* bytes of a row, with and without padding */
+} rows;
+
+static rows rows_of(const tt_type *bounded, int64_t length) {
+  rows r = {.count = 1, .wide = tt_dtype_bytes(bounded->dtype)};
+  int along = tt_type_along(bounded);
+  for (int i = 0; i < along; i++) r.count *= bounded->dims[i];
+  for (int i = along + 1; i < bounded->rank; i++) r.wide *= bounded->dims[i];
+  r.exact = r.wide * length;
+  r.wide *= bounded->dims[along];
+  return r;
+}
+
+/* The bytes with zeros for padding; the caller frees them. */
+static tt_status pad(const tt_type *bounded, int64_t length, const char *data, char **out) {
+  rows r = rows_of(bounded, length);
+  *out = tt_calloc((size_t)r.count, (size_t)r.wide);
+  if (!*out) return tt_out_of_memory();
+  for (int64_t i = 0; i < r.count; i++)
+    memcpy(*out + i * r.wide, data + i * r.exact, (size_t)r.exact);
+  return TT_SUCCESS;
+}
+
+/* What is given to the device: the data as they are, or with padding. */
+typedef struct upload {
+  const tt_type *type, *held; /* interned */
+  const void *data;
+  char *padded; /* NULL: none */
+  int64_t length;
+} upload;
+
+static tt_status prepare(upload *up, const tt_type *type, tt_growing *growing, int along) {
+  TT_TRY(tt_type_intern(type, &up->type));
+  up->held = up->type;
+  if (along < 0) return TT_SUCCESS;
+  tt_type wide = *up->type;
+  up->length = wide.dims[along];
+  wide.dims[along] = tt_bound_of(up->length);
+  TT_TRY(tt_type_intern_bounded(&wide, along, &up->held));
+  TT_TRY(pad(up->held, up->length, up->data, &up->padded));
+  tt_growing_note(growing, up->length);
+  up->data = up->padded;
+  return TT_SUCCESS;
+}
+
+static tt_status make_value(tt_stream *stream, const upload *up, const tt_policy *policy,
+                            uint32_t site, tt_value **out) {
+  tt_buffer *buffer = NULL;
+  int64_t bytes = 0;
+  (void)tt_type_bytes(up->held, &bytes);
+  TT_TRY(tt_value_create(&stream->device->account, NULL, up->held, site, out));
+  (*out)->length = up->length;
+  (*out)->exact = up->type;
+  tt_status status = tt_stream_keep_pace(stream, bytes, true, policy);
+  if (!status) status = make_buffer(stream, up->held, up->data, policy, &buffer);
+  if (!status) return tt_value_fulfil(*out, buffer), TT_SUCCESS;
+  tt_value_release(*out);
+  return tt_device_report_memory(stream->device, status);
+}
+
 static tt_status write(tt_stream *stream, tt_storage *storage, const tt_type *type,
                        const void *data, const tt_policy *policy, uint32_t site) {
   tt_device *device = storage->device;
-  const tt_type *interned = NULL;
   tt_value *value = NULL;
-  tt_buffer *buffer = NULL;
-  int64_t bytes = 0;
-  TT_TRY(tt_type_intern(type, &interned));
-  (void)tt_type_bytes(interned, &bytes);
-  TT_TRY(tt_value_create(&device->account, NULL, interned, site, &value));
-  tt_status status = tt_stream_keep_pace(stream, bytes, true, policy);
-  if (!status) status = make_buffer(stream, type, data, policy, &buffer);
-  if (status) {
-    tt_value_release(value);
-    return tt_device_report_memory(device, status);
-  }
-  tt_value_fulfil(value, buffer);
+  upload up = {.data = data};
+  tt_growing *growing = device->calls ? tt_call_table_growing(device->calls) : NULL;
+  tt_status status = prepare(&up, type, growing, changing_dim(growing, type, stream->capture, policy));
+  if (!status) status = make_value(stream, &up, policy, site, &value);
+  tt_free(up.padded);
+  TT_TRY(status);
   tt_count_add(TT_COUNT_WRITES, 1);
   tt_device_lock(device);
   bool captured = storage->value && tt_value_captured(storage->value);
-  tt_value *old = captured ? value : exchange(storage, interned, value);
+  tt_value *old = captured ? value : tt_storage_hold(storage, value);
   tt_device_unlock(device);
   tt_value_release(old);
   return captured ? tt_error(TT_FAILED_PRECONDITION, TT_WRITE_IN_CAPTURE) : TT_SUCCESS;
@@ -97,13 +158,28 @@ static tt_status await_buffer(tt_client *client, tt_buffer *buffer) {
   return status;
 }
 
+/* Of a bounded value what counts. */
+static tt_status copy_rows(tt_value *value, char *data, int64_t size) {
+  const tt_type *type = value->holding.type;
+  rows r = rows_of(type, value->length);
+  char *all = tt_malloc((size_t)(r.count * r.wide));
+  if (!all) return tt_out_of_memory();
+  tt_status status =
+      tt_buffer_to_host(value->account->client, value->buffer, type, all, r.count * r.wide);
+  for (int64_t i = 0; i < r.count && !status && size > 0; i++, size -= r.exact)
+    memcpy(data + i * r.exact, all + i * r.wide, (size_t)(size < r.exact ? size : r.exact));
+  tt_free(all);
+  return status;
+}
+
 static tt_status copy_out(tt_value *value, char *data, int64_t size) {
   tt_client *client = value->account->client;
   const tt_type *type = value->holding.type;
   int64_t own = 0;
-  bool short_of = tt_type_bytes(type, &own) && own < size;
+  bool short_of = tt_type_bytes(value->length ? value->exact : type, &own) && own < size;
   TT_TRY(await_buffer(client, value->buffer));
   if (short_of) memset(data + own, 0, (size_t)(size - own));
+  if (value->length) return copy_rows(value, data, short_of ? own : size);
   return tt_buffer_to_host(client, value->buffer, type, data, short_of ? own : size);
 }
 

@@ -1,9 +1,11 @@
 /* Recording: a call's values are made pending, its targets are changed, its launch is queued. */
 #include "stream/recorder.h"
 
+#include "call/bounded.h"
 #include "stream/capture.h"
 #include "stream/capturing.h"
 #include "stream/pending.h"
+#include "stream/settle.h"
 #include "stream/submit.h"
 
 #include <string.h>
@@ -23,8 +25,15 @@ enum { LOCAL = 32 };
 
 /* -- Values -- */
 
-static tt_status make_output(const recording *r, const tt_type *type, tt_value **out) {
-  return tt_value_create(&r->stream->device->account, r->stream, type, r->op->site, out);
+/* Of the call's k-th result. */
+static tt_status make_output(const recording *r, int k, tt_value **out) {
+  const tt_call_result *result = &r->call->results[k];
+  tt_account *account = &r->stream->device->account;
+  TT_TRY(tt_value_create(account, r->stream, result->storage, r->op->site, out));
+  if (!result->mark.is) return TT_SUCCESS;
+  (*out)->length = tt_call_result_length(result, r->op->scalars);
+  tt_type exact = tt_bounded_exact(result->storage, (*out)->length);
+  return tt_type_intern(&exact, &(*out)->exact);
 }
 
 static tt_status new_storage(tt_stream *stream, const tt_type *type, tt_storage **out) {
@@ -40,9 +49,11 @@ static tt_status make_outputs(recording *r, tt_storage **results) {
   for (int k = 0; k < r->call->result_count; k++) {
     const tt_call_result *result = &r->call->results[k];
     if (!result->defined) continue;
-    if (result->target < 0) TT_TRY(new_storage(r->stream, result->storage, &results[k]));
-    r->targets[output] = result->target < 0 ? results[k] : r->op->tensors[result->target];
-    TT_TRY(make_output(r, result->storage, &r->outputs[output++]));
+    TT_TRY(make_output(r, k, &r->outputs[output]));
+    const tt_value *made = r->outputs[output];
+    const tt_type *type = made->length ? made->exact : result->storage;
+    if (result->target < 0) TT_TRY(new_storage(r->stream, type, &results[k]));
+    r->targets[output++] = result->target < 0 ? results[k] : r->op->tensors[result->target];
   }
   return TT_SUCCESS;
 }
@@ -71,11 +82,7 @@ static void write_targets(const recording *r) {
   for (int i = 0; i < r->call->output_count; i++) {
     tt_storage *storage = r->targets[i];
     if (!storage) continue;
-    tt_value *old = storage->value;
-    storage->value = tt_value_retain(r->outputs[i]);
-    if (storage->type != r->outputs[i]->holding.type)
-      tt_storage_set_type(storage, r->outputs[i]->holding.type);
-    tt_value_release(old);
+    tt_value_release(tt_storage_hold(storage, tt_value_retain(r->outputs[i])));
   }
 }
 
@@ -159,9 +166,9 @@ static tt_status record_captured(const recording *r) {
 
 /* The lock is held. */
 static tt_status record_locked(const recording *r, tt_outcome *outcome) {
-  if (r->stream->capture) return record_captured(r);
+  if (r->stream->capture && !r->op->apart) return record_captured(r);
   if (r->call->zeros) return record_zeros(r);
-  return r->op->policy->mode == TT_MODE_FUSED ? record_fused(r) : record_launch(r, outcome);
+  return r->op->policy->mode == TT_MODE_FUSED && !r->op->apart ? record_fused(r) : record_launch(r, outcome);
 }
 
 static tt_status record(recording *r, tt_outcome *outcome) {
@@ -185,6 +192,16 @@ static tt_status record_by_mode(recording *r) {
   return status;
 }
 
+/* A call that was specialised for exact values finds such ones. */
+static tt_status settle_operands(const recording *r) {
+  for (int i = 0; i < r->call->input_count; i++) {
+    tt_storage *storage = r->op->tensors[r->call->inputs[i]];
+    if (storage->bounded && storage->bounded != r->call->input_types[i])
+      TT_TRY(tt_storage_settle(r->stream, storage, r->op->policy, r->op->site));
+  }
+  return TT_SUCCESS;
+}
+
 tt_status tt_stream_record(tt_stream *stream, const tt_operation *operation, tt_storage **results) {
   tt_call *call = operation->call;
   tt_value *values[LOCAL];
@@ -198,7 +215,8 @@ tt_status tt_stream_record(tt_stream *stream, const tt_operation *operation, tt_
   r.outputs = r.inputs + inputs;
   r.targets = large ? (tt_storage **)(r.outputs + outputs) : targets;
   memset(r.outputs, 0, sizeof *r.outputs * outputs);
-  tt_status status = make_outputs(&r, results);
+  tt_status status = settle_operands(&r);
+  if (!status) status = make_outputs(&r, results);
   if (!status) status = record_by_mode(&r);
   for (size_t i = 0; i < outputs; i++) tt_value_release(r.outputs[i]);
   if (large) tt_free(r.inputs);
@@ -215,7 +233,7 @@ static tt_status record_values(recording *r) {
   int output = 0;
   for (int k = 0; k < r->call->result_count; k++)
     if (r->call->results[k].defined)
-      TT_TRY(make_output(r, r->call->results[k].storage, &r->outputs[output++]));
+      TT_TRY(make_output(r, k, &r->outputs[output++]));
   return record_by_mode(r);
 }
 

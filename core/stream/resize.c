@@ -43,20 +43,6 @@ static tt_status find_call(tt_stream *stream, tt_call_table *calls, const tt_sto
   return status;
 }
 
-/* The two exchange their values and types. */
-static void exchange(tt_device *device, tt_storage *a, tt_storage *b) {
-  tt_device_lock(device);
-  tt_value *value = a->value;
-  const tt_type *type = a->type;
-  a->value = b->value;
-  b->value = value;
-  tt_type_count_storage(type, 1); /* while neither has it */
-  tt_storage_set_type(a, b->type);
-  tt_storage_set_type(b, type);
-  tt_type_count_storage(type, -1);
-  tt_device_unlock(device);
-}
-
 static tt_status record(tt_stream *stream, tt_call_table *calls, tt_storage *storage,
                         const tt_type *type, const tt_policy *policy) {
   tt_call *call = NULL;
@@ -65,15 +51,13 @@ static tt_status record(tt_stream *stream, tt_call_table *calls, tt_storage *sto
   TT_TRY(find_call(stream, calls, storage, type, &call));
   tt_operation operation = {.call = call, .tensors = &storage, .policy = policy};
   TT_TRY(tt_stream_record(stream, &operation, &resized));
-  exchange(stream->device, storage, resized);
-  tt_storage_release(resized);
+  tt_storage_take(storage, resized);
   return TT_SUCCESS;
 }
 
 /* The lock is held. */
 static tt_value *forget_value(tt_storage *storage, const tt_type *type) {
-  tt_value *old = storage->value;
-  storage->value = NULL;
+  tt_value *old = tt_storage_hold(storage, NULL);
   tt_storage_set_type(storage, type);
   return old;
 }

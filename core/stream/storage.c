@@ -20,13 +20,33 @@ tt_storage *tt_storage_retain(tt_storage *storage) {
 void tt_storage_release(tt_storage *storage) {
   if (!storage || __atomic_fetch_sub(&storage->refs, 1, __ATOMIC_ACQ_REL) != 1) return;
   if (tt_observer_current) tt_observer_current->freed(tt_observer_current, storage);
-  tt_value_release(storage->value);
+  tt_value_release(tt_storage_hold(storage, NULL));
   tt_storage_set_type(storage, NULL);
   tt_free(storage);
 }
 
 bool tt_storage_unique(const tt_storage *storage) {
   return __atomic_load_n(&storage->refs, __ATOMIC_ACQUIRE) == 1;
+}
+
+tt_value *tt_storage_hold(tt_storage *storage, tt_value *value) {
+  tt_value *old = storage->value;
+  const tt_type *bounded = value && value->length ? value->holding.type : NULL;
+  if (bounded) tt_type_count_storage(bounded, 1);
+  if (storage->bounded) tt_type_count_storage(storage->bounded, -1);
+  storage->bounded = bounded;
+  storage->length = value ? value->length : 0;
+  storage->value = value;
+  if (value) tt_storage_set_type(storage, bounded ? value->exact : value->holding.type);
+  return old;
+}
+
+void tt_storage_take(tt_storage *storage, tt_storage *from) {
+  tt_device_lock(storage->device);
+  tt_value *old = tt_storage_hold(storage, tt_value_retain(from->value));
+  tt_device_unlock(storage->device);
+  tt_value_release(old);
+  tt_storage_release(from);
 }
 
 void tt_storage_set_type(tt_storage *storage, const tt_type *type) {

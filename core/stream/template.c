@@ -109,9 +109,7 @@ static tt_status hold(running *r, int i, tt_storage **storage, tt_value **old) {
   }
   if (end->slot == TT_UNWRITTEN || (*storage)->value == r->slots[end->slot]) return TT_SUCCESS;
   if (r->stream->capture) TT_TRY(tt_capture_keep(r->stream, *storage));
-  *old = (*storage)->value;
-  (*storage)->value = tt_value_retain(r->slots[end->slot]);
-  tt_storage_set_type(*storage, end->type);
+  *old = tt_storage_hold(*storage, tt_value_retain(r->slots[end->slot]));
   return TT_SUCCESS;
 }
 

@@ -23,6 +23,8 @@ tt_status tt_value_borrow(tt_value *lender, uint32_t site, tt_value **out) {
   (*out)->state = TT_VALUE_READY;
   (*out)->buffer = lender->buffer;
   (*out)->lender = tt_value_retain(lender);
+  (*out)->length = lender->length;
+  (*out)->exact = lender->exact;
   return TT_SUCCESS;
 }
 

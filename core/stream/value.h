@@ -14,6 +14,8 @@ typedef struct tt_value {
   tt_holding holding;      /* its type, bytes and line */
   tt_buffer *buffer;       /* when ready */
   struct tt_value *lender; /* whose buffer it is, if not its own */
+  int64_t length;          /* of a bounded value (call/bounded.h); 0: it is none */
+  const tt_type *exact;    /* its type without padding, interned, which its storage has */
   tt_status error;         /* when failed */
   /* While it is pending, guarded by the device's lock: the section (section.h) that it was recorded
    * in, and as which slot; and, once that was launched, the job that makes it. */

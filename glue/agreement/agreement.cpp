@@ -27,21 +27,29 @@ struct Asking {
 
 const char* row_of(const Plan& plan) { return plan.row ? plan.row->name : ""; }
 
+// Of what a call sees of a bounded value.
+at::Tensor wide_twin(const tt_view& view, const at::TensorOptions& options) {
+  auto rank = static_cast<size_t>(view.rank);
+  return at::empty_strided({view.sizes, rank}, {view.strides, rank}, options);
+}
+
 // A tensor without data. A number in a tensor of the host may stand beside any tensor; some Meta
 // kernels in Python think otherwise.
-at::Tensor meta_twin(const at::Tensor& tensor) {
+at::Tensor meta_twin(const Walk& walk, const at::Tensor& tensor) {
   if (!tensor.defined()) return tensor;
   auto options = tensor.options().device(c10::DeviceType::Meta);
+  for (size_t i = 0; i < walk.operands.size(); i++)
+    if (walk.tensors[i]->is_same(tensor)) return wide_twin(walk.operands[i].view, options);
   bool wrapped = tensor.unsafeGetTensorImpl()->is_wrapped_number();
   if (tensor.device().is_cpu() && tensor.dim() == 0 && !wrapped) return at::empty({}, options);
   if (!tensor.device().is_privateuseone()) return tensor;
   return at::empty_strided(tensor.sizes(), tensor.strides(), options);
 }
 
-IValue meta_twin(const IValue& value) {
+IValue meta_twin(const Walk& walk, const IValue& value) {
   if (value.isDevice()) return c10::Device(c10::DeviceType::Meta);
   if (value.isGenerator()) return {};
-  return map_tensors(value, [](const at::Tensor& one) { return meta_twin(one); });
+  return map_tensors(value, [&](const at::Tensor& one) { return meta_twin(walk, one); });
 }
 
 std::vector<at::Tensor> tensors_of(const py::handle& list) {
@@ -79,7 +87,7 @@ Agreement agree(const Walk& walk, const c10::OperatorHandle& op) {
   std::vector<IValue> twins;
   {
     at::AutoDispatchBelowAutograd below;
-    for (const IValue& value : walk.args) twins.push_back(meta_twin(value));
+    for (const IValue& value : walk.args) twins.push_back(meta_twin(walk, value));
   }
   Asking asking;
   py::tuple said = function_of("_agreement", "specialise")(plan.name, row_of(plan),

@@ -4,7 +4,9 @@
 #include "pch.h"
 
 extern "C" {
+#include "call/spread.h"
 #include "session/session.h"
+#include "stream/settle.h"
 #include "stream/tier.h"
 }
 

@@ -52,6 +52,8 @@ std::unique_ptr<Plan> make_plan(const c10::FunctionSchema& schema, const tt_op_r
   plan->name = c10::toString(schema.operator_name());
   plan->row = row;
   plan->multiplies = row && tt_op_multiplies(row);
+  plan->spreads = row && tt_op_spreads(row);
+  plan->joins = row && plan->name == "aten::cat";
   plan->overwrites = plan->name == "aten::copy_";
   for (const auto& arg : schema.arguments()) {
     ArgPlan one{kind_of(arg), is_static(row, arg.name()), writes(arg), arg.is_out(),

@@ -33,8 +33,7 @@ tt_draw take_draw(const Walk& walk, const tt_call* call, Words& words) {
   return draw;
 }
 
-void record(const Walk& walk, tt_call* call, tt_storage** results) {
-  Words words;
+void record(const Walk& walk, tt_call* call, tt_storage** results, Words& words) {
   tt_draw draw{};
   bool random = call->row->cls == TT_RANDOM;
   for (const Number& number : walk.numbers) push_words(words, number.dtype, number.bits);
@@ -42,7 +41,7 @@ void record(const Walk& walk, tt_call* call, tt_storage** results) {
     push_words(words, TT_I64, static_cast<uint64_t>(walk.places.values[i]));
   if (random) draw = take_draw(walk, call, words);
   tt_operation operation{call,         walk.storages.data(), words.data(), random ? &draw : nullptr,
-                         &walk.policy, call_site()};
+                         &walk.policy, call_site(),           false};
   check(tt_stream_record(stream_of(walk.device), &operation, results));
 }
 
@@ -113,9 +112,13 @@ void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack
   tt_session* session = open_session();
   Guarded guarded;
   if (plan.indices >= 0 && masks_among_indices(plan, stack)) return run_fallback(op, stack);
-  for (int attempt = 0; attempt < 3; attempt++) {
-    Walk walk(plan, torch::jit::last(*stack, plan.args.size()));
-    walk_args(walk);
+  See see = See::Bounded;
+  for (int attempt = 0; attempt < 4; attempt++) {
+    Walk walk(plan, torch::jit::last(*stack, plan.args.size()), see);
+    if (!walk_args(walk)) {
+      see = See::Exact;
+      continue;
+    }
     if (walk.conj_neg) return run_resolved(plan, op, stack);
     if (walk.away)  // PyTorch's own way makes an empty tensor there, and fills it
       return op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
@@ -124,18 +127,21 @@ void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack
     if (plan.row->cls == TT_RANDOM) check_parameters(walk, op);
     tt_call* call = tt_call_find(session->calls, &walk.key, &walk.places);
     Found found = call ? Found::Call : new_call(walk, op, &call);
-    if (found == Found::Restart) continue;
+    if (found == Found::Exact || found == Found::Grows)
+      see = found == Found::Exact ? See::Exact : See::Growing;
+    if (found == Found::Restart || found == Found::Exact || found == Found::Grows) continue;
     if (found == Found::Functional) return run_functional(plan, op, stack);
     if (found == Found::Fallback) return run_fallback(op, stack);
     c10::SmallVector<tt_storage*, 8> results(static_cast<size_t>(call->result_count), nullptr);
-    record(walk, call, results.data());
+    Words words;
+    record(walk, call, results.data(), words);
     tt_count_add(TT_COUNT_OPS_ROW, 1);
     if (plan.writes_lists) bump_versions(plan, walk.args);
     auto fresh = std::count_if(call->results, call->results + call->result_count,
                                [](const tt_call_result& one) { return one.target < 0; });
     auto wrap = [&](size_t k) -> at::Tensor {
       if (!results[k]) return {};
-      return tensor_on(own(results[k], walk.device), call->results[k].view);
+      return tensor_on(own(results[k], walk.device), tt_call_result_view(call, k, words.data()));
     };
     return push_results(walk, static_cast<size_t>(fresh), wrap, stack);
   }

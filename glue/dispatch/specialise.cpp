@@ -22,6 +22,13 @@ class Specialiser : Fixed {
 
  private:
   Found ask_types();
+  tt_call_tensor tensor_of(size_t i) const;
+  size_t first_length() const {
+    return walk_.numbers.size() - static_cast<size_t>(walk_.lengths.count) - (walk_.bound ? 1 : 0);
+  }
+  bool is_bounded() const { return walk_.lengths.count || walk_.bound; }
+  Found describe();
+  void fill(tt_call_spec* spec);
   void promote(const ArgPlan& arg, const IValue& value);
   void add(const ArgPlan& arg, const IValue& value, tt_args_reader& reader);
   bool resize_targets(const std::vector<at::Tensor>& shapes);
@@ -44,6 +51,7 @@ class Specialiser : Fixed {
   tt_dtype small_float_ = TT_INVALID;  // of 8 bits, which are not promoted with others
   bool unsigned_ = false;              // a tensor is of a dtype that is not, of 16 bits and more
   bool types_known_ = false;
+  tt_spread spread_{};  // of what is padding
 };
 
 void Specialiser::promote(const ArgPlan& arg, const IValue& value) {
@@ -91,7 +99,14 @@ bool Specialiser::resize_targets(const std::vector<at::Tensor>& shapes) {
 
 // Fills the fresh results, and makes sure that the CPU would take the arguments.
 Found Specialiser::ask_types() {
-  Agreement agreed = agree(walk_, op_);
+  Agreement agreed{};
+  try {
+    agreed = agree(walk_, op_);
+  } catch (const std::exception&) {
+    if (!is_bounded()) throw;  // it may be about the room alone
+    return Found::Exact;
+  }
+  if (is_bounded() && agreed.meta != Meta::Done) return Found::Exact;
   if (agreed.meta == Meta::Refused) return Found::Fallback;
   bool has_out = plan_.row_args < count_of(plan_.args);
   if (agreed.meta == Meta::Missing && has_out && plan_.functional) return Found::Functional;
@@ -106,22 +121,45 @@ Found Specialiser::ask_types() {
   return Found::Call;
 }
 
-Found Specialiser::specialise(tt_call_spec* spec) {
-  if (Found found = ask_types(); found != Found::Call) return found;
+tt_call_tensor Specialiser::tensor_of(size_t i) const {
+  const tt_storage* storage = walk_.storages[i];
+  tt_call_tensor tensor{};
+  bool as_seen = !walk_.operands.empty();
+  tensor.storage = as_seen ? walk_.operands[i].type : storage->type;
+  tensor.view = as_seen ? walk_.operands[i].view : view_of(*walk_.tensors[i]);
+  tensor.undefined = storage->value == nullptr;
+  tensor.same_as = walk_.same_as[i];
+  if (as_seen) tensor.mark = walk_.operands[i].mark;
+  tensor.mark.scalar += first_length();
+  return tensor;
+}
+
+Found Specialiser::describe() {
   // The Meta kernel has agreed to 8-bit floats, and to wide unsigned integers: what other integers
   // there are, are indices or masks.
   for (size_t i = 0; i < walk_.tensors.size(); i++) {
     auto dtype = walk_.tensors[i]->scalar_type();
     if (c10::isFloat8Type(dtype)) small_float_ = require_dtype(dtype);
     unsigned_ |= c10::isBarebonesUnsignedType(dtype);
-    tensors_.push_back({walk_.storages[i]->type, view_of(*walk_.tensors[i]),
-                        walk_.storages[i]->value == nullptr, walk_.same_as[i], false, 0});
+    tensors_.push_back(tensor_of(i));
   }
   tt_args_reader reader{walk_.key.data + walk_.first_arg, &arena_, 0, 0, false};
   for (size_t i = 0; i < plan_.args.size(); i++) add(plan_.args[i], walk_.args[i], reader);
   if (reader.beyond) return Found::Fallback;
   for (const Number& number : walk_.numbers) scalars_.push_back(number.dtype);
   if (plan_.row->cls == TT_RANDOM) scalars_.insert(scalars_.end(), 2, TT_I64);
+  return Found::Call;
+}
+
+Found Specialiser::specialise(tt_call_spec* spec) {
+  if (is_bounded()) {
+    if (Found found = describe(); found != Found::Call) return found;
+    fill(spec);
+    if (!tt_spread_operands(spec, &spread_)) return Found::Exact;
+  }
+  if (Found found = ask_types(); found != Found::Call) return found;
+  if (!is_bounded())
+    if (Found found = describe(); found != Found::Call) return found;
   // A row states what it returns first, then what it writes: so out= arguments come first.
   results_.insert(results_.end(), outs_.begin(), outs_.end());
   results_.insert(results_.end(), written_.begin(), written_.end());
@@ -129,6 +167,13 @@ Found Specialiser::specialise(tt_call_spec* spec) {
   tt_call_result undefined{};
   undefined.target = -1;
   if (!types_known_) results_.resize(plan_.returns.size(), undefined);
+  fill(spec);
+  if (!is_bounded()) return Found::Call;
+  bool spread = types_known_ && tt_spread_results(&spread_, spec, results_.data());
+  return spread ? Found::Call : Found::Exact;
+}
+
+void Specialiser::fill(tt_call_spec* spec) {
   *spec = {};
   spec->row = plan_.row;
   spec->name = plan_.name.c_str();
@@ -138,6 +183,10 @@ Found Specialiser::specialise(tt_call_spec* spec) {
   spec->tensor_count = count_of(tensors_);
   spec->scalars = scalars_.data();
   spec->scalar_count = count_of(scalars_);
+  spec->lengths = spread_.lengths;
+  spec->length_count = spread_.length_count;
+  spec->bound = walk_.bound;
+  spec->bound_scalar = count_of(walk_.numbers) - 1;
   spec->result_type = result_type();
   spec->fractions = require_dtype(at::get_default_dtype_as_scalartype());
   spec->results = results_.data();
@@ -146,7 +195,16 @@ Found Specialiser::specialise(tt_call_spec* spec) {
   spec->checks = walk_.policy.mode == TT_MODE_DEBUG;
   spec->precision = walk_.precision;
   spec->site = call_site();
-  return Found::Call;
+}
+
+// Whether the sizes of what cat makes were seen to change.
+bool grows(const Walk& walk) {
+  int dim = joined_dim(walk);
+  if (walk.see != See::Bounded || walk.bound || dim < 0) return false;
+  tt_view view = view_of(*walk.tensors[0]);
+  tt_type type = tt_view_held(&view);
+  type.dims[dim] = joined_size(walk);
+  return tt_growing_along(tt_call_table_growing(open_session()->calls), walk.plan.row, &type, dim);
 }
 
 }  // namespace
@@ -156,13 +214,21 @@ Found new_call(Walk& walk, const c10::OperatorHandle& op, tt_call** call) {
   tt_call_table* calls = open_session()->calls;
   *call = tt_call_find_general(calls, walk.plan.row, &walk.key, walk.first_arg, &walk.places);
   if (*call) return Found::Call;
-  if (tt_call_refused(calls, &walk.key)) return Found::Fallback;
+  bool bounded = walk.lengths.count || walk.bound;
+  if (tt_call_refused(calls, &walk.key)) return bounded ? Found::Exact : Found::Fallback;
+  if (grows(walk)) return Found::Grows;
   Specialiser specialiser(walk, op);
   tt_call_spec spec;
-  if (Found found = specialiser.specialise(&spec); found != Found::Call) return found;
+  Found found = specialiser.specialise(&spec);
+  if (found == Found::Exact) tt_call_refuse(calls, &walk.key);
+  if (found != Found::Call) return found;
   tt_status status = tt_call_create_member(calls, &walk.key, walk.first_arg, &spec,
                                            &open_session()->target, &walk.places, call);
   if (!status) return Found::Call;
+  if (bounded) {
+    tt_status_release(status);
+    return Found::Exact;
+  }
   if (tt_status_code(status) == TT_INVALID_ARGUMENT) raise_as_cpu(walk.plan, op, walk.args);
   if (tt_status_code(status) != TT_UNIMPLEMENTED) check(status);
   tt_log(TT_LOG_HOST, "%s", tt_status_message(status));

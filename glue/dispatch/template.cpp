@@ -145,6 +145,8 @@ bool run_template(const Plan& plan, torch::jit::Stack* stack,
     return decompose();
   Walk walk(plan, args);
   walk_args(walk);
+  for (tt_storage* one : walk.storages)
+    check(tt_storage_settle(stream_of(walk.device), one, &walk.policy, call_site()));
   // The settings that a decomposition may ask for.
   tt_key_u64(&walk.key,
              static_cast<uint64_t>(product_precision()) << 1 | walk.policy.deterministic);

@@ -75,6 +75,22 @@ void add_host_scalar(Walk& walk, const ArgPlan& arg, const at::Tensor& tensor) {
   add_number(walk, arg, tensor.item(), require_dtype(tensor.scalar_type()));
 }
 
+// In a call that has lengths.
+void add_operand(Walk& walk, const ArgPlan& arg, const at::Tensor& tensor, tt_storage* storage,
+                 int same_as) {
+  tt_operand& seen = walk.operands.emplace_back();
+  tt_view view = view_of(tensor);
+  bool written = storage->value != nullptr;
+  tt_use use = !arg.write ? TT_USE_READ : written ? TT_USE_WRITE : TT_USE_FILL;
+  if (!tt_operand_of(&walk.lengths, storage->type, storage->bounded, storage->length, use, &view,
+                     &seen))
+    walk.see = See::Exact;
+  size_t at = walk.key.size;
+  tt_key_tensor(&walk.key, seen.type, written, same_as, false, seen.view.dtype, seen.view.rank,
+                seen.view.offset, seen.view.sizes, seen.view.strides);
+  if (seen.mark.is) tt_key_mark(&walk.key, at, seen.mark.scalar, seen.mark.dim);
+}
+
 void add_tensor(Walk& walk, const ArgPlan& arg, const at::Tensor& tensor) {
   if (!tensor.defined()) return tag(walk, TT_TAG_NONE);
   if (!tensor.device().is_privateuseone()) return add_host_scalar(walk, arg, tensor);
@@ -96,9 +112,13 @@ void add_tensor(Walk& walk, const ArgPlan& arg, const at::Tensor& tensor) {
               ": device 'tpu' supports tensors of at most ", TT_MAX_RANK, " dims, not ",
               tensor.dim());
   tag(walk, TT_TAG_TENSOR, arg.write);
-  tt_key_tensor(&walk.key, storage->type, storage->value != nullptr, same_as, canonical,
-                require_dtype(dtype), static_cast<int>(tensor.dim()), tensor.storage_offset(),
-                tensor.sizes().data(), tensor.strides().data());
+  if (walk.lengths.count) {
+    add_operand(walk, arg, tensor, storage, same_as);
+  } else {
+    tt_key_tensor(&walk.key, storage->type, storage->value != nullptr, same_as, canonical,
+                  require_dtype(dtype), static_cast<int>(tensor.dim()), tensor.storage_offset(),
+                  tensor.sizes().data(), tensor.strides().data());
+  }
   walk.storages.push_back(storage);
   walk.tensors.push_back(&tensor);
   walk.same_as.push_back(same_as);
@@ -163,9 +183,7 @@ bool made_away(const Walk& walk) {
   return !walk.place->is_privateuseone() || index != walk.device;
 }
 
-}  // namespace
-
-void walk_args(Walk& walk) {
+void walk_once(Walk& walk) {
   bool checks = walk.policy.mode == TT_MODE_DEBUG;
   if (walk.plan.multiplies) walk.precision = product_precision();
   auto fractions = static_cast<uint64_t>(at::get_default_dtype_as_scalartype());
@@ -181,6 +199,72 @@ void walk_args(Walk& walk) {
   if (!walk.wide)
     for (Number& number : walk.numbers)
       if (number.dtype == TT_F64) number.dtype = TT_F32;
+}
+
+void start_anew(Walk& walk) {
+  walk.key.size = 0;
+  walk.storages.clear();
+  walk.tensors.clear();
+  walk.same_as.clear();
+  walk.numbers.clear();
+}
+
+// Positions of a text's words, say, are part of a table, and as many as the words.
+void recall(Walk& walk) {
+  tt_growing* growing = tt_call_table_growing(open_session()->calls);
+  for (size_t i = 0; i < walk.tensors.size() && tt_growing_any(growing); i++) {
+    tt_view view = view_of(*walk.tensors[i]);
+    tt_lengths_recall(&walk.lengths, growing, &view, walk.storages[i]->type);
+  }
+}
+
+// Of cat's result, where it is to have room along the dim in which its operands are joined.
+void add_bound(Walk& walk) {
+  auto dim = joined_dim(walk);
+  bool along = walk.see == See::Growing;
+  for (const tt_operand& one : walk.operands) along |= one.mark.is && one.mark.dim == dim;
+  if (dim < 0 || !along) return;
+  int64_t total = joined_size(walk);
+  walk.bound = tt_bound_of(total);
+  tag(walk, TT_TAG_INT, TT_I64);
+  tt_key_u64(&walk.key, static_cast<uint64_t>(walk.bound));
+  walk.numbers.push_back({TT_I64, static_cast<uint64_t>(total)});
+}
+
+}  // namespace
+
+int joined_dim(const Walk& walk) {
+  if (!walk.plan.joins || walk.tensors.empty()) return -1;
+  int64_t rank = walk.tensors[0]->dim(), dim = walk.args[1].toInt();
+  for (const at::Tensor* one : walk.tensors)
+    if (one->dim() != rank || rank == 0) return -1;
+  return static_cast<int>(dim < 0 ? dim + rank : dim);
+}
+
+int64_t joined_size(const Walk& walk) {
+  int64_t total = 0;
+  for (const at::Tensor* one : walk.tensors) total += one->size(joined_dim(walk));
+  return total;
+}
+
+bool walk_args(Walk& walk) {
+  bool exact = walk.policy.mode == TT_MODE_DEBUG || walk.policy.deterministic || is_capturing();
+  if (exact || !walk.plan.row) walk.see = See::Exact;
+  walk_once(walk);
+  if (walk.see == See::Exact) return true;
+  for (const tt_storage* one : walk.storages)
+    if (one->bounded && !tt_lengths_add(&walk.lengths, one->bounded, one->length)) return false;
+  if (walk.plan.spreads && !walk.lengths.count) recall(walk);
+  if (walk.lengths.count) {
+    start_anew(walk);
+    walk_once(walk);
+  }
+  for (int i = 0; i < walk.lengths.count; i++)
+    walk.numbers.push_back({TT_I64, static_cast<uint64_t>(walk.lengths.of[i].length)});
+  add_bound(walk);
+  for (const tt_operand& one : walk.operands)
+    if (one.mark.is && !walk.plan.spreads) return false;
+  return walk.see != See::Exact;
 }
 
 }  // namespace tt

@@ -17,6 +17,13 @@ struct Number {
   uint64_t bits;  // of a double or of an integer; see push_words
 };
 
+// How operands in bounded values (core/call/bounded.h) are seen.
+enum class See {
+  Exact,   // as if they were exact ones, which they then become
+  Bounded,
+  Growing  // as before, and cat gives its result room
+};
+
 // What one walk over the arguments gathers.
 struct Walk : Fixed {
   const Plan& plan;
@@ -28,6 +35,10 @@ struct Walk : Fixed {
   c10::SmallVector<int, 16> same_as;
   c10::SmallVector<Number, 8> numbers;
   tt_places places;  // that its call takes behind the numbers
+  See see;
+  tt_lengths lengths{};  // of operands in bounded values; numbers behind the call's own
+  c10::SmallVector<tt_operand, 4> operands;  // how each then stands in the call
+  int64_t bound = 0;                         // that cat gives its result room for; a last number
   std::optional<at::Generator> generator;
   c10::DeviceIndex device = -1;
   Policy policy;
@@ -38,12 +49,19 @@ struct Walk : Fixed {
   bool away = false;                 // a tensor is to be made on another device than its model's
   bool host = false;                 // numbers for the elements of lists are in a host tensor
 
-  Walk(const Plan& p, c10::ArrayRef<c10::IValue> a) : plan(p), args(a) { tt_key_init(&key); }
+  Walk(const Plan& p, c10::ArrayRef<c10::IValue> a, See s = See::Exact) : plan(p), args(a), see(s) {
+    tt_key_init(&key);
+  }
   ~Walk() { tt_key_deinit(&key); }
 };
 
-// Fills everything but the plan and the arguments.
-void walk_args(Walk& walk);
+// Fills everything but the plan, the arguments, and how they are seen. False: not so.
+bool walk_args(Walk& walk);
+
+// Of cat: the dim in which its operands are joined, -1 where they are of different ranks; and how
+// long that makes the result.
+int joined_dim(const Walk& walk);
+int64_t joined_size(const Walk& walk);
 
 // The tensor, or an undefined one for None.
 const at::Tensor& as_tensor(const c10::IValue& value);
@@ -57,6 +75,8 @@ void push_results(const Walk& walk, size_t count, c10::function_ref<at::Tensor(s
 
 enum class Found {
   Call,
+  Exact,       // its operands may not be in bounded values
+  Grows,       // its result is to be a bounded value
   Restart,     // an out= tensor was resized: the key is stale
   Functional,  // nobody knows beforehand what size the out= tensors should have
   Fallback     // no lowering for these arguments

@@ -32,6 +32,43 @@ static tt_node **node_array(tt_lower *cx, int count) {
 /* A tensor of shape [0] joins anything: PyTorch's oldest exception. */
 static bool is_nothing(const tt_node *x) { return x->type.rank == 1 && x->type.dims[0] == 0; }
 
+/* x cut or padded to `size` elements along a dim. */
+static tt_node *fit(tt_lower *cx, tt_node *x, int dim, int64_t size) {
+  int64_t have = x->type.dims[dim], start[TT_MAX_RANK] = {0}, limit[TT_MAX_RANK];
+  if (have < size) return pad_dim(cx, x, zero_of(cx, x), dim, 0, size - have, 0);
+  for (int i = 0; i < x->type.rank; i++) limit[i] = i == dim ? size : x->type.dims[i];
+  return have > size ? tt_hlo_slice(cx->h, x, start, limit, NULL) : x;
+}
+
+/* Joined where only some elements of the first argument's tensor `long_one` count: what is behind
+ * it begins at their end. The result has room for `bound`. */
+static tt_node *join_to(tt_lower *cx, tt_node **xs, int count, int long_one, tt_node *length,
+                        int dim, int64_t bound) {
+  tt_hlo *h = cx->h;
+  tt_node *starts[TT_MAX_RANK], *zero = tt_hlo_const_i(h, TT_I64, 0);
+  int64_t before = 0;
+  for (int k = 0; k < long_one; k++) before += xs[k]->type.dims[dim];
+  tt_node *all = tt_hlo_concatenate(h, xs, long_one + 1, dim);
+  all = fit(cx, all, dim, bound);
+  for (int i = 0; i < xs[0]->type.rank; i++) starts[i] = zero;
+  starts[dim] = tt_hlo_add(h, length, tt_hlo_const_i(h, TT_I64, before));
+  for (int k = long_one + 1; k < count; k++) {
+    all = tt_hlo_dynamic_update_slice(h, all, xs[k], starts);
+    tt_node *size = tt_hlo_const_i(h, TT_I64, xs[k]->type.dims[dim]);
+    starts[dim] = tt_hlo_add(h, starts[dim], size);
+  }
+  return all;
+}
+
+static tt_node *join(tt_lower *cx, tt_node **xs, int count, int dim) {
+  int64_t bound = cx->meta_count ? cx->meta_types[0].dims[dim] : 0;
+  for (int k = 0; k < count && cx->length_count; k++)
+    if (cx->lengths[0].tensor == cx->args[0].first + k)
+      return join_to(cx, xs, count, k, cx->lengths[0].value, dim, bound);
+  tt_node *all = tt_hlo_concatenate(cx->h, xs, count, dim);
+  return bound ? fit(cx, all, dim, bound) : all;
+}
+
 void tt_lower_cat(tt_lower *cx) {
   int count = tt_list_size(cx, 0), used = 0;
   tt_node **xs = node_array(cx, count);
@@ -46,7 +83,7 @@ void tt_lower_cat(tt_lower *cx) {
     tt_out_as(cx, 0, tt_hlo_zeros(cx->h, &empty));
     return;
   }
-  tt_out_as(cx, 0, tt_hlo_concatenate(cx->h, xs, used, tt_dim(cx, 1, xs[0]->type.rank)));
+  tt_out_as(cx, 0, join(cx, xs, used, tt_dim(cx, 1, xs[0]->type.rank)));
 }
 
 void tt_lower_stack(tt_lower *cx) {

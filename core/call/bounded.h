@@ -1,0 +1,65 @@
+/* Bounded values: what a storage holds has room for more elements along one dim of its type (its
+ * bound) than count (its length, a run-time number). Programs see the whole of it, so they serve
+ * all lengths; what is behind the length is padding, which may be anything, and which nobody ever
+ * sees: operators that may read it are those whose rows say how (tt_op_along). */
+#ifndef TT_CALL_BOUNDED_H
+#define TT_CALL_BOUNDED_H
+
+#include "call/call.h"
+#include "call/growing.h"
+
+/* What a dim of that many elements is given room for: a power of two, 64 at least. */
+int64_t tt_bound_of(int64_t length);
+
+/* The tensor that the logical view sees in storage of the logical size, as a view of the bounded
+ * value, whose interned type this is. False: it does not lie there as a strided view. */
+bool tt_bounded_view(const tt_type *type, int64_t length, const tt_view *logical, tt_view *out,
+                     tt_mark *mark);
+/* The other way, for a new value: the view that its first tensor has, without the padding. */
+tt_view tt_bounded_logical(const tt_view *view, const tt_mark *mark, int64_t length);
+/* How many elements count along a call's result's mark, where these are its packed numbers. */
+int64_t tt_call_result_length(const tt_call_result *result, const uint32_t *words);
+/* The logical view of a call's k-th result, which is a new tensor, where these are its packed numbers. */
+tt_view tt_call_result_view(const tt_call *call, size_t k, const uint32_t *words);
+/* The type of the value that a new tensor, which `view` with this mark sees, is held in; interned.
+ * INVALID_ARGUMENT: it has too many dims. */
+tt_status tt_bounded_type(const tt_view *view, const tt_mark *mark, const tt_type **out);
+/* An interned bounded type without the padding. */
+tt_type tt_bounded_exact(const tt_type *type, int64_t length);
+/* A dense view of a whole storage, with room for `bound` elements along a dim. */
+tt_view tt_bounded_cover(const tt_view *view, int dim, int64_t bound);
+
+/* The lengths that a call's operands have, and the bounds of each: numbers of the call, in this
+ * order, behind its own. */
+enum { TT_MOST_LENGTHS = 4 };
+typedef struct tt_lengths {
+  int count;
+  struct {
+    int64_t length, bound;
+  } of[TT_MOST_LENGTHS];
+} tt_lengths;
+/* Of an operand in a bounded value of this type; false: there are too many. */
+bool tt_lengths_add(tt_lengths *lengths, const tt_type *bounded, int64_t length);
+/* Of a view of part of an exact storage, those of its sizes that are recent lengths. */
+void tt_lengths_recall(tt_lengths *lengths, tt_growing *growing, const tt_view *view,
+                       const tt_type *storage);
+
+typedef enum tt_use {
+  TT_USE_READ,
+  TT_USE_WRITE,
+  TT_USE_FILL /* an unwritten storage is written */
+} tt_use;
+
+/* How an operand stands in a call whose operands have these lengths. One whose storage is exact is
+ * seen as wide as a bound where a length is its size along a dim: if it is filled altogether, or
+ * is read and repeats one element, or its storage has as much. The mark's `scalar` is a place
+ * among the lengths. False: it is in a bounded value, and not as a call can see it. */
+typedef struct tt_operand {
+  const tt_type *type; /* interned */
+  tt_view view;
+  tt_mark mark;
+} tt_operand;
+bool tt_operand_of(const tt_lengths *lengths, const tt_type *type, const tt_type *bounded,
+                   int64_t length, tt_use use, const tt_view *view, tt_operand *out);
+
+#endif

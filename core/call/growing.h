@@ -1,0 +1,40 @@
+/* Sizes that change: which dim of tensors that are otherwise alike was seen with a third size. What
+ * has such sizes is held in bounded values (call/bounded.h), so that programs serve all of them. */
+#ifndef TT_CALL_GROWING_H
+#define TT_CALL_GROWING_H
+
+#include "base/atomic.h"
+#include "call/type.h"
+
+#include <pthread.h>
+
+enum { TT_MOST_RECENT = 4 };
+
+typedef struct tt_growing {
+  pthread_mutex_t lock;
+  tt_intern seen; /* types without one of their dims, and what they are of */
+  TT_ATOMIC(int64_t) recent[TT_MOST_RECENT]; /* lengths that were uploaded; 0: none yet */
+  TT_ATOMIC(uint32_t) next;
+} tt_growing;
+
+void tt_growing_init(tt_growing *growing);
+void tt_growing_deinit(tt_growing *growing);
+/* Notes a size of `what`, told apart by its address. Thread-safe. Whether it is one that grows;
+ * one of a single element never is. */
+bool tt_growing_along(tt_growing *growing, const void *what, const tt_type *type, int dim);
+
+/* A length that a value was uploaded with: what else has this size goes along with that value, as
+ * the positions of a text's words do. Thread-safe. */
+void tt_growing_note(tt_growing *growing, int64_t length);
+/* Whether there is any. */
+static inline bool tt_growing_any(tt_growing *growing) {
+#ifdef __cplusplus
+  return growing->next != 0;
+#else
+  return atomic_load_explicit(&growing->next, memory_order_relaxed) != 0;
+#endif
+}
+/* Whether a size is one of the latest such lengths. Thread-safe. */
+bool tt_growing_recent(tt_growing *growing, int64_t size);
+
+#endif

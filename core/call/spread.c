@@ -1,0 +1,295 @@
+#include "call/spread.h"
+
+#include <string.h>
+
+/* Codes of dims: a rule's letters, places in its "...", dims of a reduction's operand. */
+enum { ELLIPSIS = 256, REDUCED = 512, NONE = -1 };
+
+/* -- What is known of a code -- */
+
+static int find(const tt_spread *s, int code) {
+  int i = 0;
+  while (i < s->known_count && s->known[i].code != code) i++;
+  return i;
+}
+
+static bool same_mark(const tt_mark *a, const tt_mark *b) {
+  return a->scalar == b->scalar && a->outer == b->outer && a->inner == b->inner;
+}
+
+static bool note(tt_spread *s, int code, const tt_call_tensor *tensor) {
+  const tt_mark *mark = &tensor->mark;
+  int64_t size = tensor->view.sizes[mark->dim];
+  int i = find(s, code);
+  if (i < s->known_count) return same_mark(&s->known[i].mark, mark) && s->known[i].size == size;
+  if (i == TT_MOST_SPREAD) return false;
+  s->known[i].code = code;
+  s->known[i].size = size;
+  s->known[i].mark = *mark;
+  s->known_count++;
+  return true;
+}
+
+/* The padding along the tensor's marked dim is left out. */
+static bool leave_out(tt_spread *s, const tt_call_spec *spec, int tensor) {
+  const tt_mark *mark = &spec->tensors[tensor].mark;
+  if (mark->outer != 1 || mark->inner != 1 || s->length_count == TT_MOST_SPREAD) return false;
+  s->lengths[s->length_count++] =
+      (tt_call_length){tensor, mark->dim, mark->scalar, TT_MOTION_NONE};
+  return true;
+}
+
+/* -- Rules: "ij,jk->ik" -- */
+
+static int pattern_size(const char *pattern) { return (int)strcspn(pattern, ",-"); }
+
+static const char *next_pattern(const char *pattern) {
+  pattern += pattern_size(pattern);
+  return *pattern == ',' ? pattern + 1 : NULL;
+}
+
+/* The codes of a tensor's dims; false: it has another rank. */
+static bool codes_of(const char *pattern, int rank, int *codes) {
+  int size = pattern_size(pattern), at = 0;
+  for (int i = 0; i < rank && pattern[0] == '!'; i++) codes[i] = 'A';
+  if (pattern[0] == '!') return true;
+  const char *dots = memchr(pattern, '.', (size_t)size);
+  int rest = dots ? rank - (size - 3) : 0;
+  if (rest < 0 || (!dots && size != rank)) return false;
+  for (int i = 0; i < size; i++) {
+    if (pattern[i] != '.') {
+      codes[at++] = (unsigned char)pattern[i];
+      continue;
+    }
+    for (int k = rest - 1; k >= 0; k--) codes[at++] = ELLIPSIS + k;
+    i += 2;
+  }
+  return true;
+}
+
+/* Of argument i; NULL: the rule says nothing of it. */
+static const char *pattern_of(const char *rule, int i) {
+  for (; rule && i > 0; i--) rule = next_pattern(rule);
+  return rule && *rule != '-' ? rule : NULL;
+}
+
+static const char *results_of(const char *rule) { return strstr(rule, "->") + 2; }
+
+/* Argument i's dims. One that is "*" is broadcast to the result. */
+static bool tensor_codes(const char *rule, int arg, const tt_call_tensor *tensor, int *codes) {
+  const char *pattern = strcmp(rule, "") == 0 ? "..." : pattern_of(rule, arg);
+  if (!pattern || *pattern != '*') return pattern && codes_of(pattern, tensor->view.rank, codes);
+  const char *result = results_of(rule);
+  int more = pattern_size(result) - tensor->view.rank;
+  return more >= 0 && codes_of(result + more, tensor->view.rank, codes);
+}
+
+static bool upper(int code) { return code >= 'A' && code <= 'Z'; }
+
+/* Beside a marked dim others are marked alike, or have one element. */
+static bool agrees(const tt_spread *s, const tt_call_tensor *tensor, const int *codes) {
+  for (int dim = 0; dim < tensor->view.rank; dim++) {
+    bool marked = tensor->mark.is && tensor->mark.dim == dim;
+    if (!marked && tensor->view.sizes[dim] != 1 && find(s, codes[dim]) < s->known_count)
+      return false;
+  }
+  return true;
+}
+
+static bool in_result(const char *rule, int code) {
+  if (strcmp(rule, "") == 0) return true;
+  const char *result = results_of(rule);
+  if (code >= ELLIPSIS) return memchr(result, '.', (size_t)pattern_size(result));
+  return memchr(result, code, (size_t)pattern_size(result));
+}
+
+typedef bool (*visit)(tt_spread *s, const tt_call_spec *spec, const char *rule, int tensor,
+                      const int *codes);
+
+static bool note_tensor(tt_spread *s, const tt_call_spec *spec, const char *rule, int tensor,
+                        const int *codes) {
+  const tt_call_tensor *one = &spec->tensors[tensor];
+  (void)rule;
+  return !one->mark.is || (!upper(codes[one->mark.dim]) && note(s, codes[one->mark.dim], one));
+}
+
+static bool check_tensor(tt_spread *s, const tt_call_spec *spec, const char *rule, int tensor,
+                         const int *codes) {
+  const tt_call_tensor *one = &spec->tensors[tensor];
+  if (!agrees(s, one, codes)) return false;
+  if (!one->mark.is || in_result(rule, codes[one->mark.dim])) return true;
+  return leave_out(s, spec, tensor);
+}
+
+static bool each_tensor(tt_spread *s, const tt_call_spec *spec, const char *rule, visit what) {
+  for (int i = 0; i < spec->arg_count; i++) {
+    const tt_arg *arg = &spec->args[i];
+    int codes[TT_MAX_RANK];
+    if (arg->kind == TT_ARG_TENSORS) return false;
+    if (arg->kind != TT_ARG_TENSOR) continue;
+    if (!tensor_codes(rule, i, &spec->tensors[arg->first], codes)) return false;
+    if (!what(s, spec, rule, arg->first, codes)) return false;
+  }
+  return true;
+}
+
+/* -- Reductions, and what works along the dims that an argument lists -- */
+
+static bool is_listed(const tt_call_spec *spec, int arg, int rank, int dim) {
+  const tt_arg *list = arg > 0 && arg < spec->arg_count ? &spec->args[arg] : NULL;
+  if (!list || (list->kind != TT_ARG_INTS && list->kind != TT_ARG_INT)) return true;
+  int count = list->kind == TT_ARG_INTS ? list->count : 1;
+  const int64_t *dims = list->kind == TT_ARG_INTS ? list->ints : &list->i;
+  for (int i = 0; i < count; i++)
+    if (dims[i] == dim || dims[i] + rank == dim) return true;
+  return count == 0;
+}
+
+static bool is_percent(const tt_call_spec *spec) {
+  const char *rule = tt_op_along_of(spec->row->name)->rule;
+  return rule && rule[0] == '%';
+}
+
+static int listed_arg(const tt_call_spec *spec) {
+  const char *rule = tt_op_along_of(spec->row->name)->rule;
+  return is_percent(spec) ? rule[1] - '0' : tt_op_length_of(spec->row->name)->reduced;
+}
+
+/* Only the first argument may be marked. */
+static bool spread_listed(tt_spread *s, const tt_call_spec *spec) {
+  if (spec->args[0].kind != TT_ARG_TENSOR) return false;
+  int first = spec->args[0].first;
+  for (int i = 0; i < spec->tensor_count; i++)
+    if (i != first && spec->tensors[i].mark.is) return false;
+  const tt_call_tensor *tensor = &spec->tensors[first];
+  int dim = tensor->mark.dim;
+  if (is_listed(spec, listed_arg(spec), tensor->view.rank, dim)) {
+    if (!leave_out(s, spec, first)) return false;
+    if (!is_percent(spec)) return true;
+  }
+  return note(s, REDUCED + dim, tensor);
+}
+
+static int reduced_dim(const tt_call_spec *spec, int rank, int dim) {
+  int operand = spec->tensors[spec->args[0].first].view.rank, at = dim;
+  if (rank == operand) return dim;
+  for (int i = 0; i < dim; i++) at -= is_listed(spec, listed_arg(spec), operand, i);
+  return at;
+}
+
+/* -- Concatenation -- */
+
+static bool spread_cat(tt_spread *s, const tt_call_spec *spec) {
+  const tt_arg *list = &spec->args[0];
+  int marked = 0;
+  if (list->kind != TT_ARG_TENSORS || list->count != spec->tensor_count) return false;
+  for (int i = 0; i < spec->tensor_count; i++) {
+    const tt_call_tensor *one = &spec->tensors[i];
+    int rank = one->view.rank, dim = (int)spec->args[1].i;
+    if (rank != spec->tensors[0].view.rank || tt_view_numel(&one->view) == 0) return false;
+    if (dim < 0) dim += rank;
+    if (!one->mark.is) continue;
+    marked++;
+    if (one->mark.dim == dim ? !leave_out(s, spec, i) : !note(s, REDUCED + one->mark.dim, one))
+      return false;
+  }
+  if (s->length_count) return marked == 1 && spec->bound > 0;
+  return marked == 0 ? spec->bound > 0 : marked == spec->tensor_count && s->known_count == 1;
+}
+
+/* The result has room for its bound. */
+static bool cat_result(const tt_call_spec *spec, tt_call_result *result) {
+  int rank = result->view.rank, dim = (int)spec->args[1].i;
+  if (dim < 0) dim += rank;
+  tt_type type = tt_view_held(&result->view);
+  tt_view rows = tt_view_whole(&type);
+  for (int i = 0; i < rank; i++)
+    if (rows.sizes[i] != 1 && rows.strides[i] != result->view.strides[i]) return false;
+  result->view = tt_bounded_cover(&rows, dim, spec->bound);
+  result->mark = (tt_mark){
+      .is = true, .dim = dim, .scalar = spec->bound_scalar, .outer = 1, .inner = 1};
+  return true;
+}
+
+/* -- Any of them -- */
+
+typedef enum kind { REFUSED, RULE, LISTED, CAT } kind;
+
+static kind kind_of(const tt_op_row *row) {
+  const char *rule = tt_op_along_of(row->name)->rule;
+  if (!tt_op_spreads(row)) return REFUSED;
+  if (!rule) return row->cls == TT_REDUCE ? LISTED : RULE;
+  if (rule[0] == '%') return LISTED;
+  return strcmp(rule, "cat") == 0 ? CAT : RULE;
+}
+
+bool tt_spread_operands(const tt_call_spec *spec, tt_spread *out) {
+  *out = (tt_spread){.known_count = 0};
+  kind is = kind_of(spec->row);
+  bool marked = spec->bound > 0;
+  for (int i = 0; i < spec->tensor_count; i++) marked |= spec->tensors[i].mark.is;
+  if (!marked) return true;
+  if (is == REFUSED || spec->checks) return false;
+  if (is == CAT) return spread_cat(out, spec);
+  if (is == LISTED) return spread_listed(out, spec);
+  const char *rule = tt_op_along_of(spec->row->name)->rule;
+  if (!rule) rule = "";
+  return each_tensor(out, spec, rule, note_tensor) && each_tensor(out, spec, rule, check_tensor);
+}
+
+/* Of result k's dims; false: it has another rank. One that the rule does not name has none. */
+static bool rule_codes(const tt_call_spec *spec, int k, int rank, int *codes) {
+  const char *rule = tt_op_along_of(spec->row->name)->rule;
+  const char *result = rule && *rule ? results_of(rule) : "...";
+  if (rule && *rule)
+    for (; result && k > 0; k--) result = next_pattern(result);
+  for (int i = 0; !result && i < rank; i++) codes[i] = NONE;
+  return !result || codes_of(result, rank, codes);
+}
+
+/* The code of a result's dim. */
+static int code_at(kind is, const tt_call_spec *spec, const tt_spread *s, int rank,
+                   const int *codes, int dim) {
+  if (is == RULE) return codes[dim];
+  for (int i = 0; i < s->known_count; i++) {
+    int from = s->known[i].code - REDUCED;
+    bool same = is == CAT || is_percent(spec);
+    if (dim == (same ? from : reduced_dim(spec, rank, from))) return s->known[i].code;
+  }
+  return NONE;
+}
+
+static bool mark_result(kind is, const tt_spread *s, const tt_call_spec *spec, int k,
+                        tt_call_result *result) {
+  int codes[TT_MAX_RANK], rank = result->view.rank;
+  result->mark = (tt_mark){.is = false};
+  if (is == CAT && spec->bound) return cat_result(spec, result);
+  if (s->known_count == 0) return true;
+  bool known = is != RULE || rule_codes(spec, k, rank, codes);
+  for (int dim = 0; dim < rank && known; dim++) {
+    int i = find(s, code_at(is, spec, s, rank, codes, dim));
+    if (i == s->known_count) continue;
+    if (result->mark.is || result->view.sizes[dim] != s->known[i].size) return false;
+    result->mark = s->known[i].mark;
+    result->mark.dim = dim;
+  }
+  return known || s->known_count == 0;
+}
+
+static bool fits_target(const tt_call_tensor *target, const tt_mark *mark) {
+  if (!mark->is || !target->mark.is) return mark->is == target->mark.is;
+  return mark->dim == target->mark.dim && same_mark(mark, &target->mark);
+}
+
+bool tt_spread_results(const tt_spread *spread, const tt_call_spec *spec,
+                       tt_call_result *results) {
+  kind is = kind_of(spec->row);
+  for (int k = 0; k < spec->result_count; k++) {
+    tt_call_result *result = &results[k];
+    if (result->target < 0 && result->view.dtype == TT_INVALID) continue;
+    if (!mark_result(is, spread, spec, k, result)) return false;
+    if (result->target >= 0 && !fits_target(&spec->tensors[result->target], &result->mark))
+      return false;
+  }
+  return true;
+}

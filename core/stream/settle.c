@@ -1,0 +1,84 @@
+#include "stream/settle.h"
+
+#include "call/bounded.h"
+
+static tt_status make_call(tt_call_table *calls, const tt_key *key, const tt_target *target,
+                           const tt_type *type, int64_t length, tt_call **out) {
+  tt_type exact = tt_bounded_exact(type, length);
+  tt_view view = tt_view_whole(type);
+  view.sizes[tt_type_along(type)] = length;
+  tt_arg args[2] = {{.kind = TT_ARG_NONE}, {.kind = TT_ARG_TENSOR}};
+  tt_call_tensor tensor = {.storage = type, .view = view, .same_as = -1};
+  tt_call_result result = {.target = -1, .view = tt_view_whole(&exact)};
+  tt_call_spec spec = {.row = tt_op_find("copy"),
+                       .name = "settle",
+                       .args = args,
+                       .arg_count = 2,
+                       .tensors = &tensor,
+                       .tensor_count = 1,
+                       .result_type = type->dtype,
+                       .results = &result,
+                       .result_count = 1,
+                       .meta_known = true};
+  return tt_call_create(calls, key, &spec, target, out);
+}
+
+static tt_status find_call(const tt_device *device, const tt_type *type, int64_t length,
+                           tt_call **out) {
+  static const char settled[] = "settle";
+  tt_key key;
+  if (!device->calls) return tt_error(TT_INTERNAL, "a bounded value on a device without calls");
+  tt_key_init(&key);
+  tt_key_u64(&key, (uint64_t)(uintptr_t)settled);
+  tt_key_u64(&key, (uint64_t)(uintptr_t)type);
+  tt_key_u64(&key, (uint64_t)length);
+  *out = tt_call_find(device->calls, &key, NULL);
+  tt_status status = *out ? TT_SUCCESS
+                          : make_call(device->calls, &key, tt_program_table_target(device->programs),
+                                      type, length, out);
+  tt_key_deinit(&key);
+  return status;
+}
+
+/* By another thread, in the meantime. */
+static bool was_settled(tt_storage *storage, const tt_type *type) {
+  tt_device_lock(storage->device);
+  bool settled = storage->bounded != type;
+  tt_device_unlock(storage->device);
+  return settled;
+}
+
+static tt_status settle(tt_stream *stream, tt_storage *storage, const tt_policy *policy,
+                        uint32_t site, bool apart) {
+  tt_call *call = NULL;
+  tt_storage *settled = NULL;
+  tt_device_lock(storage->device);
+  const tt_type *type = storage->bounded;
+  int64_t length = storage->length;
+  tt_device_unlock(storage->device);
+  if (!type) return TT_SUCCESS;
+  TT_TRY(find_call(stream->device, type, length, &call));
+  tt_operation operation = {
+      .call = call, .tensors = &storage, .policy = policy, .site = site, .apart = apart};
+  tt_observer_disturb();
+  tt_status status = tt_stream_record(stream, &operation, &settled);
+  if (!status) tt_storage_take(storage, settled);
+  else if (was_settled(storage, type)) return tt_status_release(status), TT_SUCCESS;
+  return status;
+}
+
+tt_status tt_storage_settle(tt_stream *stream, tt_storage *storage, const tt_policy *policy,
+                            uint32_t site) {
+  tt_guard_enter();
+  tt_status status = settle(stream, storage, policy, site, false);
+  tt_guard_leave();
+  return status;
+}
+
+tt_status tt_storage_settle_apart(tt_stream *stream, tt_storage *storage,
+                                  const tt_policy *policy) {
+  tt_guard_enter();
+  tt_status status = settle(stream, storage, policy, 0, true);
+  tt_guard_leave();
+  return status;
+}
