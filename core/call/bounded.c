@@ -15,9 +15,9 @@ int64_t tt_bound_of(int64_t length) {
 /* The type's dims as digits of a flat index, with and without the padding. */
 typedef struct places {
   int count, along;
-  int64_t size[TT_MAX_RANK], unit[TT_MAX_RANK];   /* without */
-  int64_t room[TT_MAX_RANK], width[TT_MAX_RANK];  /* with */
-  int64_t start[TT_MAX_RANK];                     /* where the view begins */
+  int64_t size[TT_MAX_RANK], unit[TT_MAX_RANK];  /* without */
+  int64_t room[TT_MAX_RANK], width[TT_MAX_RANK]; /* with */
+  int64_t start[TT_MAX_RANK];                    /* where the view begins */
 } places;
 
 static void measure(places *p, const tt_type *type, int64_t length) {

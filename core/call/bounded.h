@@ -19,7 +19,8 @@ bool tt_bounded_view(const tt_type *type, int64_t length, const tt_view *logical
 tt_view tt_bounded_logical(const tt_view *view, const tt_mark *mark, int64_t length);
 /* How many elements count along a call's result's mark, where these are its packed numbers. */
 int64_t tt_call_result_length(const tt_call_result *result, const uint32_t *words);
-/* The logical view of a call's k-th result, which is a new tensor, where these are its packed numbers. */
+/* The logical view of a call's k-th result, which is a new tensor, where these are its packed
+ * numbers. */
 tt_view tt_call_result_view(const tt_call *call, size_t k, const uint32_t *words);
 /* The type of the value that a new tensor, which `view` with this mark sees, is held in; interned.
  * INVALID_ARGUMENT: it has too many dims. */

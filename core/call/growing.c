@@ -1,5 +1,9 @@
 #include "call/growing.h"
 
+#include "base/env.h"
+
+#include <string.h>
+
 enum { MOST_SEEN = 4096 };
 
 typedef struct sizes {
@@ -36,7 +40,7 @@ static sizes *sizes_of(tt_growing *growing, const void *what, const tt_type *typ
 
 bool tt_growing_along(tt_growing *growing, const void *what, const tt_type *type, int dim) {
   int64_t size = type->dims[dim];
-  if (size < 2) return false;
+  if (size < 2 || strcmp(tt_env(TT_ENV_GROWING), "on") != 0) return false;
   pthread_mutex_lock(&growing->lock);
   sizes *of = sizes_of(growing, what, type, dim);
   if (of && of->first && of->second && size != of->first && size != of->second) of->grows = true;

@@ -20,7 +20,7 @@ typedef struct tt_growing {
 void tt_growing_init(tt_growing *growing);
 void tt_growing_deinit(tt_growing *growing);
 /* Notes a size of `what`, told apart by its address. Thread-safe. Whether it is one that grows;
- * one of a single element never is. */
+ * one of a single element never is, and none where the registry's GROWING is off. */
 bool tt_growing_along(tt_growing *growing, const void *what, const tt_type *type, int dim);
 
 /* A length that a value was uploaded with: what else has this size goes along with that value, as

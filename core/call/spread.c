@@ -34,8 +34,7 @@ static bool note(tt_spread *s, int code, const tt_call_tensor *tensor) {
 static bool leave_out(tt_spread *s, const tt_call_spec *spec, int tensor) {
   const tt_mark *mark = &spec->tensors[tensor].mark;
   if (mark->outer != 1 || mark->inner != 1 || s->length_count == TT_MOST_SPREAD) return false;
-  s->lengths[s->length_count++] =
-      (tt_call_length){tensor, mark->dim, mark->scalar, TT_MOTION_NONE};
+  s->lengths[s->length_count++] = (tt_call_length){tensor, mark->dim, mark->scalar, TT_MOTION_NONE};
   return true;
 }
 
@@ -206,8 +205,8 @@ static bool cat_result(const tt_call_spec *spec, tt_call_result *result) {
   for (int i = 0; i < rank; i++)
     if (rows.sizes[i] != 1 && rows.strides[i] != result->view.strides[i]) return false;
   result->view = tt_bounded_cover(&rows, dim, spec->bound);
-  result->mark = (tt_mark){
-      .is = true, .dim = dim, .scalar = spec->bound_scalar, .outer = 1, .inner = 1};
+  result->mark =
+      (tt_mark){.is = true, .dim = dim, .scalar = spec->bound_scalar, .outer = 1, .inner = 1};
   return true;
 }
 
@@ -281,8 +280,7 @@ static bool fits_target(const tt_call_tensor *target, const tt_mark *mark) {
   return mark->dim == target->mark.dim && same_mark(mark, &target->mark);
 }
 
-bool tt_spread_results(const tt_spread *spread, const tt_call_spec *spec,
-                       tt_call_result *results) {
+bool tt_spread_results(const tt_spread *spread, const tt_call_spec *spec, tt_call_result *results) {
   kind is = kind_of(spec->row);
   for (int k = 0; k < spec->result_count; k++) {
     tt_call_result *result = &results[k];

@@ -93,7 +93,7 @@ static tt_status make_input(tt_stream *stream, tt_capture *capture, tt_storage *
     return status;
   }
   tt_type_count_storage(storage->type, 1); /* until the capture ends */
-  (void)tt_storage_hold(storage, symbol); /* `original` has the old one */
+  (void)tt_storage_hold(storage, symbol);  /* `original` has the old one */
   capture->slot_count++;
   return TT_SUCCESS;
 }

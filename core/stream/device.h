@@ -15,7 +15,7 @@ typedef struct tt_device {
   tt_pjrt_device *raw;
   tt_program_table *programs;
   tt_call_table *calls; /* of the session, which sets it; NULL: nothing is bounded */
-  int index; /* among the process's */
+  int index;            /* among the process's */
   tt_account account;
   tt_scalar_cache *scalars;
   pthread_mutex_t lock; /* guards storages, streams' open sections, and what follows */

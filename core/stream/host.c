@@ -100,7 +100,8 @@ static tt_status write(tt_stream *stream, tt_storage *storage, const tt_type *ty
   tt_value *value = NULL;
   upload up = {.data = data};
   tt_growing *growing = device->calls ? tt_call_table_growing(device->calls) : NULL;
-  tt_status status = prepare(&up, type, growing, changing_dim(growing, type, stream->capture, policy));
+  tt_status status =
+      prepare(&up, type, growing, changing_dim(growing, type, stream->capture, policy));
   if (!status) status = make_value(stream, &up, policy, site, &value);
   tt_free(up.padded);
   TT_TRY(status);

@@ -168,7 +168,8 @@ static tt_status record_captured(const recording *r) {
 static tt_status record_locked(const recording *r, tt_outcome *outcome) {
   if (r->stream->capture && !r->op->apart) return record_captured(r);
   if (r->call->zeros) return record_zeros(r);
-  return r->op->policy->mode == TT_MODE_FUSED && !r->op->apart ? record_fused(r) : record_launch(r, outcome);
+  return r->op->policy->mode == TT_MODE_FUSED && !r->op->apart ? record_fused(r)
+                                                               : record_launch(r, outcome);
 }
 
 static tt_status record(recording *r, tt_outcome *outcome) {
@@ -232,8 +233,7 @@ tt_status tt_stream_record(tt_stream *stream, const tt_operation *operation, tt_
 static tt_status record_values(recording *r) {
   int output = 0;
   for (int k = 0; k < r->call->result_count; k++)
-    if (r->call->results[k].defined)
-      TT_TRY(make_output(r, k, &r->outputs[output++]));
+    if (r->call->results[k].defined) TT_TRY(make_output(r, k, &r->outputs[output++]));
   return record_by_mode(r);
 }
 

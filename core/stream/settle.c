@@ -34,8 +34,8 @@ static tt_status find_call(const tt_device *device, const tt_type *type, int64_t
   tt_key_u64(&key, (uint64_t)length);
   *out = tt_call_find(device->calls, &key, NULL);
   tt_status status = *out ? TT_SUCCESS
-                          : make_call(device->calls, &key, tt_program_table_target(device->programs),
-                                      type, length, out);
+                          : make_call(device->calls, &key,
+                                      tt_program_table_target(device->programs), type, length, out);
   tt_key_deinit(&key);
   return status;
 }
@@ -75,8 +75,7 @@ tt_status tt_storage_settle(tt_stream *stream, tt_storage *storage, const tt_pol
   return status;
 }
 
-tt_status tt_storage_settle_apart(tt_stream *stream, tt_storage *storage,
-                                  const tt_policy *policy) {
+tt_status tt_storage_settle_apart(tt_stream *stream, tt_storage *storage, const tt_policy *policy) {
   tt_guard_enter();
   tt_status status = settle(stream, storage, policy, 0, true);
   tt_guard_leave();

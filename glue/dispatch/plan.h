@@ -56,8 +56,8 @@ struct Plan {
   bool returns_one = false;                       // a new tensor, and nothing else
   bool writes_lists = false;  // is on lists, element by element, and writes to one of them
   bool overwrites = false;    // the target's dtype does not take part in promotion
-  int indices = -1;  // the argument that lists index tensors, which may be masks or live on
-                     // the host; or -1
+  int indices = -1;      // the argument that lists index tensors, which may be masks or live on
+                         // the host; or -1
   bool spreads = false;  // its operands may be in bounded values (core/call/spread.h)
   bool joins = false;    // it is cat
   mutable std::atomic<const Domain*> domain{nullptr};  // once it is known (agreement.cpp)

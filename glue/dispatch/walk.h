@@ -19,7 +19,7 @@ struct Number {
 
 // How operands in bounded values (core/call/bounded.h) are seen.
 enum class See {
-  Exact,   // as if they were exact ones, which they then become
+  Exact,  // as if they were exact ones, which they then become
   Bounded,
   Growing  // as before, and cat gives its result room
 };
