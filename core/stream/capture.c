@@ -4,7 +4,6 @@
 
 #include "stream/ids.h"
 #include "stream/pending.h"
-#include "stream/settle.h"
 
 #include <assert.h>
 #include <string.h>
@@ -100,7 +99,6 @@ static tt_status make_input(tt_stream *stream, tt_capture *capture, tt_storage *
 
 tt_status tt_capture_touch(tt_stream *stream, tt_storage *storage, const tt_policy *policy) {
   tt_status status = TT_SUCCESS;
-  if (storage->bounded && stream->capture) TT_TRY(tt_storage_settle_apart(stream, storage, policy));
   tt_device_lock(stream->device);
   tt_capture *capture = stream->capture;
   bool known =

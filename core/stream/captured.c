@@ -2,7 +2,6 @@
 #include "stream/captured.h"
 
 #include "stream/pending.h"
-#include "stream/settle.h"
 #include "stream/submit.h"
 
 void tt_captured_destroy(tt_captured *captured) {
@@ -77,13 +76,6 @@ static tt_status replay(tt_captured *captured, tt_stream *stream, tt_launch *lau
   return TT_SUCCESS;
 }
 
-static tt_status settle_inputs(const tt_captured *captured, tt_stream *stream,
-                               const tt_policy *policy, uint32_t site) {
-  for (int i = 0; i < captured->input_count; i++)
-    TT_TRY(tt_storage_settle(stream, captured->inputs[i].storage, policy, site));
-  return TT_SUCCESS;
-}
-
 tt_status tt_captured_replay(tt_captured *captured, tt_stream *stream,
                              const tt_philox_place *places, const tt_policy *policy,
                              uint32_t site) {
@@ -94,13 +86,11 @@ tt_status tt_captured_replay(tt_captured *captured, tt_stream *stream,
   launch->origin = (tt_origin){.program = captured->program, .name = captured->name, .site = site};
   tt_graph_fill_words(&captured->words, NULL, places, launch->words);
   tt_guard_enter();
-  tt_status status = settle_inputs(captured, stream, policy, site);
   tt_device_lock(stream->device);
-  if (!status)
-    status = stream->capture
-                 ? tt_error(TT_FAILED_PRECONDITION,
-                            "a captured graph cannot be replayed while another is captured")
-                 : replay(captured, stream, launch, policy, site);
+  tt_status status = stream->capture
+                         ? tt_error(TT_FAILED_PRECONDITION,
+                                    "a captured graph cannot be replayed while another is captured")
+                         : replay(captured, stream, launch, policy, site);
   tt_device_unlock(stream->device);
   tt_guard_leave();
   if (status) tt_launch_destroy(launch);

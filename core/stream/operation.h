@@ -20,7 +20,7 @@ typedef struct tt_operation {
   const tt_draw *draw;        /* of a random call, whose last four words are its place; else NULL */
   const tt_policy *policy;
   uint32_t site; /* the Python line */
-  bool apart;    /* a launch of its own, though the stream may be captured */
+  bool apart;    /* launched by itself where the stream is being captured */
 } tt_operation;
 
 #endif

@@ -5,7 +5,6 @@
 #include "stream/capture.h"
 #include "stream/capturing.h"
 #include "stream/pending.h"
-#include "stream/settle.h"
 #include "stream/submit.h"
 
 #include <string.h>
@@ -62,8 +61,7 @@ static tt_status find_inputs(recording *r) {
   for (int i = 0; i < r->call->input_count; i++) {
     r->inputs[i] = r->op->tensors[r->call->inputs[i]]->value;
     if (!r->inputs[i] || r->inputs[i]->holding.type != r->call->input_types[i])
-      return tt_error(TT_FAILED_PRECONDITION,
-                      "%s: another thread resized or freed a tensor while it was used",
+      return tt_error(TT_ABORTED, "%s: another thread resized or freed a tensor while it was used",
                       r->call->name);
   }
   return TT_SUCCESS;
@@ -166,10 +164,11 @@ static tt_status record_captured(const recording *r) {
 
 /* The lock is held. */
 static tt_status record_locked(const recording *r, tt_outcome *outcome) {
-  if (r->stream->capture && !r->op->apart) return record_captured(r);
+  bool captured = r->stream->capture && !r->op->apart;
+  bool fused = r->op->policy->mode == TT_MODE_FUSED && !r->stream->capture;
+  if (captured) return record_captured(r);
   if (r->call->zeros) return record_zeros(r);
-  return r->op->policy->mode == TT_MODE_FUSED && !r->op->apart ? record_fused(r)
-                                                               : record_launch(r, outcome);
+  return fused ? record_fused(r) : record_launch(r, outcome);
 }
 
 static tt_status record(recording *r, tt_outcome *outcome) {
@@ -193,16 +192,6 @@ static tt_status record_by_mode(recording *r) {
   return status;
 }
 
-/* A call that was specialised for exact values finds such ones. */
-static tt_status settle_operands(const recording *r) {
-  for (int i = 0; i < r->call->input_count; i++) {
-    tt_storage *storage = r->op->tensors[r->call->inputs[i]];
-    if (storage->bounded && storage->bounded != r->call->input_types[i])
-      TT_TRY(tt_storage_settle(r->stream, storage, r->op->policy, r->op->site));
-  }
-  return TT_SUCCESS;
-}
-
 tt_status tt_stream_record(tt_stream *stream, const tt_operation *operation, tt_storage **results) {
   tt_call *call = operation->call;
   tt_value *values[LOCAL];
@@ -216,8 +205,7 @@ tt_status tt_stream_record(tt_stream *stream, const tt_operation *operation, tt_
   r.outputs = r.inputs + inputs;
   r.targets = large ? (tt_storage **)(r.outputs + outputs) : targets;
   memset(r.outputs, 0, sizeof *r.outputs * outputs);
-  tt_status status = settle_operands(&r);
-  if (!status) status = make_outputs(&r, results);
+  tt_status status = make_outputs(&r, results);
   if (!status) status = record_by_mode(&r);
   for (size_t i = 0; i < outputs; i++) tt_value_release(r.outputs[i]);
   if (large) tt_free(r.inputs);

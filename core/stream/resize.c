@@ -1,6 +1,7 @@
 /* Resizing a storage: the common prefix of its bytes, then zeros. */
 #include "stream/capture.h"
 #include "stream/host.h"
+#include "stream/settle.h"
 
 static const tt_op_row resize_row = {.name = "resize_storage",
                                      .cls = TT_VIEW,
@@ -47,6 +48,7 @@ static tt_status record(tt_stream *stream, tt_call_table *calls, tt_storage *sto
                         const tt_type *type, const tt_policy *policy) {
   tt_call *call = NULL;
   tt_storage *resized = NULL;
+  TT_TRY(tt_storage_settle(stream, storage, policy, 0));
   TT_TRY(tt_capture_touch(stream, storage, policy));
   TT_TRY(find_call(stream, calls, storage, type, &call));
   tt_operation operation = {.call = call, .tensors = &storage, .policy = policy};

@@ -1,6 +1,7 @@
 #include "stream/settle.h"
 
 #include "call/bounded.h"
+#include "stream/observer.h"
 
 static tt_status make_call(tt_call_table *calls, const tt_key *key, const tt_target *target,
                            const tt_type *type, int64_t length, tt_call **out) {
@@ -49,7 +50,7 @@ static bool was_settled(tt_storage *storage, const tt_type *type) {
 }
 
 static tt_status settle(tt_stream *stream, tt_storage *storage, const tt_policy *policy,
-                        uint32_t site, bool apart) {
+                        uint32_t site) {
   tt_call *call = NULL;
   tt_storage *settled = NULL;
   tt_device_lock(storage->device);
@@ -59,7 +60,7 @@ static tt_status settle(tt_stream *stream, tt_storage *storage, const tt_policy 
   if (!type) return TT_SUCCESS;
   TT_TRY(find_call(stream->device, type, length, &call));
   tt_operation operation = {
-      .call = call, .tensors = &storage, .policy = policy, .site = site, .apart = apart};
+      .call = call, .tensors = &storage, .policy = policy, .site = site, .apart = true};
   tt_observer_disturb();
   tt_status status = tt_stream_record(stream, &operation, &settled);
   if (!status) tt_storage_take(storage, settled);
@@ -70,14 +71,24 @@ static tt_status settle(tt_stream *stream, tt_storage *storage, const tt_policy 
 tt_status tt_storage_settle(tt_stream *stream, tt_storage *storage, const tt_policy *policy,
                             uint32_t site) {
   tt_guard_enter();
-  tt_status status = settle(stream, storage, policy, site, false);
+  tt_status status = settle(stream, storage, policy, site);
   tt_guard_leave();
   return status;
 }
 
-tt_status tt_storage_settle_apart(tt_stream *stream, tt_storage *storage, const tt_policy *policy) {
-  tt_guard_enter();
-  tt_status status = settle(stream, storage, policy, 0, true);
-  tt_guard_leave();
-  return status;
+tt_status tt_operands_settle(tt_stream *stream, const tt_operation *operation) {
+  const tt_call *call = operation->call;
+  for (int i = 0; i < call->input_count; i++) {
+    tt_storage *storage = operation->tensors[call->inputs[i]];
+    if (storage->bounded && storage->bounded != call->input_types[i])
+      TT_TRY(tt_storage_settle(stream, storage, operation->policy, operation->site));
+  }
+  return TT_SUCCESS;
+}
+
+tt_status tt_captured_settle(const tt_captured *captured, tt_stream *stream,
+                             const tt_policy *policy, uint32_t site) {
+  for (int i = 0; i < captured->input_count; i++)
+    TT_TRY(tt_storage_settle(stream, captured->inputs[i].storage, policy, site));
+  return TT_SUCCESS;
 }

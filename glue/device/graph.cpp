@@ -58,8 +58,10 @@ std::vector<tt_philox_place> Graph::take_places() const {
 void Graph::replay() {
   TORCH_CHECK(ended_, "a graph is replayed after it was captured");
   if (!captured_) return;  // it computes nothing
+  tt_stream* stream = stream_of(device_);
+  check(tt_captured_settle(captured_, stream, Policy(), call_site()));
   auto places = take_places();
-  check(tt_captured_replay(captured_, stream_of(device_), places.data(), Policy(), call_site()));
+  check(tt_captured_replay(captured_, stream, places.data(), Policy(), call_site()));
 }
 
 void Graph::reset() {

@@ -33,7 +33,8 @@ tt_draw take_draw(const Walk& walk, const tt_call* call, Words& words) {
   return draw;
 }
 
-void record(const Walk& walk, tt_call* call, tt_storage** results, Words& words) {
+// False: another thread changed what an operand is held in.
+bool record(const Walk& walk, tt_call* call, tt_storage** results, Words& words) {
   tt_draw draw{};
   bool random = call->row->cls == TT_RANDOM;
   for (const Number& number : walk.numbers) push_words(words, number.dtype, number.bits);
@@ -42,7 +43,12 @@ void record(const Walk& walk, tt_call* call, tt_storage** results, Words& words)
   if (random) draw = take_draw(walk, call, words);
   tt_operation operation{call,         walk.storages.data(), words.data(), random ? &draw : nullptr,
                          &walk.policy, call_site(),          false};
-  check(tt_stream_record(stream_of(walk.device), &operation, results));
+  tt_stream* stream = stream_of(walk.device);
+  check(tt_operands_settle(stream, &operation));
+  tt_status status = tt_stream_record(stream, &operation, results);
+  if (tt_status_code(status) != TT_ABORTED) return check(status), true;
+  tt_status_release(status);
+  return false;
 }
 
 // Index lists may hold host tensors, which are moved; and masks, of which the rows know nothing:
@@ -134,7 +140,7 @@ void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack
     if (found == Found::Fallback) return run_fallback(op, stack);
     c10::SmallVector<tt_storage*, 8> results(static_cast<size_t>(call->result_count), nullptr);
     Words words;
-    record(walk, call, results.data(), words);
+    if (!record(walk, call, results.data(), words)) continue;
     tt_count_add(TT_COUNT_OPS_ROW, 1);
     if (plan.writes_lists) bump_versions(plan, walk.args);
     auto fresh = std::count_if(call->results, call->results + call->result_count,
@@ -145,7 +151,7 @@ void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack
     };
     return push_results(walk, static_cast<size_t>(fresh), wrap, stack);
   }
-  TORCH_CHECK(false, plan.name, ": an out= tensor changes its size while it is resized");
+  TORCH_CHECK(false, plan.name, ": other threads resize or free its tensors while they are used");
 }
 
 }  // namespace tt

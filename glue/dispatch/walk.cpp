@@ -91,6 +91,13 @@ void add_operand(Walk& walk, const ArgPlan& arg, const at::Tensor& tensor, tt_st
   if (seen.mark.is) tt_key_mark(&walk.key, at, seen.mark.scalar, seen.mark.dim);
 }
 
+// By what is being captured.
+void touch(const Walk& walk, tt_storage* storage) {
+  tt_stream* stream = stream_of(walk.device);
+  check(tt_storage_settle(stream, storage, &walk.policy, call_site()));
+  check(tt_capture_touch(stream, storage, &walk.policy));
+}
+
 void add_tensor(Walk& walk, const ArgPlan& arg, const at::Tensor& tensor) {
   if (!tensor.defined()) return tag(walk, TT_TAG_NONE);
   if (!tensor.device().is_privateuseone()) return add_host_scalar(walk, arg, tensor);
@@ -100,7 +107,7 @@ void add_tensor(Walk& walk, const ArgPlan& arg, const at::Tensor& tensor) {
               static_cast<int>(walk.device), " and ", tensor.device(), "!");
   walk.conj_neg |= has_conj_neg(tensor);
   tt_storage* storage = storage_of(tensor);
-  if (is_capturing()) check(tt_capture_touch(stream_of(walk.device), storage, &walk.policy));
+  if (is_capturing()) touch(walk, storage);
   int same_as = -1;
   bool canonical = is_canonical(tensor, storage);
   if (walk.storages.size() < 8 || (arg.write && !canonical))
