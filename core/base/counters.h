@@ -9,6 +9,8 @@
   X(OPS_ROW, "operators run by a table row")                                                       \
   X(OPS_DECOMPOSED, "operators run by a decomposition")                                            \
   X(OPS_HOST, "operators run on the host")                                                         \
+  X(OPS_BOUNDED, "operators that saw values with room for more")                                   \
+  X(SETTLED, "values with room for more that were made exact ones")                                \
   X(CALLS_NEW, "calls specialised")                                                                \
   X(RECLAIMS, "times that the tables of calls were full and emptied")                              \
   X(PROGRAMS, "programs new to the process")                                                       \

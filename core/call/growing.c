@@ -23,7 +23,7 @@ void tt_growing_deinit(tt_growing *growing) {
   pthread_mutex_destroy(&growing->lock);
 }
 
-/* NULL: it cannot be remembered. */
+/* Of `what`, told apart by its address. NULL: it cannot be remembered. */
 static sizes *sizes_of(tt_growing *growing, const void *what, const tt_type *type, int dim) {
   int64_t key[TT_MAX_RANK + 4] = {(int64_t)(uintptr_t)what, type->dtype, type->rank, dim};
   for (int i = 0; i < type->rank; i++) key[4 + i] = i == dim ? -1 : type->dims[i];
@@ -38,14 +38,41 @@ static sizes *sizes_of(tt_growing *growing, const void *what, const tt_type *typ
   return NULL;
 }
 
-bool tt_growing_along(tt_growing *growing, const void *what, const tt_type *type, int dim) {
+static bool is_set_to(const char *value) { return strcmp(tt_env(TT_ENV_GROWING), value) == 0; }
+
+/* One of a single element never changes. */
+static bool changes(tt_growing *growing, const tt_type *type, int dim) {
+  static const char uploads;
   int64_t size = type->dims[dim];
-  if (size < 2 || strcmp(tt_env(TT_ENV_GROWING), "on") != 0) return false;
+  if (size < 2) return false;
   pthread_mutex_lock(&growing->lock);
-  sizes *of = sizes_of(growing, what, type, dim);
+  sizes *of = sizes_of(growing, &uploads, type, dim);
   if (of && of->first && of->second && size != of->first && size != of->second) of->grows = true;
   if (of && of->first && !of->second && size != of->first) of->second = size;
   if (of && !of->first) of->first = size;
+  bool grows = of && of->grows;
+  pthread_mutex_unlock(&growing->lock);
+  return grows;
+}
+
+int tt_growing_upload(tt_growing *growing, const tt_type *type) {
+  int found = -1;
+  if (is_set_to("off")) return -1;
+  if (is_set_to("on") && (tt_is_float(type->dtype) || tt_is_complex(type->dtype))) return -1;
+  for (int dim = 0; dim < type->rank; dim++) {
+    bool grows = is_set_to("on") ? changes(growing, type, dim) : type->dims[dim] > 1;
+    if (grows && !(found >= 0 && is_set_to("first"))) found = dim;
+  }
+  return found;
+}
+
+bool tt_growing_join(tt_growing *growing, const tt_type *type, int dim, int64_t part) {
+  static const char joins;
+  if (type->dims[dim] < 2 || !is_set_to("on")) return type->dims[dim] > 1 && !is_set_to("off");
+  pthread_mutex_lock(&growing->lock);
+  sizes *of = sizes_of(growing, &joins, type, dim);
+  if (of && of->first == part) of->grows = true;
+  if (of) of->first = type->dims[dim];
   bool grows = of && of->grows;
   pthread_mutex_unlock(&growing->lock);
   return grows;

@@ -1,5 +1,6 @@
-/* Sizes that change: which dim of tensors that are otherwise alike was seen with a third size. What
- * has such sizes is held in bounded values (call/bounded.h), so that programs serve all of them. */
+/* Sizes that change: which dim of uploads that are otherwise alike was seen with a third size, and
+ * which results of cat become longer each time. What has such sizes is held in bounded values
+ * (call/bounded.h), so that programs serve all of them. */
 #ifndef TT_CALL_GROWING_H
 #define TT_CALL_GROWING_H
 
@@ -19,9 +20,13 @@ typedef struct tt_growing {
 
 void tt_growing_init(tt_growing *growing);
 void tt_growing_deinit(tt_growing *growing);
-/* Notes a size of `what`, told apart by its address. Thread-safe. Whether it is one that grows;
- * one of a single element never is, and none where the registry's GROWING is off. */
-bool tt_growing_along(tt_growing *growing, const void *what, const tt_type *type, int dim);
+/* Notes an upload; which dim's size changes, or -1. Only whole numbers and masks are looked at:
+ * texts, not weights. Thread-safe, as the next one; neither finds anything where the registry's
+ * GROWING is off. */
+int tt_growing_upload(tt_growing *growing, const tt_type *type);
+/* Notes that something with `part` elements along a dim was joined with something else, to this
+ * type. Whether the first was joined in this way itself, as a cache that grows by a token is. */
+bool tt_growing_join(tt_growing *growing, const tt_type *type, int dim, int64_t part);
 
 /* A length that a value was uploaded with: what else has this size goes along with that value, as
  * the positions of a text's words do. Thread-safe. */

@@ -7,6 +7,7 @@
 typedef struct interned {
   bool counted;
   int along;                /* -1: all of it counts */
+  _Atomic bool seen, unwelcome;
   _Atomic int64_t storages; /* only if counted */
   int64_t bytes;
   tt_type type;
@@ -70,6 +71,22 @@ static interned *interned_of(const tt_type *type) {
 }
 
 int tt_type_along(const tt_type *type) { return interned_of(type)->along; }
+
+void tt_type_note_seen(const tt_type *type) {
+  interned *of = interned_of(type);
+  if (!atomic_load_explicit(&of->seen, memory_order_relaxed))
+    atomic_store_explicit(&of->seen, true, memory_order_relaxed);
+}
+
+void tt_type_note_settled(const tt_type *type) {
+  interned *of = interned_of(type);
+  if (!atomic_load_explicit(&of->seen, memory_order_relaxed))
+    atomic_store_explicit(&of->unwelcome, true, memory_order_relaxed);
+}
+
+bool tt_type_unwelcome(const tt_type *type) {
+  return atomic_load_explicit(&interned_of(type)->unwelcome, memory_order_relaxed);
+}
 
 int64_t tt_type_held_bytes(const tt_type *type) { return interned_of(type)->bytes; }
 

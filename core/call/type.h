@@ -14,6 +14,11 @@ tt_status tt_type_intern(const tt_type *type, const tt_type **out);
 tt_status tt_type_intern_bounded(const tt_type *type, int along, const tt_type **out);
 /* That dim of an interned type; -1: it is no bounded value's. */
 int tt_type_along(const tt_type *type);
+/* Of a bounded type: an operator saw a value as bounded, or one was made exact. */
+void tt_type_note_seen(const tt_type *type);
+void tt_type_note_settled(const tt_type *type);
+/* Whether values were made exact before any operator had seen one: they may be exact at once. */
+bool tt_type_unwelcome(const tt_type *type);
 int64_t tt_type_table_size(void);
 /* Of an interned type; 0 where they overflow. */
 int64_t tt_type_held_bytes(const tt_type *type);

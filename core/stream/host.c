@@ -19,17 +19,14 @@ static tt_status make_buffer(tt_stream *stream, const tt_type *type, const void 
   return tt_buffer_from_host(raw, type, data, NULL, NULL, out);
 }
 
-/* Of what is uploaded again and again, the dim whose size changes; -1: there is none. Only whole
- * numbers and masks are looked at: texts, not weights. */
-static int changing_dim(tt_growing *growing, const tt_type *type, bool captured,
+/* Of what is uploaded again and again, the dim whose size changes; -1: there is none. What is
+ * written over keeps its size. */
+static int changing_dim(const tt_stream *stream, const tt_storage *storage, const tt_type *type,
                         const tt_policy *policy) {
-  static const char uploads;
-  bool exact = policy->mode == TT_MODE_DEBUG || policy->deterministic || captured;
-  if (!growing || exact || tt_is_float(type->dtype) || tt_is_complex(type->dtype)) return -1;
-  int found = -1;
-  for (int dim = 0; dim < type->rank; dim++)
-    if (tt_growing_along(growing, &uploads, type, dim)) found = dim;
-  return found;
+  tt_call_table *calls = stream->device->calls;
+  bool exact = policy->mode == TT_MODE_DEBUG || policy->deterministic || stream->capture;
+  if (!calls || exact || (storage->value && !storage->bounded)) return -1;
+  return tt_growing_upload(tt_call_table_growing(calls), type);
 }
 
 /* The rows of the bytes of a bounded value: those that count come first in each. */
@@ -65,16 +62,20 @@ typedef struct upload {
   int64_t length;
 } upload;
 
-static tt_status prepare(upload *up, const tt_type *type, tt_growing *growing, int along) {
+/* Along that dim it is given room for more; -1: none. */
+static tt_status prepare(upload *up, const tt_device *device, const tt_type *type, int along) {
   TT_TRY(tt_type_intern(type, &up->type));
   up->held = up->type;
   if (along < 0) return TT_SUCCESS;
   tt_type wide = *up->type;
-  up->length = wide.dims[along];
-  wide.dims[along] = tt_bound_of(up->length);
-  TT_TRY(tt_type_intern_bounded(&wide, along, &up->held));
+  const tt_type *bounded = NULL;
+  wide.dims[along] = tt_bound_of(type->dims[along]);
+  TT_TRY(tt_type_intern_bounded(&wide, along, &bounded));
+  if (tt_type_unwelcome(bounded)) return TT_SUCCESS;
+  up->held = bounded;
+  up->length = type->dims[along];
   TT_TRY(pad(up->held, up->length, up->data, &up->padded));
-  tt_growing_note(growing, up->length);
+  tt_growing_note(tt_call_table_growing(device->calls), up->length);
   up->data = up->padded;
   return TT_SUCCESS;
 }
@@ -99,9 +100,7 @@ static tt_status write(tt_stream *stream, tt_storage *storage, const tt_type *ty
   tt_device *device = storage->device;
   tt_value *value = NULL;
   upload up = {.data = data};
-  tt_growing *growing = device->calls ? tt_call_table_growing(device->calls) : NULL;
-  tt_status status =
-      prepare(&up, type, growing, changing_dim(growing, type, stream->capture, policy));
+  tt_status status = prepare(&up, device, type, changing_dim(stream, storage, type, policy));
   if (!status) status = make_value(stream, &up, policy, site, &value);
   tt_free(up.padded);
   TT_TRY(status);

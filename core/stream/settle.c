@@ -1,5 +1,6 @@
 #include "stream/settle.h"
 
+#include "base/counters.h"
 #include "call/bounded.h"
 #include "stream/observer.h"
 
@@ -63,6 +64,8 @@ static tt_status settle(tt_stream *stream, tt_storage *storage, const tt_policy 
       .call = call, .tensors = &storage, .policy = policy, .site = site, .apart = true};
   tt_observer_disturb();
   tt_status status = tt_stream_record(stream, &operation, &settled);
+  if (!status) tt_type_note_settled(type);
+  if (!status) tt_count_add(TT_COUNT_SETTLED, 1);
   if (!status) tt_storage_take(storage, settled);
   else if (was_settled(storage, type)) return tt_status_release(status), TT_SUCCESS;
   return status;

@@ -51,6 +51,12 @@ bool record(const Walk& walk, tt_call* call, tt_storage** results, Words& words)
   return false;
 }
 
+void note_bounded(const Walk& walk) {
+  tt_count_add(TT_COUNT_OPS_BOUNDED, 1);
+  for (const tt_operand& one : walk.operands)
+    if (one.mark.is && tt_type_along(one.type) >= 0) tt_type_note_seen(one.type);
+}
+
 // Index lists may hold host tensors, which are moved; and masks, of which the rows know nothing:
 // then it returns true.
 bool masks_among_indices(const Plan& plan, torch::jit::Stack* stack) {
@@ -142,6 +148,7 @@ void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack
     Words words;
     if (!record(walk, call, results.data(), words)) continue;
     tt_count_add(TT_COUNT_OPS_ROW, 1);
+    if (walk.lengths.count || walk.bound) note_bounded(walk);
     if (plan.writes_lists) bump_versions(plan, walk.args);
     auto fresh = std::count_if(call->results, call->results + call->result_count,
                                [](const tt_call_result& one) { return one.target < 0; });

@@ -197,14 +197,19 @@ void Specialiser::fill(tt_call_spec* spec) {
   spec->site = call_site();
 }
 
-// Whether the sizes of what cat makes were seen to change.
+// Whether what cat makes becomes longer each time: two are joined, of which one was joined before.
 bool grows(const Walk& walk) {
   int dim = joined_dim(walk);
-  if (walk.see != See::Bounded || walk.bound || dim < 0) return false;
+  if (walk.see != See::Bounded || walk.bound || dim < 0 || walk.tensors.size() != 2) return false;
   tt_view view = view_of(*walk.tensors[0]);
   tt_type type = tt_view_held(&view);
+  const tt_type* bounded = nullptr;
+  tt_growing* growing = tt_call_table_growing(open_session()->calls);
   type.dims[dim] = joined_size(walk);
-  return tt_growing_along(tt_call_table_growing(open_session()->calls), walk.plan.row, &type, dim);
+  if (!tt_growing_join(growing, &type, dim, view.sizes[dim])) return false;
+  type.dims[dim] = tt_bound_of(type.dims[dim]);
+  check(tt_type_intern_bounded(&type, dim, &bounded));
+  return !tt_type_unwelcome(bounded);
 }
 
 }  // namespace

@@ -1,0 +1,310 @@
+/* Bounded values: a view of what counts is found again among the padding, element by element, for
+ * random types and views. TT_SEED chooses another sequence, TT_CASES how many. */
+#include "support.h"
+
+#include "call/bounded.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+enum { CASES = 4000, MOST = 6 };
+
+static uint64_t seed, random_state;
+
+static int setup(void **state) {
+  (void)state;
+  const char *number = getenv("TT_SEED");
+  seed = number ? strtoull(number, NULL, 10) : 20261125;
+  random_state = seed * 0x9E3779B97F4A7C15u + 1;
+  print_message("seed %" PRIu64 "\n", seed);
+  return 0;
+}
+
+static uint64_t random_bits(void) { /* xorshift64* */
+  random_state ^= random_state >> 12;
+  random_state ^= random_state << 25;
+  random_state ^= random_state >> 27;
+  return random_state * 0x2545F4914F6CDD1Du;
+}
+static int64_t below(int64_t n) { return (int64_t)((random_bits() >> 33) % (uint64_t)n); }
+
+static int cases(void) {
+  const char *number = getenv("TT_CASES");
+  return number ? atoi(number) : CASES;
+}
+
+/* -- A bounded type, and a view of what counts of it -- */
+
+typedef struct bounded_case {
+  const tt_type *type;
+  tt_type exact;
+  int64_t length;
+  tt_view view; /* of the exact storage */
+} bounded_case;
+
+static void random_type(bounded_case *c) {
+  tt_type type = {.dtype = TT_F32, .rank = 1 + (int)below(4)};
+  int along = (int)below(type.rank);
+  for (int i = 0; i < type.rank; i++) type.dims[i] = 1 + below(MOST);
+  type.dims[along] = 2 + below(MOST);
+  c->length = 1 + below(type.dims[along]);
+  ok(tt_type_intern_bounded(&type, along, &c->type));
+  c->exact = tt_bounded_exact(c->type, c->length);
+}
+
+static void swap(int64_t *a, int64_t *b) {
+  int64_t kept = *a;
+  *a = *b;
+  *b = kept;
+}
+
+static void remove_dim(tt_view *view, int dim) {
+  view->rank--;
+  for (int i = dim; i < view->rank; i++) {
+    view->sizes[i] = view->sizes[i + 1];
+    view->strides[i] = view->strides[i + 1];
+  }
+}
+
+static void insert_dim(tt_view *view, int dim, int64_t size, int64_t stride) {
+  for (int i = view->rank; i > dim; i--) {
+    view->sizes[i] = view->sizes[i - 1];
+    view->strides[i] = view->strides[i - 1];
+  }
+  view->sizes[dim] = size;
+  view->strides[dim] = stride;
+  view->rank++;
+}
+
+static void slice(tt_view *view, int dim) {
+  int64_t start = below(view->sizes[dim]), step = 1 + below(2);
+  view->offset += start * view->strides[dim];
+  view->sizes[dim] = 1 + below((view->sizes[dim] - start + step - 1) / step);
+  view->strides[dim] *= step;
+}
+
+static void split(tt_view *view, int dim) {
+  int64_t size = view->sizes[dim], part = 2 + below(2);
+  if (size % part || view->rank == TT_MAX_RANK) return;
+  view->sizes[dim] = part;
+  insert_dim(view, dim, size / part, view->strides[dim] * part);
+}
+
+static void merge(tt_view *view, int dim) {
+  if (dim + 1 == view->rank) return;
+  if (view->strides[dim] != view->strides[dim + 1] * view->sizes[dim + 1]) return;
+  view->sizes[dim + 1] *= view->sizes[dim];
+  remove_dim(view, dim);
+}
+
+/* As PyTorch's functions of views do: transpose, slice, select, expand, view. */
+static void change(tt_view *view) {
+  int dim = (int)below(view->rank), other = (int)below(view->rank);
+  switch (below(6)) {
+    case 0:
+      swap(&view->sizes[dim], &view->sizes[other]);
+      swap(&view->strides[dim], &view->strides[other]);
+      break;
+    case 1: slice(view, dim); break;
+    case 2:
+      if (view->rank < 2) break;
+      view->offset += below(view->sizes[dim]) * view->strides[dim];
+      remove_dim(view, dim);
+      break;
+    case 3:
+      if (view->rank < 5) insert_dim(view, dim, 1 + below(3), 0);
+      break;
+    case 4: split(view, dim); break;
+    default: merge(view, dim); break;
+  }
+}
+
+static void random_case(bounded_case *c) {
+  random_type(c);
+  c->view = tt_view_whole(&c->exact);
+  for (int64_t i = below(5); i > 0; i--) change(&c->view);
+}
+
+/* -- Element by element -- */
+
+/* Where the exact storage's element is among the padding. */
+static int64_t place_among(const bounded_case *c, int64_t at) {
+  int64_t place = 0, unit = 1;
+  for (int i = c->type->rank - 1; i >= 0; i--) {
+    place += at % c->exact.dims[i] * unit;
+    at /= c->exact.dims[i];
+    unit *= c->type->dims[i];
+  }
+  return place;
+}
+
+/* Which index along the marked dim of the padded view an index of the exact one is. */
+static int64_t among(const tt_mark *mark, int64_t index, int64_t length, int64_t bound) {
+  int64_t inner = index % mark->inner, rest = index / mark->inner;
+  return ((rest / length) * bound + rest % length) * mark->inner + inner;
+}
+
+static void check_elements(const bounded_case *c, const tt_view *wide, const tt_mark *mark) {
+  int64_t index[TT_MAX_RANK] = {0}, bound = c->type->dims[tt_type_along(c->type)];
+  for (int64_t n = tt_view_numel(&c->view); n > 0; n--) {
+    int64_t exact = c->view.offset, padded = wide->offset;
+    for (int i = 0; i < c->view.rank; i++) {
+      bool marked = mark->is && mark->dim == i;
+      exact += index[i] * c->view.strides[i];
+      padded += (marked ? among(mark, index[i], c->length, bound) : index[i]) * wide->strides[i];
+    }
+    assert_int_equal(padded, place_among(c, exact));
+    for (int i = c->view.rank - 1; i >= 0 && ++index[i] == c->view.sizes[i]; i--) index[i] = 0;
+  }
+}
+
+static void check_sizes(const bounded_case *c, const tt_view *wide, const tt_mark *mark) {
+  int64_t bound = c->type->dims[tt_type_along(c->type)];
+  assert_int_equal(wide->rank, c->view.rank);
+  for (int i = 0; i < wide->rank; i++) {
+    bool marked = mark->is && mark->dim == i;
+    assert_int_equal(wide->sizes[i], marked ? mark->outer * bound * mark->inner : c->view.sizes[i]);
+    if (marked) assert_int_equal(c->view.sizes[i], mark->outer * c->length * mark->inner);
+  }
+}
+
+static void test_views(void **state) {
+  (void)state;
+  int found = 0, count = cases();
+  tt_guard_enter();
+  for (int k = 0; k < count; k++) {
+    bounded_case c;
+    tt_view wide;
+    tt_mark mark;
+    random_case(&c);
+    if (!tt_bounded_view(c.type, c.length, &c.view, &wide, &mark)) continue;
+    found++;
+    check_sizes(&c, &wide, &mark);
+    check_elements(&c, &wide, &mark);
+  }
+  tt_guard_leave();
+  assert_true(found > count / 2);
+}
+
+/* Nothing can be said of bytes that are seen as another dtype, and of no elements. */
+static void test_refused_views(void **state) {
+  (void)state;
+  const tt_type *type = NULL;
+  tt_type rows = tt_type_make(TT_F32, 2, DIMS(64, 3));
+  tt_view wide;
+  tt_mark mark;
+  tt_guard_enter();
+  ok(tt_type_intern_bounded(&rows, 0, &type));
+  tt_type exact = tt_bounded_exact(type, 5);
+  tt_view view = tt_view_whole(&exact);
+  assert_true(tt_bounded_view(type, 5, &view, &wide, &mark));
+  assert_true(mark.is && mark.dim == 0 && wide.sizes[0] == 64);
+  view.dtype = TT_I32;
+  assert_false(tt_bounded_view(type, 5, &view, &wide, &mark));
+  view.dtype = TT_F32;
+  view.sizes[1] = 0;
+  assert_false(tt_bounded_view(type, 5, &view, &wide, &mark));
+  tt_guard_leave();
+}
+
+/* -- New values -- */
+
+/* What is made with room is seen, without the padding, by its first tensor: there and back. */
+static void test_results(void **state) {
+  (void)state;
+  int count = cases(), made = 0;
+  tt_guard_enter();
+  for (int k = 0; k < count; k++) {
+    tt_type dims = {.dtype = TT_F32, .rank = 1 + (int)below(4)};
+    for (int i = 0; i < dims.rank; i++) dims.dims[i] = 1 + below(MOST);
+    int dim = (int)below(dims.rank);
+    int64_t bound = 2 + below(MOST), length = 1 + below(bound);
+    tt_mark mark = {.is = true, .dim = dim, .outer = 1 + below(3), .inner = 1 + below(3)};
+    dims.dims[dim] = mark.outer * bound * mark.inner;
+    tt_view wide = tt_view_whole(&dims);
+    if (below(2) && dims.rank > 1) {
+      tt_view turned = wide;
+      swap(&turned.sizes[0], &turned.sizes[dims.rank - 1]);
+      swap(&turned.strides[0], &turned.strides[dims.rank - 1]);
+      mark.dim = dim == 0 ? dims.rank - 1 : dim == dims.rank - 1 ? 0 : dim;
+      wide = turned;
+    }
+    bounded_case c = {.length = length};
+    ok(tt_bounded_type(&wide, &mark, &c.type));
+    assert_int_equal(tt_type_numel(c.type), tt_view_numel(&wide));
+    c.exact = tt_bounded_exact(c.type, length);
+    c.view = tt_bounded_logical(&wide, &mark, length);
+    assert_int_equal(tt_type_numel(&c.exact), tt_view_numel(&c.view));
+    tt_view again;
+    tt_mark found;
+    if (!tt_bounded_view(c.type, length, &c.view, &again, &found)) continue;
+    made++;
+    check_elements(&c, &again, &found);
+  }
+  tt_guard_leave();
+  assert_true(made > count / 2);
+}
+
+static void test_bounds(void **state) {
+  (void)state;
+  assert_int_equal(tt_bound_of(1), 64);
+  assert_int_equal(tt_bound_of(64), 64);
+  assert_int_equal(tt_bound_of(65), 128);
+  assert_int_equal(tt_bound_of(INT64_MAX), INT64_MAX);
+}
+
+/* -- Sizes that change -- */
+
+static void test_growing(void **state) {
+  (void)state;
+  tt_growing growing;
+  tt_growing_init(&growing);
+  for (int64_t size = 2; size < 6; size++) {
+    tt_type type = tt_type_make(TT_I64, 2, DIMS(3, size));
+    assert_int_equal(tt_growing_upload(&growing, &type), size >= 4 ? 1 : -1); /* the third */
+    type.dtype = TT_F32;
+    assert_int_equal(tt_growing_upload(&growing, &type), -1); /* weights */
+  }
+  tt_type one = tt_type_make(TT_I64, 2, DIMS(3, 1)), four = tt_type_make(TT_I64, 2, DIMS(3, 4));
+  assert_int_equal(tt_growing_upload(&growing, &one), -1);
+  assert_int_equal(tt_growing_upload(&growing, &four), 1);
+  assert_false(tt_growing_join(&growing, &four, 1, 3));
+  four.dims[1] = 5;
+  assert_true(tt_growing_join(&growing, &four, 1, 4));
+  four.dims[0] = 4;
+  assert_false(tt_growing_join(&growing, &four, 1, 4));
+  assert_false(tt_growing_any(&growing));
+  for (int64_t size = 1; size <= TT_MOST_RECENT + 1; size++) tt_growing_note(&growing, size);
+  assert_true(tt_growing_any(&growing));
+  assert_false(tt_growing_recent(&growing, 1));
+  assert_true(tt_growing_recent(&growing, TT_MOST_RECENT + 1));
+  assert_false(tt_growing_recent(&growing, 0));
+  tt_growing_deinit(&growing);
+}
+
+/* What is made exact before anybody has seen it may as well be exact at once. */
+static void test_welcome(void **state) {
+  (void)state;
+  const tt_type *unwelcome = NULL, *welcome = NULL;
+  tt_type type = tt_type_make(TT_I64, 2, DIMS(5, 64));
+  tt_guard_enter();
+  ok(tt_type_intern_bounded(&type, 0, &unwelcome));
+  ok(tt_type_intern_bounded(&type, 1, &welcome));
+  assert_ptr_not_equal(welcome, unwelcome);
+  tt_type_note_seen(welcome);
+  tt_type_note_settled(welcome);
+  assert_false(tt_type_unwelcome(unwelcome));
+  tt_type_note_settled(unwelcome);
+  assert_true(tt_type_unwelcome(unwelcome));
+  assert_false(tt_type_unwelcome(welcome));
+  tt_guard_leave();
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_views),  cmocka_unit_test(test_refused_views),
+      cmocka_unit_test(test_results), cmocka_unit_test(test_bounds),
+      cmocka_unit_test(test_growing), cmocka_unit_test(test_welcome),
+  };
+  return cmocka_run_group_tests(tests, setup, NULL);
+}
