@@ -12,8 +12,8 @@ typedef struct sizes {
 } sizes;
 
 void tt_growing_init(tt_growing *growing) {
+  *growing = (tt_growing){.seen = TT_INTERN_INIT};
   pthread_mutex_init(&growing->lock, NULL);
-  growing->seen = (tt_intern)TT_INTERN_INIT;
 }
 
 void tt_growing_deinit(tt_growing *growing) {

@@ -192,6 +192,7 @@ static bool spread_cat(tt_spread *s, const tt_call_spec *spec) {
     if (one->mark.dim == dim ? !leave_out(s, spec, i) : !note(s, REDUCED + one->mark.dim, one))
       return false;
   }
+  if (spec->bound && s->known_count) return false; /* two dims with room */
   if (s->length_count) return marked == 1 && spec->bound > 0;
   return marked == 0 ? spec->bound > 0 : marked == spec->tensor_count && s->known_count == 1;
 }

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import functools
 import math
 import random
 import re
@@ -34,6 +35,7 @@ def namespace(device, salt):
     return {
         "torch": torch,
         "copy": copy,
+        "functools": functools,
         "nan": math.nan,
         "inf": math.inf,
         "device": device,

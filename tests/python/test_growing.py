@@ -1,0 +1,277 @@
+"""What becomes longer from call to call is held with room for more, which nobody ever sees."""
+
+import io
+import threading
+
+import pytest
+import torch
+import torch.nn.functional as F
+from support import DEVICE, check, modes, only_tpu, python, same
+
+pytestmark = only_tpu
+LENGTHS = (5, 9, 7, 12, 6, 11, 70, 8, 130, 65, 30, 66)
+
+
+def counted(function, *names):
+    """How much these metrics grow, and what the function returns."""
+    before = torch.tpu.metrics()
+    result = function()
+    torch.tpu.synchronize()
+    after = torch.tpu.metrics()
+    return [after[name] - before[name] for name in names], result
+
+
+@pytest.fixture(params=modes())
+def mode(request):
+    torch.tpu.eager_mode = request.param
+    return request.param
+
+
+# -- Caches --
+
+
+def cached(device, count, width):
+    """Attention of one token after another to all that came before it."""
+    generator = torch.Generator().manual_seed(0)
+    tokens = torch.randn(count, 2, 3, 1, width, generator=generator).to(device)
+    keys, outputs = tokens[0], []
+    for token in tokens:
+        keys = torch.cat([keys, token], 2)
+        scores = (token @ keys.mT / 2).softmax(-1)
+        outputs.append(scores @ keys + keys.sum(2, True) / 9 + keys[:, :, -1:].tanh())
+    return torch.cat(outputs, 2), keys
+
+
+def test_a_cache_compiles_no_more_for_each_token(mode):
+    [count], (out, keys) = counted(lambda: cached(DEVICE, 60, 5), "programs")
+    want, want_keys = cached("cpu", 60, 5)
+    same(out, want, rtol=1e-5, atol=1e-5)
+    same(keys, want_keys)
+    assert keys.stride() == want_keys.stride()
+    if mode != "debug":
+        [more], _ = counted(lambda: cached(DEVICE, 60, 5), "programs")
+        assert count <= 60 and more == 0
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_along_any_dim(mode, dim):
+    def grow(x):
+        y = x
+        for i in range(7):
+            y = torch.cat([y, x.narrow(dim, 0, 1) * i], dim)
+        return y, y.sum(dim), y.amax(), y * 2, y.narrow(dim, 1, 4), y.transpose(0, dim)
+
+    check(grow, torch.randn(3, 4, 5))
+
+
+def test_what_is_joined_need_not_grow(mode):
+    """Joining in front, several at once, and something of another dtype."""
+
+    def join(x):
+        a = b = c = x
+        for i in range(6):
+            a = torch.cat([x[:1] + i, a])
+            b = torch.cat([b, x[:2], x[1:2] - i])
+            c = torch.cat([c, x[:1].double()])
+        return a, b, c, a.mean(0), b.mean(), c.norm()
+
+    check(join, torch.randn(3, 4))
+
+
+def test_writes_through_views_of_a_cache(mode):
+    def change(x):
+        y = x
+        for i in range(6):
+            y = torch.cat([y, x[:1]])
+            y[i] = i
+            y[1:] += 1
+            y.t()[0].mul_(2)
+            y.view(-1)[::3] -= 1
+        return y
+
+    check(change, torch.ones(3, 4))
+
+
+# -- Texts --
+
+
+def texts(lengths, batch):
+    generator = torch.Generator().manual_seed(batch)
+    return [torch.randint(1, 20, (batch, n), generator=generator) for n in lengths]
+
+
+def encode(ids, table, weight):
+    """A layer of a text model: words and places, a mask, attention, and a mean of what counts."""
+    mask = ids % 5 > 0
+    x = F.embedding(ids, table) + table[: ids.shape[1]]
+    x = F.layer_norm(x @ weight, (8,))
+    heads = x.unflatten(-1, (2, 4)).transpose(1, 2)
+    heads = F.scaled_dot_product_attention(heads, heads, heads, attn_mask=mask[:, None, None])
+    x = x + heads.transpose(1, 2).flatten(2)
+    return F.gelu(x), (x * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_text_model_compiles_for_the_first_lengths(batch):
+    torch.tpu.eager_mode = "strict"
+    table, weight = torch.randn(200, 8), torch.randn(8, 8)
+    tables, weights = table.to(DEVICE), weight.to(DEVICE)
+
+    def run(ids):
+        with torch.no_grad():
+            return [one.cpu() for one in encode(ids.to(DEVICE), tables, weights)]
+
+    programs = []
+    for ids in texts(LENGTHS, batch):
+        [count], found = counted(lambda ids=ids: run(ids), "programs")
+        programs.append(count)
+        same(found, list(encode(ids, table, weight)), rtol=1e-4, atol=1e-5)
+    assert sum(programs[4:6]) == 0 and programs[7] == programs[9] == 0, programs
+
+
+def test_gradients_of_a_text_model(mode):
+    table, weight = torch.randn(200, 8), torch.randn(8, 8)
+
+    def gradients(ids):
+        def compute(ids, table, weight):
+            table, weight = table.detach().requires_grad_(), weight.detach().requires_grad_()
+            a, b = encode(ids, table, weight)
+            return torch.autograd.grad(a.square().sum() + b.sum(), [table, weight])
+
+        check(compute, ids, table, weight, tolerance={"rtol": 1e-3, "atol": 1e-3})
+
+    for ids in texts(LENGTHS[:6], 2):
+        gradients(ids)
+
+
+# -- All others see what counts, and nothing else --
+
+OTHERS = {
+    "sort": lambda x: x.sort(0),
+    "cumsum": lambda x: x.cumsum(0),
+    "unique": lambda x: x.unique(),
+    "nonzero": lambda x: x.nonzero(),
+    "bytes": lambda x: x.view(torch.uint8),
+    "bits": lambda x: x.view(torch.int32)[:, ::2],
+    "windows": lambda x: x.unfold(0, 2, 1),
+    "strided": lambda x: x.as_strided((3, 2), (1, 2), 1),
+    "flipped": lambda x: x.flip(0)[:2],
+    "flat": lambda x: x.reshape(-1)[1:-1].amin(),
+    "index": lambda x: x[torch.tensor([0, -1]).to(x.device)],
+    "one": lambda x: x[-1, -1].item(),
+    "list": lambda x: x.tolist(),
+    "copy": lambda x: x.clone().t().contiguous(),
+    "like": lambda x: (torch.zeros_like(x), torch.ones_like(x[1:]), torch.empty_like(x).shape),
+    "storage": lambda x: (x.untyped_storage().nbytes(), x.nbytes, x.storage_offset()),
+    "grown storage": lambda x: x.resize_(x.numel() // 2),
+    "in place": lambda x: x.add_(1).mul_(x).sum(),
+    "any": lambda x: (x.any(), x.all(0), x.argmax(0), x.prod(), x.float().var(0)),
+    "where": lambda x: torch.where(x > 2, x, -x),
+    "matrix": lambda x: x.float().t() @ x.float(),
+    "out": lambda x: torch.mul(x, 2, out=torch.empty_like(x)),
+    "split": lambda x: x.split(2, 0),
+    "stack": lambda x: torch.stack([x, x]),
+    "pad": lambda x: F.pad(x, (1, 1, 0, 2)),
+    "one_hot": lambda x: F.one_hot(x % 7, 7),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("where", ["strict", "fused"])
+def test_others(name, where):
+    torch.tpu.eager_mode = where
+    for ids in texts((2, 3, 4, 6, 5), 4):
+        check(OTHERS[name], ids.t().contiguous())
+
+
+def test_saved_and_sent():
+    torch.tpu.eager_mode = "strict"
+    for ids in texts((2, 3, 4, 6), 3):
+        x, file = ids.to(DEVICE), io.BytesIO()
+        torch.save(x, file)
+        file.seek(0)
+        same(torch.load(file), ids)
+        same(torch.from_dlpack(x.clone()).to("cpu"), ids)
+        same(x.to("cpu", non_blocking=True), ids)
+
+
+def test_captured_graphs_see_exact_values():
+    torch.tpu.eager_mode = "strict"
+    held = [ids.to(DEVICE) for ids in texts((2, 3, 4, 6), 3)][-1]
+    assert counted(lambda: held + 1, "ops_bounded")[0] == [1]
+    graph = torch.tpu.Graph()
+    with torch.tpu.graph(graph):
+        out = held * 2 + held.sum()
+    graph.replay()
+    same(out.cpu(), held.cpu() * 2 + held.cpu().sum())
+
+
+def test_debug_and_deterministic_modes_are_exact():
+    torch.tpu.eager_mode = "debug"
+    [bounded], _ = counted(lambda: [x.to(DEVICE) * 2 for x in texts(LENGTHS, 3)], "ops_bounded")
+    assert bounded == 0
+    torch.tpu.eager_mode = "strict"
+    torch.use_deterministic_algorithms(True)
+    try:
+        [bounded], _ = counted(lambda: [x.to(DEVICE) * 2 for x in texts(LENGTHS, 3)], "ops_bounded")
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert bounded == 0
+
+
+def test_what_is_written_over_keeps_its_size():
+    """As the static inputs of a step are."""
+    torch.tpu.eager_mode = "strict"
+    held = torch.zeros(3, 40, dtype=torch.long, device=DEVICE)
+    for ids in texts((38, 39, 40), 3):
+        ids.to(DEVICE)
+    held.copy_(torch.ones(3, 40, dtype=torch.long))
+    [bounded], out = counted(lambda: held + 1, "ops_bounded")
+    assert bounded == 0 and out.sum().item() == 240
+
+
+def test_what_nobody_sees_as_it_is_becomes_exact_at_once():
+    torch.tpu.eager_mode = "strict"
+    [settled], _ = counted(
+        lambda: [x.to(DEVICE).sort(-1) for x in texts(range(10, 30), 7)], "settled"
+    )
+    assert settled <= 3  # one for each type
+
+
+def test_threads():
+    """That share a cache, which one of them makes exact while others use it as it is."""
+    torch.tpu.eager_mode = "strict"
+    errors = []
+
+    def work(seed):
+        try:
+            for ids in texts(LENGTHS, 2):
+                x = shared[ids.shape[1]]
+                same((x * 2).sum(1).cpu(), (ids * 2).sum(1))
+                if seed % 2:
+                    same(x.sort(1)[0].cpu(), ids.sort(1)[0])
+                same(x[:, 1:].amax().cpu(), ids[:, 1:].amax())
+        except Exception as error:
+            errors.append(error)
+
+    for _ in range(3):
+        shared = {ids.shape[1]: ids.to(DEVICE) for ids in texts(LENGTHS, 2)}
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not errors, errors
+
+
+def test_it_can_be_turned_off():
+    code = """
+import torch
+torch.tpu.eager_mode = "strict"
+for n in range(5, 20):
+    (torch.ones(2, n, dtype=torch.long).to("tpu") * 2).sum()
+print(torch.tpu.metrics()["ops_bounded"])
+"""
+    for value, bounded in (("on", True), ("off", False)):
+        status, output, errors = python(code, TORCH_TPU_GROWING=value)
+        assert status == 0 and (int(output) > 0) == bounded, errors
