@@ -43,7 +43,7 @@ typedef struct tt_call_result {
   const tt_type *storage; /* the storage's type afterwards; interned */
   int over;               /* the input whose value it replaces by one of the same type, or -1 */
   tt_mark mark;           /* of the view, or the target's, if the value is a bounded one */
-  int length_word;        /* where that is among the packed numbers; -1: it is no bounded value */
+  int length_word; /* where a bounded value's length is among the packed numbers; -1: it is exact */
 } tt_call_result;
 
 /* What the caller knows when a key is new. Borrowed; tt_call_create copies what it keeps. */

@@ -206,11 +206,15 @@ static int word_of(const tt_call_spec *spec, const tt_mark *mark) {
 static tt_status type_of_result(lowering *low, int k, const tt_type *type) {
   tt_call_result *result = &low->call->results[k];
   const tt_call_result *wanted = &low->spec->results[k];
-  if (!low->spec->meta_known || !wanted->mark.is) return tt_type_intern(type, &result->storage);
+  const tt_call_tensor *target = wanted->target < 0 ? NULL : &low->spec->tensors[wanted->target];
+  bool fresh = !target && low->spec->meta_known && wanted->mark.is;
+  bool keeps = target && tt_type_along(target->storage) >= 0; /* through whatever view */
+  result->length_word = -1;
+  if (!fresh && !keeps) return tt_type_intern(type, &result->storage);
   result->mark = wanted->mark;
-  result->length_word = word_of(low->spec, &wanted->mark);
-  if (wanted->target < 0) return tt_bounded_type(&result->view, &wanted->mark, &result->storage);
-  result->storage = low->spec->tensors[wanted->target].storage;
+  result->length_word = word_of(low->spec, target ? &target->mark : &wanted->mark);
+  if (fresh) return tt_bounded_type(&result->view, &wanted->mark, &result->storage);
+  result->storage = target->storage;
   return TT_SUCCESS;
 }
 
@@ -235,7 +239,7 @@ static tt_status state_results(lowering *low) {
   if (learn) call->output_count = output;
   if (learn) call->draw_blocks = draw_blocks(low);
   if (learn && output == 1 && call->result_count == 1 && tt_hlo_is_zeros(low->io->outputs[0]))
-    call->zeros = is_small(call->results[0].storage) && !call->results[0].mark.is;
+    call->zeros = is_small(call->results[0].storage) && call->results[0].length_word < 0;
   return TT_SUCCESS;
 }
 

@@ -29,7 +29,7 @@ static tt_status make_output(const recording *r, int k, tt_value **out) {
   const tt_call_result *result = &r->call->results[k];
   tt_account *account = &r->stream->device->account;
   TT_TRY(tt_value_create(account, r->stream, result->storage, r->op->site, out));
-  if (!result->mark.is) return TT_SUCCESS;
+  if (result->length_word < 0) return TT_SUCCESS;
   (*out)->length = tt_call_result_length(result, r->op->scalars);
   tt_type exact = tt_bounded_exact(result->storage, (*out)->length);
   return tt_type_intern(&exact, &(*out)->exact);

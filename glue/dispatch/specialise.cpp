@@ -26,6 +26,7 @@ class Specialiser : Fixed {
   size_t first_length() const {
     return walk_.numbers.size() - static_cast<size_t>(walk_.lengths.count) - (walk_.bound ? 1 : 0);
   }
+  c10::IntArrayRef as_seen(const at::Tensor& target) const;
   bool is_bounded() const { return walk_.lengths.count || walk_.bound; }
   Found describe();
   void fill(tt_call_spec* spec);
@@ -85,7 +86,16 @@ void Specialiser::add(const ArgPlan& arg, const IValue& value, tt_args_reader& r
   }
 }
 
-// Gives the out= arguments these shapes; whether that changed any.
+// The sizes that a target has in the call.
+c10::IntArrayRef Specialiser::as_seen(const at::Tensor& target) const {
+  for (size_t i = 0; i < walk_.operands.size(); i++)
+    if (walk_.tensors[i]->is_same(target))
+      return {walk_.operands[i].view.sizes, static_cast<size_t>(walk_.operands[i].view.rank)};
+  return target.sizes();
+}
+
+// Gives the out= arguments these shapes; whether that changed any. Where they are bounded it only
+// says whether it would.
 bool Specialiser::resize_targets(const std::vector<at::Tensor>& shapes) {
   bool resized = false;
   std::vector<at::Tensor> targets;
@@ -93,7 +103,8 @@ bool Specialiser::resize_targets(const std::vector<at::Tensor>& shapes) {
     if (plan_.args[i].out)
       each_tensor(walk_.args[i], [&](const at::Tensor& one) { targets.push_back(one); });
   for (size_t k = 0; k < std::min(targets.size(), shapes.size()); k++)
-    resized |= fit_output(targets[k], shapes[k]);
+    resized |= is_bounded() ? as_seen(targets[k]) != shapes[k].sizes()
+                            : fit_output(targets[k], shapes[k]);
   return resized;
 }
 
@@ -110,7 +121,7 @@ Found Specialiser::ask_types() {
   if (agreed.meta == Meta::Refused) return Found::Fallback;
   bool has_out = plan_.row_args < count_of(plan_.args);
   if (agreed.meta == Meta::Missing && has_out && plan_.functional) return Found::Functional;
-  if (resize_targets(agreed.outs)) return Found::Restart;
+  if (resize_targets(agreed.outs)) return is_bounded() ? Found::Exact : Found::Restart;
   types_known_ = agreed.meta == Meta::Done;
   for (const at::Tensor& one : agreed.results) {
     tt_call_result result{};
