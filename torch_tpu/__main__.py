@@ -27,6 +27,7 @@ Made by `make docs` from the op table and from what PyTorch's dispatcher knows. 
 operator's functional overload; its in-place and `out=` forms come with it. Static arguments shape
 the program: a new value compiles anew, while every other number may change freely. What has no row
 is decomposed, by this package or by PyTorch; the few operators that run on the host are at the end.
+Where a row's sizes are "any", its operands may be held with room for more (modes.md).
 An operator of another library has its name before it, and is there once the library defines it.
 
 A row's f32 results are within 1e-7 of what the CPU computes in f64 from the same operands, as the
@@ -147,7 +148,7 @@ def info(as_json: Json = False) -> None:
 @app.command()
 def ops(as_json: Json = False, markdown: Markdown = False, counts: Counts = None) -> None:
     """Lists the operators of the op table."""
-    names = ("name", "class", "statics", "doc", "tolerance", "why")
+    names = ("name", "class", "statics", "doc", "tolerance", "why", "sizes")
     rows = [dict(zip(names, row, strict=True)) for row in _C.op_rows()]
     if markdown:
         typer.echo(ops_page(rows) + (dtypes_section(counts) if counts else ""))
@@ -172,7 +173,8 @@ def ops_page(rows: list[dict[str, Any]]) -> str:
     parts = [OPS_PAGE, f"{len(rows)} rows."]
     for family in dict.fromkeys(row["class"] for row in rows):
         parts.append(
-            f"\n## {family}\n\n| operator | static arguments | what it does |\n|---|---|---|"
+            f"\n## {family}\n\n| operator | static arguments | sizes | what it does |\n"
+            "|---|---|---|---|"
         )
         parts += [_ops_line(row) for row in rows if row["class"] == family]
         if family == "lapack":
@@ -216,7 +218,7 @@ def _summary(function: Any) -> str:
 def _ops_line(row: dict[str, Any]) -> str:
     statics = ", ".join(f"`{name}`" for name in row["statics"].split(",") if name)
     doc = row["doc"].replace("|", r"\|")
-    return f"| `{row['name']}` | {statics} | {doc} |"
+    return f"| `{row['name']}` | {statics} | {'any' * row['sizes']} | {doc} |"
 
 
 if __name__ == "__main__":

@@ -31,9 +31,10 @@
   X(INTEGRATIONS, "on",                                                                            \
     "`on`, `off`, or names of libraries, comma-separated: which of them choose device tpu "        \
     "by themselves.")                                                                              \
-  X(GROWING, "on",                                                                                \
+  X(GROWING, "on",                                                                                 \
     "`on`, `off`: whether what was seen to change its size is held with room for more, so that "   \
-    "programs serve all sizes. `first`, `last`: whatever is uploaded is, along that dim; for tests.")                                                                                  \
+    "programs serve all sizes. `first`, `last`: whatever is uploaded is, along that dim; for "     \
+    "tests.")                                                                                      \
   X(VERIFY, "0", "1 verifies every program before it is compiled; always on in debug builds.")
 
 typedef enum tt_env_var {

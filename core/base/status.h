@@ -21,12 +21,12 @@
   X(PERMISSION_DENIED, 7)                                                                          \
   X(RESOURCE_EXHAUSTED, 8)  /* memory, on the host or on the device: OutOfMemoryError */           \
   X(FAILED_PRECONDITION, 9) /* right values at the wrong time */                                   \
-  X(ABORTED, 10)       /* another thread was quicker: to be tried again */                         \
-  X(OUT_OF_RANGE, 11)  /* an index past the end: IndexError */                                     \
-  X(UNIMPLEMENTED, 12) /* we or the plugin cannot do it: NotImplementedError */                    \
-  X(INTERNAL, 13)      /* a bug of ours or of the plugin's */                                      \
-  X(UNAVAILABLE, 14)   /* no device, a lost device */                                              \
-  X(DATA_LOSS, 15)     /* a corrupt file */                                                        \
+  X(ABORTED, 10)            /* another thread was quicker: to be tried again */                    \
+  X(OUT_OF_RANGE, 11)       /* an index past the end: IndexError */                                \
+  X(UNIMPLEMENTED, 12)      /* we or the plugin cannot do it: NotImplementedError */               \
+  X(INTERNAL, 13)           /* a bug of ours or of the plugin's */                                 \
+  X(UNAVAILABLE, 14)        /* no device, a lost device */                                         \
+  X(DATA_LOSS, 15)          /* a corrupt file */                                                   \
   X(UNAUTHENTICATED, 16)                                                                           \
   X(TYPE, 17)         /* a value of the wrong Python type: TypeError */                            \
   X(VALUE, 18)        /* a value outside what is allowed: ValueError */                            \

@@ -6,7 +6,7 @@
 
 typedef struct interned {
   bool counted;
-  int along;                /* -1: all of it counts */
+  int along; /* -1: all of it counts */
   _Atomic bool seen, unwelcome;
   _Atomic int64_t storages; /* only if counted */
   int64_t bytes;

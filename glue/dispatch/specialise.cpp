@@ -103,8 +103,8 @@ bool Specialiser::resize_targets(const std::vector<at::Tensor>& shapes) {
     if (plan_.args[i].out)
       each_tensor(walk_.args[i], [&](const at::Tensor& one) { targets.push_back(one); });
   for (size_t k = 0; k < std::min(targets.size(), shapes.size()); k++)
-    resized |= is_bounded() ? as_seen(targets[k]) != shapes[k].sizes()
-                            : fit_output(targets[k], shapes[k]);
+    resized |=
+        is_bounded() ? as_seen(targets[k]) != shapes[k].sizes() : fit_output(targets[k], shapes[k]);
   return resized;
 }
 

@@ -30,7 +30,8 @@ py::list op_rows() {
   for (int i = 0; i < count; i++) {
     tt_op_tolerance tolerance = tt_op_tolerance_of(rows[i].name);
     list.append(py::make_tuple(rows[i].name, tt_op_class_name(rows[i].cls), rows[i].statics,
-                               rows[i].doc, tolerance.value, tolerance.why ? tolerance.why : ""));
+                               rows[i].doc, tolerance.value, tolerance.why ? tolerance.why : "",
+                               tt_op_spreads(&rows[i])));
   }
   return list;
 }

@@ -101,21 +101,27 @@ static void merge(tt_view *view, int dim) {
 static void change(tt_view *view) {
   int dim = (int)below(view->rank), other = (int)below(view->rank);
   switch (below(6)) {
-    case 0:
-      swap(&view->sizes[dim], &view->sizes[other]);
-      swap(&view->strides[dim], &view->strides[other]);
-      break;
-    case 1: slice(view, dim); break;
-    case 2:
-      if (view->rank < 2) break;
-      view->offset += below(view->sizes[dim]) * view->strides[dim];
-      remove_dim(view, dim);
-      break;
-    case 3:
-      if (view->rank < 5) insert_dim(view, dim, 1 + below(3), 0);
-      break;
-    case 4: split(view, dim); break;
-    default: merge(view, dim); break;
+  case 0:
+    swap(&view->sizes[dim], &view->sizes[other]);
+    swap(&view->strides[dim], &view->strides[other]);
+    break;
+  case 1:
+    slice(view, dim);
+    break;
+  case 2:
+    if (view->rank < 2) break;
+    view->offset += below(view->sizes[dim]) * view->strides[dim];
+    remove_dim(view, dim);
+    break;
+  case 3:
+    if (view->rank < 5) insert_dim(view, dim, 1 + below(3), 0);
+    break;
+  case 4:
+    split(view, dim);
+    break;
+  default:
+    merge(view, dim);
+    break;
   }
 }
 
@@ -245,6 +251,17 @@ static void test_results(void **state) {
   assert_true(made > count / 2);
 }
 
+/* A dense view has room along a dim, and stays dense in the order of its dims. */
+static void test_covering(void **state) {
+  (void)state;
+  tt_view turned = {.dtype = TT_F32, .rank = 3, .sizes = {5, 2, 3}, .strides = {1, 15, 5}};
+  tt_view wide = tt_bounded_cover(&turned, 0, 8);
+  assert_int_equal(wide.sizes[0], 8);
+  assert_int_equal(wide.strides[0], 1);
+  assert_int_equal(wide.strides[2], 8);
+  assert_int_equal(wide.strides[1], 24);
+}
+
 static void test_bounds(void **state) {
   (void)state;
   assert_int_equal(tt_bound_of(1), 64);
@@ -302,9 +319,10 @@ static void test_welcome(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_views),  cmocka_unit_test(test_refused_views),
-      cmocka_unit_test(test_results), cmocka_unit_test(test_bounds),
-      cmocka_unit_test(test_growing), cmocka_unit_test(test_welcome),
+      cmocka_unit_test(test_views),    cmocka_unit_test(test_refused_views),
+      cmocka_unit_test(test_results),  cmocka_unit_test(test_bounds),
+      cmocka_unit_test(test_covering), cmocka_unit_test(test_growing),
+      cmocka_unit_test(test_welcome),
   };
   return cmocka_run_group_tests(tests, setup, NULL);
 }

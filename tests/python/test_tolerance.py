@@ -16,7 +16,7 @@ ROWS = {}
 if DEVICE == "tpu":
     import torch_tpu._C as glue
 
-    FIELDS = ("name", "class", "statics", "doc", "tolerance", "why")
+    FIELDS = ("name", "class", "statics", "doc", "tolerance", "why", "sizes")
     ROWS = {row[0]: dict(zip(FIELDS, row, strict=True)) for row in glue.op_rows()}
 # What the CPU has under another name.
 TWINS = {"convolution_overrideable": torch.ops.aten.convolution.default}
