@@ -86,9 +86,11 @@ static bool place_dim(const places *p, int dim, tt_view *view, tt_mark *mark) {
 
 /* Strides along dims of one element mean nothing, but some look at them. */
 static void fill_strides(tt_view *view) {
-  for (int i = view->rank - 1; i >= 0; i--)
-    if (view->sizes[i] == 1)
-      view->strides[i] = i + 1 < view->rank ? view->strides[i + 1] * view->sizes[i + 1] : 1;
+  int64_t behind = 1;
+  for (int i = view->rank - 1; i >= 0; i--) {
+    if (view->sizes[i] == 1) view->strides[i] = behind;
+    behind = view->strides[i] * view->sizes[i];
+  }
 }
 
 bool tt_bounded_view(const tt_type *type, int64_t length, const tt_view *logical, tt_view *out,
@@ -97,6 +99,7 @@ bool tt_bounded_view(const tt_type *type, int64_t length, const tt_view *logical
   *out = *logical;
   *mark = (tt_mark){.is = false};
   measure(&p, type, length);
+  if (logical->rank < 0 || logical->rank > TT_MAX_RANK) return false;
   if (logical->dtype != type->dtype || tt_view_numel(logical) == 0) return false;
   if (!start_at(&p, logical->offset, &out->offset)) return false;
   for (int i = 0; i < out->rank; i++) {

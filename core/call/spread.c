@@ -1,5 +1,6 @@
 #include "call/spread.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* Codes of dims: a rule's letters, places in its "...", dims of a reduction's operand. */
@@ -21,6 +22,7 @@ static bool note(tt_spread *s, int code, const tt_call_tensor *tensor) {
   const tt_mark *mark = &tensor->mark;
   int64_t size = tensor->view.sizes[mark->dim];
   int i = find(s, code);
+  assert(i >= 0 && s->known_count <= TT_MOST_SPREAD);
   if (i < s->known_count) return same_mark(&s->known[i].mark, mark) && s->known[i].size == size;
   if (i == TT_MOST_SPREAD) return false;
   s->known[i].code = code;
@@ -55,7 +57,7 @@ static bool codes_of(const char *pattern, int rank, int *codes) {
   const char *dots = memchr(pattern, '.', (size_t)size);
   int rest = dots ? rank - (size - 3) : 0;
   if (rest < 0 || (!dots && size != rank)) return false;
-  for (int i = 0; i < size; i++) {
+  for (int i = 0; i < size && pattern[i]; i++) {
     if (pattern[i] != '.') {
       codes[at++] = (unsigned char)pattern[i];
       continue;
@@ -162,6 +164,7 @@ static bool spread_listed(tt_spread *s, const tt_call_spec *spec) {
     if (i != first && spec->tensors[i].mark.is) return false;
   const tt_call_tensor *tensor = &spec->tensors[first];
   int dim = tensor->mark.dim;
+  if (!tensor->mark.is) return true;
   if (is_listed(spec, listed_arg(spec), tensor->view.rank, dim)) {
     if (!leave_out(s, spec, first)) return false;
     if (!is_percent(spec)) return true;
