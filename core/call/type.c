@@ -1,6 +1,7 @@
 #include "call/type.h"
 
 #include <assert.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -8,6 +9,7 @@ typedef struct interned {
   bool counted;
   int along; /* -1: all of it counts */
   _Atomic bool seen, unwelcome;
+  _Atomic int told, patience; /* how often it was said to be unwelcome, and how often it will be */
   _Atomic int64_t storages; /* only if counted */
   int64_t bytes;
   tt_type type;
@@ -31,6 +33,7 @@ static tt_status add(const tt_type *type, int along, const int64_t *key, size_t 
   interned *added = tt_calloc(1, sizeof *added);
   if (!added) return tt_out_of_memory();
   added->along = along;
+  added->patience = 16;
   added->type = tt_type_make(type->dtype, type->rank, type->dims);
   if (!tt_type_bytes(type, &added->bytes)) added->bytes = 0;
   added->counted = (int64_t)types.count >= tt_growth_spared_types();
@@ -85,7 +88,15 @@ void tt_type_note_settled(const tt_type *type) {
 }
 
 bool tt_type_unwelcome(const tt_type *type) {
-  return atomic_load_explicit(&interned_of(type)->unwelcome, memory_order_relaxed);
+  interned *of = interned_of(type);
+  if (!atomic_load_explicit(&of->unwelcome, memory_order_relaxed)) return false;
+  int patience = atomic_load_explicit(&of->patience, memory_order_relaxed);
+  if (atomic_fetch_add_explicit(&of->told, 1, memory_order_relaxed) < patience) return true;
+  atomic_store_explicit(&of->told, 0, memory_order_relaxed);
+  atomic_store_explicit(&of->patience, patience < INT_MAX / 2 ? 2 * patience : patience,
+                        memory_order_relaxed);
+  atomic_store_explicit(&of->unwelcome, false, memory_order_relaxed);
+  return false;
 }
 
 int64_t tt_type_held_bytes(const tt_type *type) { return interned_of(type)->bytes; }

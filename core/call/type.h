@@ -17,7 +17,8 @@ int tt_type_along(const tt_type *type);
 /* Of a bounded type: an operator saw a value as bounded, or one was made exact. */
 void tt_type_note_seen(const tt_type *type);
 void tt_type_note_settled(const tt_type *type);
-/* Whether values were made exact before any operator had seen one: they may be exact at once. */
+/* Whether values were made exact before any operator had seen one: they may be exact at once. After
+ * having been told so 16 times, and then ever more often, one tries again. */
 bool tt_type_unwelcome(const tt_type *type);
 int64_t tt_type_table_size(void);
 /* Of an interned type; 0 where they overflow. */

@@ -225,6 +225,22 @@ void recall(Walk& walk) {
   }
 }
 
+// The lengths are numbers, and the key says whose is which. False: nobody has one.
+bool add_lengths(Walk& walk) {
+  bool any = false;
+  for (const tt_operand& one : walk.operands) {
+    bool bounded = tt_type_along(one.type) >= 0;
+    any |= bounded || one.mark.is;
+    tag(walk, TT_TAG_INT, TT_I64);
+    tt_key_u64(&walk.key, bounded || one.mark.is ? static_cast<uint64_t>(one.mark.scalar) + 1 : 0);
+  }
+  tag(walk, TT_TAG_INT, TT_I64);
+  tt_key_u64(&walk.key, static_cast<uint64_t>(walk.lengths.count));
+  for (int i = 0; i < walk.lengths.count; i++)
+    walk.numbers.push_back({TT_I64, static_cast<uint64_t>(walk.lengths.of[i].length)});
+  return any;
+}
+
 // Of cat's result, where it is to have room along the dim in which its operands are joined.
 void add_bound(Walk& walk) {
   auto dim = joined_dim(walk);
@@ -265,9 +281,8 @@ bool walk_args(Walk& walk) {
   if (walk.lengths.count) {
     start_anew(walk);
     walk_once(walk);
+    if (!add_lengths(walk)) return false;
   }
-  for (int i = 0; i < walk.lengths.count; i++)
-    walk.numbers.push_back({TT_I64, static_cast<uint64_t>(walk.lengths.of[i].length)});
   add_bound(walk);
   for (const tt_operand& one : walk.operands)
     if (one.mark.is && !walk.plan.spreads) return false;

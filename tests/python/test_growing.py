@@ -43,13 +43,13 @@ def cached(device, count, width):
 
 
 def test_a_cache_compiles_no_more_for_each_token(mode):
-    [count], (out, keys) = counted(lambda: cached(DEVICE, 60, 5), "programs")
-    want, want_keys = cached("cpu", 60, 5)
+    [count], (out, keys) = counted(lambda: cached(DEVICE, 60, 7), "programs")
+    want, want_keys = cached("cpu", 60, 7)
     same(out, want, rtol=1e-5, atol=1e-5)
     same(keys, want_keys)
     assert keys.stride() == want_keys.stride()
     if mode != "debug":
-        [more], _ = counted(lambda: cached(DEVICE, 60, 5), "programs")
+        [more], _ = counted(lambda: cached(DEVICE, 60, 7), "programs")
         assert count <= 60 and more == 0
 
 
@@ -93,6 +93,22 @@ def test_writes_through_views_of_a_cache(mode):
 
 
 # -- Texts --
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_rows_as_long_as_a_text(mode, dtype):
+    """They are no texts: where each begins is still a run-time number."""
+    for ids in texts((6, 7, 8, 6), 5):
+        (ids.to(DEVICE) * 2).sum()
+
+    def write(x, rows):
+        for i in range(12):
+            row = rows[i].repeat(2)[:6]
+            x[i] = row
+            x[i] += row * i
+        return x, [x[i] * 2 for i in range(12)], [x[:, j].sum() for j in range(6)]
+
+    check(write, torch.zeros(12, 6, dtype=dtype), torch.randn(12, 6, dtype=dtype))
 
 
 def texts(lengths, batch):
