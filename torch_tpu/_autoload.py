@@ -93,13 +93,22 @@ def _let_autograd_end() -> None:
 def _apply_environment() -> None:
     """Sets the properties of `torch.tpu` that an environment variable chooses."""
     from torch_tpu import _env, integrations, tpu
+    from torch_tpu.integrations import _imports
 
     integrations.watch(_env.value("INTEGRATIONS"))
+    _imports.Watcher(_install_backend).watch(["torch._dynamo.backends.registry"])
     for name in ("eager_mode", "host_fallback"):
         try:
             setattr(tpu, name, _env.value(name.upper()))
         except ValueError as error:
             raise ValueError(f"TORCH_TPU_{name.upper()}: {error}") from None
+
+
+def _install_backend(_: str) -> None:
+    """Has `torch.compile` take our backend; called when Dynamo is imported."""
+    from torch_tpu.compiler import backend
+
+    backend.install()
 
 
 def _check_version() -> None:

@@ -24,11 +24,11 @@ void tt_captured_sizes(const tt_captured *captured, int *steps, int *inputs, int
 }
 
 /* What the storages hold, which then has a job. The lock is held. */
-static tt_status find_inputs(tt_captured *captured, tt_launch *launch, const tt_policy *policy,
-                             uint32_t site) {
+static tt_status find_inputs(tt_captured *captured, const tt_captured_storages *on,
+                             tt_launch *launch, const tt_policy *policy, uint32_t site) {
   for (int i = 0; i < captured->input_count; i++) {
     const tt_bound *input = &captured->inputs[i];
-    tt_storage *storage = input->storage;
+    tt_storage *storage = on ? on->inputs[i] : input->storage;
     if (!tt_type_equal(storage->type, &input->type))
       return tt_error(TT_FAILED_PRECONDITION,
                       "a tensor that a captured graph reads has another size or dtype than when it "
@@ -57,28 +57,29 @@ static tt_status make_outputs(tt_captured *captured, tt_stream *stream, tt_launc
 }
 
 /* The old values, which the launch may be the last to hold, go at once. */
-static void write_outputs(tt_captured *captured, const tt_launch *launch) {
+static void write_outputs(tt_captured *captured, const tt_captured_storages *on,
+                          const tt_launch *launch) {
   for (int i = 0; i < captured->bound_output_count; i++) {
     const tt_bound *output = &captured->outputs[i];
     tt_value *made = tt_value_retain(launch->outputs[output->output]);
-    tt_value_release(tt_storage_hold(output->storage, made));
+    tt_value_release(tt_storage_hold(on ? on->outputs[i] : output->storage, made));
   }
 }
 
-static tt_status replay(tt_captured *captured, tt_stream *stream, tt_launch *launch,
-                        const tt_policy *policy, uint32_t site) {
+static tt_status replay(tt_captured *captured, tt_stream *stream, const tt_captured_storages *on,
+                        tt_launch *launch, const tt_policy *policy, uint32_t site) {
   TT_TRY(tt_stream_flush(stream, TT_CUT_SYNC, policy));
-  TT_TRY(find_inputs(captured, launch, policy, site));
+  TT_TRY(find_inputs(captured, on, launch, policy, site));
   TT_TRY(make_outputs(captured, stream, launch, site));
-  write_outputs(captured, launch);
+  write_outputs(captured, on, launch);
   tt_submit(stream->queue, launch);
   tt_count_add(TT_COUNT_GRAPH_REPLAYS, 1);
   return TT_SUCCESS;
 }
 
 tt_status tt_captured_replay(tt_captured *captured, tt_stream *stream,
-                             const tt_philox_place *places, const tt_policy *policy,
-                             uint32_t site) {
+                             const tt_captured_storages *on, const tt_philox_place *places,
+                             const tt_policy *policy, uint32_t site) {
   TT_TRY(tt_queue_await_room(stream->queue));
   tt_launch *launch = tt_launch_create(captured->device, captured->input_count,
                                        captured->output_count, captured->words.word_count, 0);
@@ -90,7 +91,7 @@ tt_status tt_captured_replay(tt_captured *captured, tt_stream *stream,
   tt_status status = stream->capture
                          ? tt_error(TT_FAILED_PRECONDITION,
                                     "a captured graph cannot be replayed while another is captured")
-                         : replay(captured, stream, launch, policy, site);
+                         : replay(captured, stream, on, launch, policy, site);
   tt_device_unlock(stream->device);
   tt_guard_leave();
   if (status) tt_launch_destroy(launch);

@@ -33,9 +33,15 @@ int tt_captured_generators(const tt_captured *captured);
 tt_draw tt_captured_draw(const tt_captured *captured, int i);
 /* Its operators, inputs and outputs. */
 void tt_captured_sizes(const tt_captured *captured, int *steps, int *inputs, int *outputs);
-/* Launches it on a stream of its device; places[i] is where generator i stands.
+/* The storages that a launch works on in the place of those it was captured with: one for each of
+ * its inputs, and one for each of its bound outputs. */
+typedef struct tt_captured_storages {
+  tt_storage *const *inputs, *const *outputs;
+} tt_captured_storages;
+/* Launches it on a stream of its device; places[i] is where generator i stands; `on` may be NULL.
  * FAILED_PRECONDITION: a tensor has another size or type than when it was captured. */
 tt_status tt_captured_replay(tt_captured *captured, tt_stream *stream,
-                             const tt_philox_place *places, const tt_policy *policy, uint32_t site);
+                             const tt_captured_storages *on, const tt_philox_place *places,
+                             const tt_policy *policy, uint32_t site);
 
 #endif

@@ -90,8 +90,11 @@ tt_status tt_operands_settle(tt_stream *stream, const tt_operation *operation) {
 }
 
 tt_status tt_captured_settle(const tt_captured *captured, tt_stream *stream,
-                             const tt_policy *policy, uint32_t site) {
-  for (int i = 0; i < captured->input_count; i++)
-    TT_TRY(tt_storage_settle(stream, captured->inputs[i].storage, policy, site));
+                             const tt_captured_storages *on, const tt_policy *policy,
+                             uint32_t site) {
+  for (int i = 0; i < captured->input_count; i++) {
+    tt_storage *storage = on ? on->inputs[i] : captured->inputs[i].storage;
+    TT_TRY(tt_storage_settle(stream, storage, policy, site));
+  }
   return TT_SUCCESS;
 }

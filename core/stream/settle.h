@@ -13,6 +13,7 @@ tt_status tt_storage_settle(tt_stream *stream, tt_storage *storage, const tt_pol
 tt_status tt_operands_settle(tt_stream *stream, const tt_operation *operation);
 /* What a replay reads. */
 tt_status tt_captured_settle(const tt_captured *captured, tt_stream *stream,
-                             const tt_policy *policy, uint32_t site);
+                             const tt_captured_storages *on, const tt_policy *policy,
+                             uint32_t site);
 
 #endif

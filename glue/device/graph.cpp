@@ -57,11 +57,24 @@ std::vector<tt_philox_place> Graph::take_places() const {
 
 void Graph::replay() {
   TORCH_CHECK(ended_, "a graph is replayed after it was captured");
+  launch(nullptr);
+}
+
+void Graph::replay_on(const tt_captured_storages& storages) { launch(&storages); }
+
+void Graph::launch(const tt_captured_storages* on) {
   if (!captured_) return;  // it computes nothing
   tt_stream* stream = stream_of(device_);
-  check(tt_captured_settle(captured_, stream, Policy(), call_site()));
+  check(tt_captured_settle(captured_, stream, on, Policy(), call_site()));
   auto places = take_places();
-  check(tt_captured_replay(captured_, stream, places.data(), Policy(), call_site()));
+  check(tt_captured_replay(captured_, stream, on, places.data(), Policy(), call_site()));
+}
+
+void Graph::each_storage(c10::function_ref<void(tt_storage*)> input,
+                         c10::function_ref<void(tt_storage*)> output) const {
+  for (int i = 0; captured_ && i < captured_->input_count; i++) input(captured_->inputs[i].storage);
+  for (int i = 0; captured_ && i < captured_->bound_output_count; i++)
+    output(captured_->outputs[i].storage);
 }
 
 void Graph::reset() {

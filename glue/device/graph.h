@@ -18,6 +18,11 @@ class Graph : Fixed {
   void end();      // its program is compiled from now on
   void abandon();  // forgets what was recorded
   void replay();   // on this thread's current stream
+  // The same with other storages than those that it was captured with.
+  void replay_on(const tt_captured_storages& storages);
+  // Those that it was captured with: what it reads, and what it leaves.
+  void each_storage(c10::function_ref<void(tt_storage*)> input,
+                    c10::function_ref<void(tt_storage*)> output) const;
   void reset();
   bool capturing() const { return stream_ != nullptr; }
   bool captured() const { return captured_ != nullptr; }
@@ -27,6 +32,7 @@ class Graph : Fixed {
  private:
   friend void keep_generator(const std::optional<at::Generator>&, c10::DeviceIndex);
   tt_stream* stop();
+  void launch(const tt_captured_storages* on);
   std::vector<tt_philox_place> take_places() const;
 
   c10::DeviceIndex device_ = -1;

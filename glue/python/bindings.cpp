@@ -1,6 +1,6 @@
 // torch_tpu._C: what the Python package sees of the core. Its types are in torch_tpu/_C.pyi.
 #include "agreement/agreement.h"
-#include "device/graph.h"
+#include "device/function.h"
 #include "device/policy.h"
 #include "dispatch/dispatch.h"
 
@@ -87,6 +87,14 @@ template <class Release> void bind_graphs(py::module_& m, const Release& release
       .def("capturing", &Graph::capturing)
       .def("captured", &Graph::captured)
       .def("sizes", &Graph::sizes);
+  py::class_<Function>(m, "Function")
+      .def(py::init<>())
+      .def("begin", &Function::begin, release)
+      .def("end", &Function::end, release)
+      .def("abandon", &Function::abandon, release)
+      .def("__call__", &Function::call, release)
+      .def("sizes", &Function::sizes);
+  m.def("signature", [](const std::vector<at::Tensor>& args) { return py::bytes(signature(args)); });
   m.def("is_capturing", [](int64_t index) { return captured_stream(number(index)) != nullptr; });
 }
 

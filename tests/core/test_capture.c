@@ -106,7 +106,7 @@ static void test_what_is_only_touched(void **state) {
   int steps = 0, inputs = 0, outputs = 0;
   tt_captured_sizes(made, &steps, &inputs, &outputs);
   assert_true(steps == 1 && inputs == 1 && outputs == 1);
-  ok(tt_captured_replay(made, stream, NULL, &policy, 0));
+  ok(tt_captured_replay(made, stream, NULL, NULL, &policy, 0));
   ok(value_of(sum));
   assert_null(unwritten->value);
   tt_captured_destroy(made);
@@ -153,10 +153,10 @@ static void test_what_is_refused(void **state) {
   tt_marker_release(marker);
   tt_captured *made = end();
   begin();
-  fails(tt_captured_replay(made, stream, NULL, &policy, 0), TT_FAILED_PRECONDITION,
+  fails(tt_captured_replay(made, stream, NULL, NULL, &policy, 0), TT_FAILED_PRECONDITION,
         "cannot be replayed while another is captured");
   tt_capture_abandon(stream);
-  ok(tt_captured_replay(made, stream, NULL, &policy, 0));
+  ok(tt_captured_replay(made, stream, NULL, NULL, &policy, 0));
   ok(value_of(a));
   tt_captured_destroy(made);
   for (tt_storage **s = (tt_storage *[]){sum, outside, far, NULL}; *s; s++) tt_storage_release(*s);
@@ -179,7 +179,7 @@ static void test_constants(void **state) {
   assert_true(steps == 1 && inputs == 2 && outputs == 1);
   ok(value_of(constant));
   tt_storage_release(constant);
-  ok(tt_captured_replay(made, stream, NULL, &policy, 0));
+  ok(tt_captured_replay(made, stream, NULL, NULL, &policy, 0));
   ok(value_of(sum));
   tt_captured_destroy(made);
   tt_storage_release(sum);
@@ -199,7 +199,7 @@ static void test_nothing_is_launched(void **state) {
     assert_ptr_equal(a->value, before);
     assert_null(sum->value);
     assert_int_equal(fake.tt_fake_launches(), launches);
-    for (int k = 0; k < 50; k++) ok(tt_captured_replay(made, stream, NULL, &policy, 0));
+    for (int k = 0; k < 50; k++) ok(tt_captured_replay(made, stream, NULL, NULL, &policy, 0));
     ok(stream_sync(stream));
     assert_int_equal(fake.tt_fake_launches() - launches, 50);
     assert_int_equal(fake.tt_fake_donations() - donations, 50); /* a's old memory, each time */
@@ -273,7 +273,7 @@ static void test_no_new_programs(void **state) {
   begin();
   sum = step();
   made = end();
-  ok(tt_captured_replay(made, stream, NULL, &policy, 0));
+  ok(tt_captured_replay(made, stream, NULL, NULL, &policy, 0));
   tt_captured_destroy(made);
   tt_storage_release(sum);
 }
@@ -287,20 +287,20 @@ static void test_failing_replays(void **state) {
   tt_captured *made = end();
   uint32_t site = tt_site_add("train.py", 7, "step");
   fake.tt_fake_fail_programs("stablehlo.add", 2, TT_FAKE_EXECUTE);
-  ok(tt_captured_replay(made, stream, NULL, &policy, site));
+  ok(tt_captured_replay(made, stream, NULL, NULL, &policy, site));
   fails(stream_sync(stream), TT_INTERNAL,
         "a captured graph of 2 operators, called at train.py:7 in step: PJRT_");
   fails(value_of(sum), TT_INTERNAL, "a captured graph of 2 operators");
   fails(value_of(a), TT_INTERNAL, "a captured graph of 2 operators");
   fake_reset();
-  ok(tt_captured_replay(made, stream, NULL, &policy, site)); /* its input has failed */
+  ok(tt_captured_replay(made, stream, NULL, NULL, &policy, site)); /* its input has failed */
   fails(value_of(a), TT_INTERNAL, "a captured graph of 2 operators");
   ok(storage_write(a, b->type, (float[8]){0}, 0));
-  ok(tt_captured_replay(made, stream, NULL, &policy, site));
+  ok(tt_captured_replay(made, stream, NULL, NULL, &policy, site));
   ok(value_of(sum));
   ok(stream_sync(stream));
   ok(storage_write(b, &(tt_type){.dtype = TT_F32, .rank = 1, .dims = {4}}, (float[4]){0}, 0));
-  fails(tt_captured_replay(made, stream, NULL, &policy, site), TT_FAILED_PRECONDITION,
+  fails(tt_captured_replay(made, stream, NULL, NULL, &policy, site), TT_FAILED_PRECONDITION,
         "another size or dtype");
   ok(value_of(a));
   tt_captured_destroy(made);
@@ -327,7 +327,7 @@ static tt_status capture_and_replay(int64_t n) {
   }
   assert_true(tt_stream_captured(stream) == 0);
   for (int i = 0; i < 3 && made && !status; i++)
-    status = tt_captured_replay(made, stream, NULL, &policy, 0);
+    status = tt_captured_replay(made, stream, NULL, NULL, &policy, 0);
   status = tt_join(status, stream_sync(stream));
   if (!status) status = value_of(y);
   tt_captured_destroy(made);
@@ -394,7 +394,7 @@ static void test_reclaiming(void **state) {
   tt_captured *made = end();
   for (int64_t i = 0; i < 5; i++) {
     many_shapes(second, 10000 + 1000 * i, 1000);
-    ok(tt_captured_replay(made, stream, NULL, &policy, 0));
+    ok(tt_captured_replay(made, stream, NULL, NULL, &policy, 0));
   }
   assert_true(tt_count_get(TT_COUNT_RECLAIMS) >= reclaims + 5);
   ok(value_of(sum));
@@ -409,7 +409,7 @@ static tt_captured *shared;
 
 static void *replay_many(void *user) {
   for (int i = 0; i < 100; i++) {
-    ok(tt_captured_replay(shared, user, NULL, &policy, 0));
+    ok(tt_captured_replay(shared, user, NULL, NULL, &policy, 0));
     if (i % 9 == 0) ok(value_of(a));
   }
   return NULL;
@@ -426,7 +426,7 @@ static void *capture_many(void *user) {
     tt_captured *made = NULL;
     if (i % 3 == 0) tt_capture_abandon(on);
     else ok(tt_capture_end(on, &policy, &made));
-    if (made) ok(tt_captured_replay(made, on, NULL, &policy, 0));
+    if (made) ok(tt_captured_replay(made, on, NULL, NULL, &policy, 0));
     ok(value_of(own));
     tt_captured_destroy(made);
     tt_storage_release(own);

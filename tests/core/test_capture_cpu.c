@@ -16,7 +16,7 @@ static tt_captured *end(void) {
 static void begin(void) { ok(tt_capture_begin(stream, &policy)); }
 
 static void replay(tt_captured *captured, const tt_philox_place *places) {
-  ok(tt_captured_replay(captured, stream, places, &policy, 0));
+  ok(tt_captured_replay(captured, stream, NULL, places, &policy, 0));
 }
 
 static void release(int count, tt_storage **storages) {
@@ -84,7 +84,7 @@ static void in_order(void) {
   ok(record_add_into(second, a, NULL, a, NULL)); /* 4 */
   replay(captured, NULL);                        /* 8 */
   ok(record_add_into(second, a, NULL, a, NULL));
-  ok(tt_captured_replay(captured, second, NULL, &policy, 0));
+  ok(tt_captured_replay(captured, second, NULL, NULL, &policy, 0));
   ok(record_add(second, a, a, &sum));
   replay(captured, NULL);
   expect(sum, 1, (float[1]){64});
@@ -160,7 +160,7 @@ static void resizes(void) {
   expect(a, 2, (float[2]){1, 2}); /* also its size */
   replay(captured, NULL);
   expect(a, 4, (float[4]){2, 4, 0, 0});
-  fails(tt_captured_replay(captured, stream, NULL, &policy, 0), TT_FAILED_PRECONDITION,
+  fails(tt_captured_replay(captured, stream, NULL, NULL, &policy, 0), TT_FAILED_PRECONDITION,
         "another size or dtype than when it was captured; capture the graph again");
   ok(storage_resize(a, 8));
   replay(captured, NULL);

@@ -1,0 +1,127 @@
+#include "device/function.h"
+
+#include "device/policy.h"
+#include "dispatch/dispatch.h"
+
+namespace tt {
+
+namespace {
+
+template <class Number> void push(std::string& bytes, Number number) {
+  bytes.append(reinterpret_cast<const char*>(&number), sizeof number);
+}
+
+// The earlier argument with this one's storage, or its own place.
+size_t sharing(const std::vector<at::Tensor>& args, size_t i) {
+  size_t k = 0;
+  while (k < i && !args[k].is_alias_of(args[i])) k++;
+  return k;
+}
+
+c10::Storage empty_storage(const tt_type* type, c10::DeviceIndex device) {
+  tt_storage* storage = nullptr;
+  check(tt_storage_create(device_of(device), type, &storage));
+  return own(storage, device);
+}
+
+}  // namespace
+
+std::string signature(const std::vector<at::Tensor>& args) {
+  std::string bytes;
+  for (size_t i = 0; i < args.size(); i++) {
+    const at::Tensor& arg = args[i];
+    TORCH_CHECK(arg.device().is_privateuseone() && !arg.is_conj() && !arg.is_neg(),
+                "a compiled function takes plain tensors on tpu");
+    const tt_type* type = storage_of(arg)->type;
+    push(bytes, static_cast<int>(arg.scalar_type()) | arg.device().index() << 16);
+    push(bytes, static_cast<uint32_t>(sharing(args, i)));
+    push(bytes, type->dtype | type->rank << 8 | static_cast<int>(arg.dim()) << 16);
+    push(bytes, arg.storage_offset());
+    bytes.append(reinterpret_cast<const char*>(type->dims), sizeof(int64_t) * type->rank);
+    for (int64_t size : arg.sizes()) push(bytes, size);
+    for (int64_t stride : arg.strides()) push(bytes, stride);
+  }
+  return bytes;
+}
+
+std::vector<at::Tensor> Function::begin(const std::vector<at::Tensor>& args) {
+  Guarded guarded;
+  std::vector<c10::Storage> storages;
+  for (size_t i = 0; i < args.size(); i++) {
+    size_t first = sharing(args, i);
+    storages.push_back(first < i ? storages[first]
+                                 : empty_storage(storage_of(args[i])->type, args[i].get_device()));
+    stand_ins_.push_back(tensor_on(storages[i], view_of(args[i])));
+  }
+  device_ = current_device();
+  graph_.begin();
+  return stand_ins_;
+}
+
+Function::Origin Function::origin_of(tt_storage* storage) const {
+  Origin origin;
+  for (size_t i = 0; i < stand_ins_.size() && origin.argument < 0; i++)
+    if (storage_of(stand_ins_[i]) == storage) origin.argument = static_cast<int>(i);
+  for (size_t i = 0; i < made_.size() && origin.argument < 0 && origin.result < 0; i++)
+    if (storage_of(made_[i].unsafeGetStorageImpl()) == storage) origin.result = static_cast<int>(i);
+  if (origin.argument < 0 && origin.result < 0)
+    origin.kept = own(tt_storage_retain(storage), device_);
+  return origin;
+}
+
+void Function::end(const std::vector<at::Tensor>& results) {
+  Guarded guarded;
+  uint64_t capture = tt_stream_captured(stream_of(device_));
+  for (const at::Tensor& one : results) {
+    tt_storage* storage = storage_of(one);
+    if (storage->born != capture || origin_of(storage).result >= 0) continue;
+    made_.push_back(one.storage());
+  }
+  graph_.end();
+  for (const at::Tensor& one : results) {
+    Result result{};
+    result.origin = origin_of(storage_of(one));
+    result.view = view_of(one);
+    result.type = storage_of(one)->type;
+    if (result.origin.kept) result.like = one;
+    if (result.origin.argument >= 0)
+      for (size_t i = 0; i < stand_ins_.size() && !result.same; i++)
+        if (stand_ins_[i].is_same(one)) {
+          result.same = true;
+          result.origin.argument = static_cast<int>(i);
+        }
+    results_.push_back(std::move(result));
+  }
+  graph_.each_storage([&](tt_storage* storage) { inputs_.push_back(origin_of(storage)); },
+                      [&](tt_storage* storage) { outputs_.push_back(origin_of(storage)); });
+  stand_ins_.clear();
+}
+
+std::vector<at::Tensor> Function::call(const std::vector<at::Tensor>& args) {
+  Guarded guarded;
+  std::vector<c10::Storage> made;
+  for (const c10::Storage& like : made_)
+    made.push_back(empty_storage(storage_of(like.unsafeGetStorageImpl())->type, device_));
+  auto find = [&](const Origin& origin) {
+    if (origin.argument >= 0) return storage_of(args[static_cast<size_t>(origin.argument)]);
+    const c10::Storage& storage =
+        origin.result >= 0 ? made[static_cast<size_t>(origin.result)] : origin.kept;
+    return storage_of(storage.unsafeGetStorageImpl());
+  };
+  c10::SmallVector<tt_storage*, 64> inputs, outputs;
+  for (const Origin& one : inputs_) inputs.push_back(find(one));
+  for (const Origin& one : outputs_) outputs.push_back(find(one));
+  graph_.replay_on({inputs.data(), outputs.data()});
+  std::vector<at::Tensor> results;
+  for (const Result& one : results_) {
+    auto place = static_cast<size_t>(one.origin.argument);
+    if (one.same) results.push_back(args[place]);
+    else if (one.origin.argument >= 0) results.push_back(tensor_on(args[place].storage(), one.view));
+    else if (one.origin.result >= 0)
+      results.push_back(tensor_on(made[static_cast<size_t>(one.origin.result)], one.view));
+    else results.push_back(one.like);
+  }
+  return results;
+}
+
+}  // namespace tt

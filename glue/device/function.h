@@ -1,0 +1,50 @@
+// A captured graph as a function of tensors: what torch.compile makes of a graph.
+#pragma once
+
+#include "device/graph.h"
+
+namespace tt {
+
+// By what a function is chosen: equal for tensors that lie alike in storages that are held alike
+// and are shared alike. Throws where one of them is not the device's, or is conjugate or negated.
+std::string signature(const std::vector<at::Tensor>& args);
+
+// One launch that serves all arguments of one signature. One thread at a time captures it; any
+// thread may call it then.
+class Function : Fixed {
+ public:
+  // Begins to capture, on this thread's current device and stream. The tensors that stand for the
+  // arguments are only told of, and hold nothing.
+  std::vector<at::Tensor> begin(const std::vector<at::Tensor>& args);
+  // Ends it with what was computed of them.
+  void end(const std::vector<at::Tensor>& results);
+  void abandon() { graph_.abandon(); }
+  // Arguments that were written are written; results are new tensors, but for those that are
+  // arguments.
+  std::vector<at::Tensor> call(const std::vector<at::Tensor>& args);
+  std::vector<int> sizes() const { return graph_.sizes(); }
+
+ private:
+  // Where a storage comes from at each call: an argument, else a result, else it is always the same.
+  struct Origin {
+    int argument = -1, result = -1;
+    c10::Storage kept;
+  };
+  struct Result {
+    Origin origin;
+    bool same = false;  // it is the argument itself
+    at::Tensor like;    // where it has a storage that is always the same: itself
+    tt_view view;
+    const tt_type* type;  // of a new storage; the graph holds one of this type
+  };
+  Origin origin_of(tt_storage* storage) const;
+
+  Graph graph_;
+  c10::DeviceIndex device_ = -1;
+  std::vector<at::Tensor> stand_ins_;  // while it is captured
+  std::vector<c10::Storage> made_;     // distinct storages of results
+  std::vector<Origin> inputs_, outputs_;
+  std::vector<Result> results_;
+};
+
+}  // namespace tt

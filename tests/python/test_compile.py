@@ -1,0 +1,279 @@
+"""torch.compile on tpu: one launch forward, one backward, and what eager mode computes."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from support import DEVICE, check, move, only_tpu, python, same
+
+from torch_tpu import compiler
+
+pytestmark = only_tpu
+LOOSE = {"rtol": 1e-4, "atol": 1e-5}
+
+
+@pytest.fixture(autouse=True)
+def fresh_dynamo():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def counted(function, *names):
+    """How much these metrics grow, and what the function returns."""
+    torch.tpu.synchronize()
+    before = torch.tpu.metrics()
+    result = function()
+    torch.tpu.synchronize()
+    after = torch.tpu.metrics()
+    return [after[name] - before[name] for name in names], result
+
+
+def check_compiled(function, *args, **options):
+    """Compiled on the device, it does what it does on the CPU, and does it in programs."""
+    torch._dynamo.reset()
+    known = set(compiler.compiled())
+    host, device = move(args, "cpu"), move(args)
+    want = function(*host)
+    compiled = torch.compile(function, **options)
+    for _ in range(2):
+        again = move(args)
+        same(compiled(*again), want, **LOOSE)
+    same(compiled(*device), want, **LOOSE)
+    same(device, host, **LOOSE)
+    made = [one for one in compiler.compiled() if one not in known]
+    assert made and all(one.programs and not one.why for one in made), [one.why for one in made]
+    return made
+
+
+def make_model():
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.LayerNorm(16)]
+    return torch.nn.Sequential(*layers, torch.nn.Linear(16, 4))
+
+
+def test_a_call_is_one_launch():
+    compiled = torch.compile(lambda x, y: (x @ y).relu().sum(0) * 2)
+    x, y = torch.randn(4, 8, device=DEVICE), torch.randn(8, 8, device=DEVICE)
+    first = compiled(x, y)
+    [launches, programs], second = counted(lambda: compiled(x, y), "launches", "programs")
+    assert (launches, programs) == (1, 0)
+    same(first, second)
+    same(first.cpu(), (x.cpu() @ y.cpu()).relu().sum(0) * 2, **LOOSE)
+
+
+def test_training_is_a_launch_forward_and_one_backward():
+    model = make_model()
+    compiled = torch.compile(copy.deepcopy(model).to(DEVICE))
+    x = torch.randn(3, 8)
+    model(x).square().sum().backward()
+    for _ in range(2):
+        compiled.zero_grad()
+        out = compiled(x.to(DEVICE))
+        loss = out.square().sum()
+        [launches], _ = counted(loss.backward, "launches")
+    assert launches <= 3  # the loss's own operators are not in it
+    same([p.grad for p in compiled.parameters()], [p.grad for p in model.parameters()], **LOOSE)
+
+
+def share(x):
+    y = x * 2
+    return y, y[0], y.t()
+
+
+CASES = {
+    "views of arguments": lambda x: (x.t(), x[1:], x.view(-1), x[0].sum()),
+    "an argument itself": lambda x: (x, x + 1, x),
+    "arguments written": lambda x: x.add_(1).mul_(2)[0],
+    "a part written": lambda x: x[1:].zero_() + x[:1],
+    "nothing computed": lambda x: x.view(-1)[2:],
+    "new tensors": lambda x: (
+        torch.arange(5, device=x.device),
+        torch.ones(2, 2).to(x.device) + x[0, 0],
+    ),
+    "results that share": share,
+    "numbers": lambda x: (x.shape[0], x * x.shape[1], None, {"a": x - 1}),
+    "masks": lambda x: torch.where(x > 0, x, -x).masked_fill(x < 1, 3),
+    "softmax": lambda x: F.cross_entropy(x, torch.tensor([0, 1, 2]).to(x.device)),
+    "attention": lambda x: F.scaled_dot_product_attention(
+        x[None, None], x[None, None], x[None, None]
+    ),
+    "sorted": lambda x: x.sort(dim=1, descending=True),
+    "indexed": lambda x: x[torch.tensor([2, 0]).to(x.device)],
+    "double": lambda x: (x.double() / 3).sum(),
+    "empty": lambda x: (x[:0] * 2, torch.cat([x[:0], x])),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_cases(name):
+    if name == "nothing computed":
+        compiled = torch.compile(CASES[name])
+        return check(
+            lambda x: compiled(x) if x.device.type == DEVICE else CASES[name](x), torch.ones(3, 4)
+        )
+    check_compiled(CASES[name], torch.randn(3, 4))
+
+
+def test_views_as_arguments():
+    """In storages of other sizes, at other places, in an order that is not theirs."""
+    function = torch.compile(lambda x: x * 2 + x.sum(0))
+    base = torch.randn(6, 8)
+    device = base.to(DEVICE)
+    for view in (
+        lambda t: t[1:4],
+        lambda t: t[:3],
+        lambda t: t.view(12, 4)[3:6, :],
+        lambda t: t.t()[:, :3],
+    ):
+        x = view(base)
+        same(function(view(device)), x * 2 + x.sum(0), **LOOSE)
+
+
+def test_arguments_that_share_a_storage():
+    function = lambda x, y: x.add_(1) + y  # noqa: E731
+    host = torch.arange(6.0)
+    device = host.to(DEVICE)
+    want = function(host[:4], host[2:])
+    same(torch.compile(function)(device[:4], device[2:]), want)
+    same(device, host)
+
+
+def test_buffers_are_written():
+    norm = torch.nn.BatchNorm1d(4)
+    device = copy.deepcopy(norm).to(DEVICE)
+    compiled = torch.compile(device)
+    for seed in range(3):
+        x = torch.randn(5, 4, generator=torch.Generator().manual_seed(seed))
+        same(compiled(x.to(DEVICE)), norm(x), **LOOSE)
+    same(device.running_mean, norm.running_mean, **LOOSE)
+    same(device.num_batches_tracked, norm.num_batches_tracked)
+
+
+def test_random_numbers_are_those_of_eager_mode():
+    def draw(x):
+        return F.dropout(x, 0.5), torch.rand_like(x), torch.randn(3, device=x.device)
+
+    x = torch.ones(4, 5, device=DEVICE)
+    torch.manual_seed(3)
+    want = [draw(x) for _ in range(3)]
+    compiled = torch.compile(draw)
+    torch.manual_seed(3)
+    same([compiled(x) for _ in range(3)], want)
+
+
+def test_sizes_that_change():
+    function = torch.compile(lambda x: (x * 2).sum(1) + x.shape[1])
+    for n in (3, 5, 7, 4, 5):
+        x = torch.randn(2, n)
+        same(function(x.to(DEVICE)), (x * 2).sum(1) + n, **LOOSE)
+    function = torch.compile(lambda x: x.softmax(0).mean(), dynamic=True)
+    for n in (3, 5, 7):
+        x = torch.randn(n, 2)
+        same(function(x.to(DEVICE)), x.softmax(0).mean(), **LOOSE)
+
+
+@pytest.mark.parametrize("make", [torch.optim.SGD, torch.optim.AdamW])
+def test_a_compiled_step(make):
+    model = make_model()
+    device = copy.deepcopy(model).to(DEVICE)
+    options = {"capturable": True} if make is torch.optim.AdamW else {"momentum": 0.9}
+    host = make(model.parameters(), lr=0.01, **({} if "capturable" in options else options))
+    ours = make(device.parameters(), lr=0.01, **options)
+    step = torch.compile(ours.step)
+    forward = torch.compile(device)
+    for seed in range(3):
+        x = torch.randn(5, 8, generator=torch.Generator().manual_seed(seed))
+        for m, optimizer, run, take in (
+            (model, host, model, host.step),
+            (device, ours, forward, step),
+        ):
+            optimizer.zero_grad()
+            run(x.to(next(m.parameters()).device)).square().mean().backward()
+            take()
+    same(list(device.parameters()), list(model.parameters()), **LOOSE)
+
+
+def test_what_no_program_can_do_runs_operator_by_operator():
+    compiled = torch.compile(lambda x, y: x * y)
+    number = torch.tensor(2.0)  # on the host
+    x = torch.ones(3, device=DEVICE)
+    same(compiled(x, number), torch.full((3,), 2.0))
+    number.fill_(5)
+    same(compiled(x, number), torch.full((3,), 5.0))
+    assert any("plain tensors" in one.why for one in compiler.compiled())
+
+
+def test_other_devices_are_left_to_inductor(monkeypatch):
+    seen = []
+
+    class Inductor:
+        def __init__(self, *args):
+            pass
+
+        def __call__(self, graph, inputs):
+            seen.append(graph)
+            return graph
+
+    monkeypatch.setattr(torch, "_TorchCompileInductorWrapper", Inductor)
+    same(torch.compile(lambda x: x + 1)(torch.ones(2)), torch.full((2,), 2.0))
+    assert len(seen) == 1
+    torch.compile(lambda x: x + 1)(torch.ones(2, device=DEVICE))
+    assert len(seen) == 1
+
+
+def test_modes_and_options():
+    x = torch.ones(2, device=DEVICE)
+    for mode in ("default", "reduce-overhead", "max-autotune"):
+        same(torch.compile(lambda x: x * 3, mode=mode)(x), torch.full((2,), 3.0))
+    with pytest.raises(Exception, match="has no colour"):
+        torch.compile(lambda x: x * 3, options={"colour": 1})(x)
+    assert "tpu" in torch._dynamo.list_backends()
+    same(torch.compile(lambda x: x * 3, backend="tpu", fullgraph=True)(x), torch.full((2,), 3.0))
+
+
+def test_graph_breaks():
+    def function(x):
+        y = x * 2
+        if y.sum().item() > 3:
+            y = y + 1
+        return y.relu()
+
+    compiled = torch.compile(function)
+    for x in (torch.ones(4), torch.zeros(4)):
+        same(compiled(x.to(DEVICE)), function(x))
+
+
+def test_within_a_captured_graph():
+    compiled = torch.compile(lambda x: x * 2 + 1)
+    x = torch.ones(3, device=DEVICE)
+    compiled(x)
+    graph = torch.tpu.Graph()
+    with torch.tpu.graph(graph):
+        y = compiled(x)
+    x.fill_(5)
+    graph.replay()
+    same(y, torch.full((3,), 11.0))
+
+
+def test_dropped_functions_leave_nothing():
+    def run():
+        compiled = torch.compile(make_model().to(DEVICE))
+        compiled(torch.ones(2, 8, device=DEVICE)).sum().backward()
+
+    run()
+    torch._dynamo.reset()
+    known = len(compiler.compiled())
+    held = torch.tpu.metrics()["bytes_held"]
+    for _ in range(3):
+        run()
+        torch._dynamo.reset()
+    assert len(compiler.compiled()) <= known
+    assert torch.tpu.metrics()["bytes_held"] <= held
+
+
+def test_importing_dynamo_is_left_to_those_who_compile():
+    code = "import sys, torch; torch.ones(2).to('tpu'); print('torch._dynamo' in sys.modules)"
+    status, output, errors = python(code, fresh=True)
+    assert status == 0 and output.strip() == "False", errors

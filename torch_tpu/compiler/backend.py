@@ -1,0 +1,83 @@
+"""The backend "tpu" of `torch.compile`, which is the default where tensors are on `tpu`."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from torch_tpu.compiler import functions
+
+DEVICE = "tpu"
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+
+
+def tpu(
+    graph: fx.GraphModule,
+    inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """Compiles a graph that Dynamo has traced: one program forward, one backward.
+
+    `mode`: all modes mean the same, as every graph is one launch. `options`: none yet. Raises
+    ValueError for others.
+    """
+    if mode not in (None, *MODES):
+        raise ValueError(f"torch.compile(mode={mode!r}): it is one of {', '.join(MODES)}")
+    if options:
+        raise ValueError(f"torch.compile(options=...): backend 'tpu' has no {', '.join(options)}")
+    compiled: Callable[..., Any] = _autograd()(graph, inputs)
+    return compiled
+
+
+def default(
+    graph: fx.GraphModule,
+    inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """What `torch.compile` without a backend does: graphs on other devices are left to Inductor."""
+    if any(device.type == DEVICE for device in _devices(graph, inputs)):
+        return tpu(graph, inputs, mode=mode, options=options)
+    inductor = torch._TorchCompileInductorWrapper(mode, options, None)
+    compiled: Callable[..., Any] = inductor(graph, inputs)
+    return compiled
+
+
+def install() -> None:
+    """Makes it the backend that `torch.compile` takes where none is named."""
+    from torch._dynamo.backends import registry
+
+    if registry.get_default_backend() == "inductor":
+        registry.set_default_backend(default)
+
+
+def _autograd() -> Callable[..., Any]:
+    from functorch.compile import (  # type: ignore[import-untyped]
+        min_cut_rematerialization_partition,
+    )
+    from torch._dynamo.backends.common import aot_autograd
+
+    made: Callable[..., Any] = aot_autograd(
+        fw_compiler=functions.Compiled,
+        partition_fn=min_cut_rematerialization_partition,
+        keep_inference_input_mutations=True,
+    )
+    return made
+
+
+def _devices(graph: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[torch.device]:
+    """Those of a graph's tensors, as far as Dynamo knows them."""
+    values = list(inputs)
+    for node in graph.graph.nodes:
+        values.append(node.meta.get("example_value"))
+        if node.op == "call_function" and node.kwargs.get("device") is not None:
+            yield torch.device(node.kwargs["device"])
+    values += [*graph.parameters(), *graph.buffers()]
+    for value in values:
+        for one in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(one, torch.Tensor):
+                yield one.device

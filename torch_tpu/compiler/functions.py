@@ -1,0 +1,108 @@
+"""Graphs as programs: captured for each signature of their arguments, then one launch a call."""
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils import _pytree as pytree
+
+from torch_tpu import _C, tpu
+
+MOST = 64  # signatures of one graph; further ones run eagerly
+
+_all: weakref.WeakSet["Compiled"] = weakref.WeakSet()
+
+
+def compiled() -> list["Compiled"]:
+    """The graphs that are compiled at present."""
+    return list(_all)
+
+
+class Compiled:
+    """A graph of ATen's operators that AOTAutograd made, called with a list of its arguments.
+
+    What a program cannot be made of (a tensor on another device among its arguments, an operator
+    that reads a number back) is run operator by operator; `why` then says the reason.
+    """
+
+    _boxed_call = True  # AOTAutograd: the list is ours, to be emptied
+
+    def __init__(self, graph: fx.GraphModule, inputs: Sequence[Any] = ()) -> None:
+        self.graph = graph
+        self.why = ""
+        self._programs: dict[Any, _Program] = {}
+        _all.add(self)
+
+    def __call__(self, args: list[Any]) -> Any:
+        """Runs it: one launch, where a program can be made of it."""
+        values = list(args)
+        args.clear()
+        tensors = [one for one in values if isinstance(one, torch.Tensor)]
+        if self.why or not tensors or _C.is_capturing(tpu.current_device()):
+            return self.graph(*values)
+        with torch.no_grad():
+            program = self._program(values, tensors)
+            return program(tensors) if program else self.graph(*values)
+
+    @property
+    def programs(self) -> int:
+        """How many programs were made of it: one for each signature of its arguments."""
+        return len(self._programs)
+
+    @property
+    def operators(self) -> int:
+        """How many calls of the op table its largest program has."""
+        return max((one.operators for one in self._programs.values()), default=0)
+
+    def _program(self, values: list[Any], tensors: list[torch.Tensor]) -> "_Program | None":
+        numbers = tuple(None if isinstance(one, torch.Tensor) else one for one in values)
+        try:
+            key = (numbers, _C.signature(tensors), _C.precision())
+        except RuntimeError as error:
+            self.why = str(error)
+            return None
+        found = self._programs.get(key)
+        if found is not None or len(self._programs) >= MOST:
+            return found
+        try:
+            made = _Program(self.graph, values, tensors)
+        except RuntimeError as error:
+            self.why = str(error).partition("\n")[0]
+            return None
+        self._programs[key] = made
+        return made
+
+
+class _Program:
+    """A graph with arguments of one signature, captured."""
+
+    def __init__(
+        self, graph: fx.GraphModule, values: list[Any], tensors: list[torch.Tensor]
+    ) -> None:
+        self._function = _C.Function()
+        with tpu.device(tensors[0].device):
+            stand_ins = iter(self._function.begin(tensors))
+            args = [next(stand_ins) if isinstance(one, torch.Tensor) else one for one in values]
+            try:
+                leaves, self._spec = pytree.tree_flatten(graph(*args))
+            except BaseException:
+                self._function.abandon()
+                raise
+            self._places = [isinstance(one, torch.Tensor) for one in leaves]
+            self._others = [None if isinstance(one, torch.Tensor) else one for one in leaves]
+            self._function.end([one for one in leaves if isinstance(one, torch.Tensor)])
+
+    def __call__(self, tensors: list[torch.Tensor]) -> Any:
+        results: list[Any] = self._function(tensors)
+        if not all(self._places):
+            found = iter(results)
+            pairs = zip(self._places, self._others, strict=True)
+            results = [next(found) if is_tensor else other for is_tensor, other in pairs]
+        return pytree.tree_unflatten(results, self._spec)
+
+    @property
+    def operators(self) -> int:
+        """How many calls of the op table it has."""
+        return self._function.sizes()[0]
