@@ -27,11 +27,10 @@ class Compiled:
     that reads a number back) is run operator by operator; `why` then says the reason.
     """
 
-    _boxed_call = True  # AOTAutograd: the list is ours, to be emptied
-
     def __init__(self, graph: fx.GraphModule, inputs: Sequence[Any] = ()) -> None:
         self.graph = graph
         self.why = ""
+        self._boxed_call = True  # AOTAutograd: the list is ours, to be emptied
         self._programs: dict[Any, _Program] = {}
         _all.add(self)
 
