@@ -10,7 +10,7 @@ typedef struct interned {
   int along; /* -1: all of it counts */
   _Atomic bool seen, unwelcome;
   _Atomic int told, patience; /* how often it was said to be unwelcome, and how often it will be */
-  _Atomic int64_t storages; /* only if counted */
+  _Atomic int64_t storages;   /* only if counted */
   int64_t bytes;
   tt_type type;
 } interned;

@@ -116,7 +116,8 @@ std::vector<at::Tensor> Function::call(const std::vector<at::Tensor>& args) {
   for (const Result& one : results_) {
     auto place = static_cast<size_t>(one.origin.argument);
     if (one.same) results.push_back(args[place]);
-    else if (one.origin.argument >= 0) results.push_back(tensor_on(args[place].storage(), one.view));
+    else if (one.origin.argument >= 0)
+      results.push_back(tensor_on(args[place].storage(), one.view));
     else if (one.origin.result >= 0)
       results.push_back(tensor_on(made[static_cast<size_t>(one.origin.result)], one.view));
     else results.push_back(one.like);

@@ -25,7 +25,7 @@ class Function : Fixed {
   std::vector<int> sizes() const { return graph_.sizes(); }
 
  private:
-  // Where a storage comes from at each call: an argument, else a result, else it is always the same.
+  // Where a storage comes from at each call: an argument, else a result, else it never changes.
   struct Origin {
     int argument = -1, result = -1;
     c10::Storage kept;

@@ -94,7 +94,8 @@ template <class Release> void bind_graphs(py::module_& m, const Release& release
       .def("abandon", &Function::abandon, release)
       .def("__call__", &Function::call, release)
       .def("sizes", &Function::sizes);
-  m.def("signature", [](const std::vector<at::Tensor>& args) { return py::bytes(signature(args)); });
+  m.def("signature",
+        [](const std::vector<at::Tensor>& args) { return py::bytes(signature(args)); });
   m.def("is_capturing", [](int64_t index) { return captured_stream(number(index)) != nullptr; });
 }
 

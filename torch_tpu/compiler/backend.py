@@ -62,7 +62,7 @@ def _autograd() -> Callable[..., Any]:
     from torch._dynamo.backends.common import aot_autograd
 
     made: Callable[..., Any] = aot_autograd(
-        fw_compiler=functions.Compiled,
+        fw_compiler=functions.function_of,
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
     )

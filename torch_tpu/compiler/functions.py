@@ -1,7 +1,7 @@
 """Graphs as programs: captured for each signature of their arguments, then one launch a call."""
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -20,6 +20,20 @@ def compiled() -> list["Compiled"]:
     return list(_all)
 
 
+def function_of(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[[list[Any]], Any]:
+    """What AOTAutograd takes for a compiled graph.
+
+    A plain function: what Dynamo wraps an object in would keep it for ever.
+    """
+    one = Compiled(graph)
+
+    def run(args: list[Any]) -> Any:
+        return one(args)
+
+    run._boxed_call = True  # type: ignore[attr-defined] # the list is ours, to be emptied
+    return run
+
+
 class Compiled:
     """A graph of ATen's operators that AOTAutograd made, called with a list of its arguments.
 
@@ -27,10 +41,9 @@ class Compiled:
     that reads a number back) is run operator by operator; `why` then says the reason.
     """
 
-    def __init__(self, graph: fx.GraphModule, inputs: Sequence[Any] = ()) -> None:
+    def __init__(self, graph: fx.GraphModule) -> None:
         self.graph = graph
         self.why = ""
-        self._boxed_call = True  # AOTAutograd: the list is ours, to be emptied
         self._programs: dict[Any, _Program] = {}
         _all.add(self)
 
