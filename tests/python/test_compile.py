@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from support import DEVICE, check, move, only_tpu, python, same
+from support import DEVICE, check, move, only_tpu, python, same, slow_but
 
 from torch_tpu import compiler
 
@@ -175,7 +175,7 @@ def test_sizes_that_change():
         same(function(x.to(DEVICE)), x.softmax(0).mean(), **LOOSE)
 
 
-@pytest.mark.parametrize("make", [torch.optim.SGD, torch.optim.AdamW])
+@pytest.mark.parametrize("make", slow_but([torch.optim.SGD, torch.optim.AdamW], torch.optim.SGD))
 def test_a_compiled_step(make):
     model = make_model()
     device = copy.deepcopy(model).to(DEVICE)
@@ -258,6 +258,7 @@ def test_within_a_captured_graph():
     same(y, torch.full((3,), 11.0))
 
 
+@pytest.mark.slow
 def test_importing_dynamo_is_left_to_those_who_compile():
     code = "import sys, torch; torch.ones(2).to('tpu'); print('torch._dynamo' in sys.modules)"
     status, output, errors = python(code, fresh=True)

@@ -145,6 +145,7 @@ def test_a_text_model_compiles_for_the_first_lengths(batch):
     assert sum(programs[4:6]) == 0 and programs[7] == programs[9] == 0, programs
 
 
+@pytest.mark.slow
 def test_gradients_of_a_text_model(mode):
     table, weight = torch.randn(200, 8), torch.randn(8, 8)
 
@@ -197,7 +198,10 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("name", OTHERS)
+QUICK = ("sort", "bits", "flipped", "in place", "counted", "out of itself", "part of it written")
+
+
+@pytest.mark.parametrize("name", slow_but(OTHERS, *QUICK))
 @pytest.mark.parametrize("where", slow_but(["strict", "fused"], "strict"))
 def test_others(name, where):
     torch.tpu.eager_mode = where
@@ -285,6 +289,7 @@ def test_threads():
     assert not errors, errors
 
 
+@pytest.mark.slow
 def test_it_can_be_turned_off():
     code = """
 import torch
