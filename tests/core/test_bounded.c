@@ -14,6 +14,7 @@ static uint64_t seed, random_state;
 static int setup(void **state) {
   (void)state;
   const char *number = getenv("TT_SEED");
+  (void)setenv("TORCH_TPU_GROWING", "on", 1);
   seed = number ? strtoull(number, NULL, 10) : 20261125;
   random_state = seed * 0x9E3779B97F4A7C15u + 1;
   print_message("seed %" PRIu64 "\n", seed);

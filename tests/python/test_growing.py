@@ -1,6 +1,7 @@
 """What becomes longer from call to call is held with room for more, which nobody ever sees."""
 
 import io
+import os
 import threading
 
 import pytest
@@ -8,7 +9,12 @@ import torch
 import torch.nn.functional as F
 from support import DEVICE, check, modes, only_tpu, python, same, slow_but
 
-pytestmark = only_tpu
+pytestmark = [
+    only_tpu,
+    pytest.mark.skipif(
+        os.environ.get("TORCH_TPU_GROWING", "off") == "off", reason="needs TORCH_TPU_GROWING=on"
+    ),
+]
 LENGTHS = (5, 9, 7, 12, 6, 11, 70, 8, 130, 65, 30, 66)
 
 
