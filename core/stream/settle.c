@@ -73,6 +73,7 @@ static tt_status settle(tt_stream *stream, tt_storage *storage, const tt_policy 
 
 tt_status tt_storage_settle(tt_stream *stream, tt_storage *storage, const tt_policy *policy,
                             uint32_t site) {
+  if (!storage->bounded) return TT_SUCCESS;
   tt_guard_enter();
   tt_status status = settle(stream, storage, policy, site);
   tt_guard_leave();

@@ -3,6 +3,8 @@
 #include "device/policy.h"
 #include "dispatch/dispatch.h"
 
+#include <unordered_map>
+
 namespace tt {
 
 namespace {
@@ -11,11 +13,13 @@ template <class Number> void push(std::string& bytes, Number number) {
   bytes.append(reinterpret_cast<const char*>(&number), sizeof number);
 }
 
-// The earlier argument with this one's storage, or its own place.
-size_t sharing(const std::vector<at::Tensor>& args, size_t i) {
-  size_t k = 0;
-  while (k < i && !args[k].is_alias_of(args[i])) k++;
-  return k;
+// Of each argument, the first one with its storage.
+std::vector<size_t> sharing(const std::vector<at::Tensor>& args) {
+  std::unordered_map<const tt_storage*, size_t> first;
+  std::vector<size_t> all;
+  for (size_t i = 0; i < args.size(); i++)
+    all.push_back(first.emplace(storage_of(args[i]), i).first->second);
+  return all;
 }
 
 c10::Storage empty_storage(const tt_type* type, c10::DeviceIndex device) {
@@ -28,13 +32,15 @@ c10::Storage empty_storage(const tt_type* type, c10::DeviceIndex device) {
 
 std::string signature(const std::vector<at::Tensor>& args) {
   std::string bytes;
-  for (size_t i = 0; i < args.size(); i++) {
-    const at::Tensor& arg = args[i];
+  for (const at::Tensor& arg : args)
     TORCH_CHECK(arg.device().is_privateuseone() && !arg.is_conj() && !arg.is_neg(),
                 "a compiled function takes plain tensors on tpu");
+  std::vector<size_t> first = sharing(args);
+  for (size_t i = 0; i < args.size(); i++) {
+    const at::Tensor& arg = args[i];
     const tt_type* type = storage_of(arg)->type;
     push(bytes, static_cast<int>(arg.scalar_type()) | arg.device().index() << 16);
-    push(bytes, static_cast<uint32_t>(sharing(args, i)));
+    push(bytes, static_cast<uint32_t>(first[i]));
     push(bytes, type->dtype | type->rank << 8 | static_cast<int>(arg.dim()) << 16);
     push(bytes, arg.storage_offset());
     bytes.append(reinterpret_cast<const char*>(type->dims), sizeof(int64_t) * type->rank);
@@ -46,11 +52,12 @@ std::string signature(const std::vector<at::Tensor>& args) {
 
 std::vector<at::Tensor> Function::begin(const std::vector<at::Tensor>& args) {
   Guarded guarded;
+  std::vector<size_t> first = sharing(args);
   std::vector<c10::Storage> storages;
   for (size_t i = 0; i < args.size(); i++) {
-    size_t first = sharing(args, i);
-    storages.push_back(first < i ? storages[first]
-                                 : empty_storage(storage_of(args[i])->type, args[i].get_device()));
+    storages.push_back(first[i] < i
+                           ? storages[first[i]]
+                           : empty_storage(storage_of(args[i])->type, args[i].get_device()));
     stand_ins_.push_back(tensor_on(storages[i], view_of(args[i])));
   }
   device_ = current_device();
@@ -82,7 +89,6 @@ void Function::end(const std::vector<at::Tensor>& results) {
     Result result{};
     result.origin = origin_of(storage_of(one));
     result.view = view_of(one);
-    result.type = storage_of(one)->type;
     if (result.origin.kept) result.like = one;
     if (result.origin.argument >= 0)
       for (size_t i = 0; i < stand_ins_.size() && !result.same; i++)

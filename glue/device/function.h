@@ -35,7 +35,6 @@ class Function : Fixed {
     bool same = false;  // it is the argument itself
     at::Tensor like;    // where it has a storage that is always the same: itself
     tt_view view;
-    const tt_type* type;  // of a new storage; the graph holds one of this type
   };
   Origin origin_of(tt_storage* storage) const;
 

@@ -276,3 +276,28 @@ tt_status record_scale(tt_stream *stream, tt_storage *a, float number, tt_storag
   *out = results[0];
   return TT_SUCCESS;
 }
+
+/* -- Random cases -- */
+
+static uint64_t random_state;
+
+void random_seed(uint64_t seed) {
+  const char *number = getenv("TT_SEED");
+  if (number) seed = strtoull(number, NULL, 10);
+  random_state = seed * 0x9E3779B97F4A7C15u + 1;
+  print_message("seed %llu\n", (unsigned long long)seed);
+}
+
+uint64_t random_bits(void) { /* xorshift64* */
+  random_state ^= random_state >> 12;
+  random_state ^= random_state << 25;
+  random_state ^= random_state >> 27;
+  return random_state * 0x2545F4914F6CDD1Du;
+}
+
+int64_t below(int64_t n) { return (int64_t)((random_bits() >> 33) % (uint64_t)n); }
+
+int case_count(int usual) {
+  const char *number = getenv("TT_CASES");
+  return number ? atoi(number) : usual;
+}

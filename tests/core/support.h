@@ -118,4 +118,13 @@ tt_status record_add_into(tt_stream *stream, tt_storage *a, const tt_view *a_vie
 /* a * number, the number known at run time only (F32). */
 tt_status record_scale(tt_stream *stream, tt_storage *a, float number, tt_storage **out);
 
+/* -- Random cases -- */
+
+/* Begins the sequence of TT_SEED, or of this number, and prints which. */
+void random_seed(uint64_t seed);
+uint64_t random_bits(void);
+int64_t below(int64_t n);
+/* How many cases: TT_CASES, or as many as are usual. */
+int case_count(int usual);
+
 #endif

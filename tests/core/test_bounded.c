@@ -4,34 +4,13 @@
 
 #include "call/bounded.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-
 enum { CASES = 4000, MOST = 6 };
-
-static uint64_t seed, random_state;
 
 static int setup(void **state) {
   (void)state;
-  const char *number = getenv("TT_SEED");
   (void)setenv("TORCH_TPU_GROWING", "on", 1);
-  seed = number ? strtoull(number, NULL, 10) : 20261125;
-  random_state = seed * 0x9E3779B97F4A7C15u + 1;
-  print_message("seed %" PRIu64 "\n", seed);
+  random_seed(20261125);
   return 0;
-}
-
-static uint64_t random_bits(void) { /* xorshift64* */
-  random_state ^= random_state >> 12;
-  random_state ^= random_state << 25;
-  random_state ^= random_state >> 27;
-  return random_state * 0x2545F4914F6CDD1Du;
-}
-static int64_t below(int64_t n) { return (int64_t)((random_bits() >> 33) % (uint64_t)n); }
-
-static int cases(void) {
-  const char *number = getenv("TT_CASES");
-  return number ? atoi(number) : CASES;
 }
 
 /* -- A bounded type, and a view of what counts of it -- */
@@ -177,7 +156,7 @@ static void check_sizes(const bounded_case *c, const tt_view *wide, const tt_mar
 
 static void test_views(void **state) {
   (void)state;
-  int found = 0, count = cases();
+  int found = 0, count = case_count(CASES);
   tt_guard_enter();
   for (int k = 0; k < count; k++) {
     bounded_case c;
@@ -219,7 +198,7 @@ static void test_refused_views(void **state) {
 /* What is made with room is seen, without the padding, by its first tensor: there and back. */
 static void test_results(void **state) {
   (void)state;
-  int count = cases(), made = 0;
+  int count = case_count(CASES), made = 0;
   tt_guard_enter();
   for (int k = 0; k < count; k++) {
     tt_type dims = {.dtype = TT_F32, .rank = 1 + (int)below(4)};

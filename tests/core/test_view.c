@@ -9,16 +9,13 @@
 enum { MAX_BYTES = 8192, BATCH = 16, CASES = 320 };
 
 static tt_client *client;
-static uint64_t seed, random_state;
 
 static int setup(void **state) {
   (void)state;
-  const char *path = getenv("TT_CPU_PLUGIN"), *number = getenv("TT_SEED");
-  seed = number ? strtoull(number, NULL, 10) : 20260101;
-  random_state = seed * 0x9E3779B97F4A7C15u + 1;
+  const char *path = getenv("TT_CPU_PLUGIN");
   tt_plugin *plugin = NULL;
+  random_seed(20260101);
   if (!path || !*path) return 0;
-  print_message("seed %" PRIu64 "\n", seed);
   tt_status status = tt_plugin_open(path, &plugin);
   if (!status) status = tt_client_create(plugin, NULL, &client);
   return status ? -1 : 0;
@@ -30,13 +27,6 @@ static int teardown(void **state) {
   return 0;
 }
 
-static uint64_t random_bits(void) { /* xorshift64* */
-  random_state ^= random_state >> 12;
-  random_state ^= random_state << 25;
-  random_state ^= random_state >> 27;
-  return random_state * 0x2545F4914F6CDD1Du;
-}
-static int64_t below(int64_t n) { return (int64_t)((random_bits() >> 33) % (uint64_t)n); }
 static bool one_in(int64_t n) { return below(n) == 0; }
 
 /* -- One case: a storage, a view, their bytes -- */
@@ -361,11 +351,10 @@ static int run_batch(view_case *cases) {
 }
 
 static void try_views(void (*change)(view_case *c)) {
-  const char *number = getenv("TT_CASES");
-  int wrong = 0;
+  int wrong = 0, count = case_count(CASES);
   view_case *cases = calloc(BATCH, sizeof *cases);
   assert_non_null(cases);
-  for (int64_t done = 0; done < (number ? atoll(number) : CASES); done += BATCH) {
+  for (int64_t done = 0; done < count; done += BATCH) {
     for (int i = 0; i < BATCH; i++) {
       random_case(&cases[i]);
       if (change) change(&cases[i]);

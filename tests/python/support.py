@@ -113,6 +113,22 @@ def raises_alike(function, *args):
     return actual.value
 
 
+def counted(function, *names):
+    """How much these metrics of the device grow while a function runs, and what it returns."""
+    torch.tpu.synchronize()
+    before = torch.tpu.metrics()
+    result = function()
+    torch.tpu.synchronize()
+    after = torch.tpu.metrics()
+    return [after[name] - before[name] for name in names], result
+
+
+def compiled(function):
+    """How many programs a function has new ones made of, and what it returns."""
+    [programs], result = counted(function, "programs")
+    return programs, result
+
+
 _nursery = None
 
 

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from support import DEVICE, check, move, only_tpu, python, same, slow_but
+from support import DEVICE, check, counted, move, only_tpu, python, same, slow_but
 
 from torch_tpu import compiler
 
@@ -18,16 +18,6 @@ def fresh_dynamo():
     torch._dynamo.reset()
     yield
     torch._dynamo.reset()
-
-
-def counted(function, *names):
-    """How much these metrics grow, and what the function returns."""
-    torch.tpu.synchronize()
-    before = torch.tpu.metrics()
-    result = function()
-    torch.tpu.synchronize()
-    after = torch.tpu.metrics()
-    return [after[name] - before[name] for name in names], result
 
 
 def check_compiled(function, *args, **options):

@@ -565,6 +565,7 @@ def test_recurring_chunks_are_fused_and_compute_the_same():
         fused = fused_after(layers, 8)
         for _ in range(8):
             reference()
+        time.sleep(0.5)  # the background compiles when the processor is left to it
         torch.testing.assert_close(layers.x.cpu(), reference.x, rtol=1e-4, atol=1e-4)
     assert fused > 0
     launches = counted("launches")[0]

@@ -7,7 +7,7 @@ import threading
 import pytest
 import torch
 import torch.nn.functional as F
-from support import DEVICE, check, modes, only_tpu, python, same, slow_but
+from support import DEVICE, check, counted, modes, only_tpu, python, same, slow_but
 
 pytestmark = [
     only_tpu,
@@ -16,15 +16,6 @@ pytestmark = [
     ),
 ]
 LENGTHS = (5, 9, 7, 12, 6, 11, 70, 8, 130, 65, 30, 66)
-
-
-def counted(function, *names):
-    """How much these metrics grow, and what the function returns."""
-    before = torch.tpu.metrics()
-    result = function()
-    torch.tpu.synchronize()
-    after = torch.tpu.metrics()
-    return [after[name] - before[name] for name in names], result
 
 
 @pytest.fixture(params=slow_but(modes(), "strict"))

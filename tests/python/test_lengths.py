@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 import torch
 import torch.nn.functional as F
-from support import DEVICE, ROOT, check, modes, only_tpu, same, slow_but
+from support import DEVICE, ROOT, check, compiled, modes, only_tpu, same, slow_but
 
 pytestmark = only_tpu
 COUNT = 50
@@ -111,14 +111,6 @@ def numbers(*shape):
     """Small integers, whose sums and products are exact."""
     generator = torch.Generator().manual_seed(len(shape))
     return torch.randint(-4, 5, shape, generator=generator).float()
-
-
-def compiled(function):
-    """How many programs a function has new ones made of, and what it returns."""
-    before = torch.tpu.metrics()["programs"]
-    result = function()
-    torch.tpu.synchronize()
-    return torch.tpu.metrics()["programs"] - before, result
 
 
 def run(name, device, sizes, each=lambda: None):

@@ -5,7 +5,7 @@ import threading
 import pytest
 import torch
 import torch.nn.functional as F
-from support import DEVICE, check, modes, only_tpu, raises_alike, same, slow_but
+from support import DEVICE, check, compiled, modes, only_tpu, raises_alike, same, slow_but
 
 pytestmark = only_tpu
 COUNT = 50
@@ -182,14 +182,6 @@ def run(name, device, begin, end, each=lambda: None):
         results.append(body(i, *tensors))
         each()
     return [one for one in results if one is not None], tensors
-
-
-def compiled(function):
-    """How many programs a function has new ones made of, and what it returns."""
-    before = torch.tpu.metrics()["programs"]
-    result = function()
-    torch.tpu.synchronize()
-    return torch.tpu.metrics()["programs"] - before, result
 
 
 @pytest.mark.parametrize("mode", modes())

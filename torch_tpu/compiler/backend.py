@@ -32,17 +32,13 @@ def tpu(
     return compiled
 
 
-def default(
-    graph: fx.GraphModule,
-    inputs: Sequence[Any],
-    *,
-    mode: str | None = None,
-    options: dict[str, Any] | None = None,
-) -> Callable[..., Any]:
+def default(graph: fx.GraphModule, inputs: Sequence[Any], **settings: Any) -> Callable[..., Any]:
     """What `torch.compile` without a backend does: graphs on other devices are left to Inductor."""
     if any(device.type == DEVICE for device in _devices(graph, inputs)):
-        return tpu(graph, inputs, mode=mode, options=options)
-    inductor = torch._TorchCompileInductorWrapper(mode, options, None)
+        return tpu(graph, inputs, **settings)
+    inductor = torch._TorchCompileInductorWrapper(
+        settings.get("mode"), settings.get("options"), None
+    )
     compiled: Callable[..., Any] = inductor(graph, inputs)
     return compiled
 
