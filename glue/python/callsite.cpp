@@ -1,6 +1,7 @@
-// Which Python line is running: looked up by its instruction, which stays valid because each code
-// object that was ever named is kept. Up to Python 3.11 that needs no GIL; later interpreters keep
-// their frames to themselves, and the public functions need it.
+// Which Python line is running: looked up by its instruction, as long as no code object that was
+// looked at has ended. None is kept: what Dynamo compiled lives as long as its code does. Up to
+// Python 3.11 that needs no GIL; later interpreters keep their frames to themselves, and the public
+// functions need it.
 #include "dispatch/dispatch.h"
 
 #include <Python.h>
@@ -14,25 +15,58 @@
 #include <pybind11/pybind11.h>
 
 #include <array>
+#include <atomic>
+#include <unordered_map>
 #include <unordered_set>
 
 namespace tt {
 namespace {
 
-enum : size_t { kSlots = 512, kMaxDepth = 64, kMaxKept = 65536 };
+enum : size_t { kSlots = 512, kMaxDepth = 64, kMaxWatched = 65536 };
 
 struct CodeSlot {
   PyCodeObject* code = nullptr;
+  uint64_t ended = 0;  // how many had ended when it was looked at
   bool library = false;
 };
 struct SiteSlot {
   PyCodeObject* code = nullptr;
+  uint64_t ended = 0;
   int offset = 0;  // of the instruction, in bytes
   uint32_t site = 0;
 };
 thread_local std::array<CodeSlot, kSlots> codes;
 thread_local std::array<SiteSlot, kSlots> sites;
-std::unordered_set<PyCodeObject*> kept_codes;  // one reference each; guarded by the GIL
+std::atomic<uint64_t> codes_ended{0};
+// Code objects that are looked at, by the weak references that tell of their ends, and these.
+// Guarded by the GIL.
+std::unordered_map<PyObject*, PyCodeObject*> watches;
+std::unordered_set<PyCodeObject*> watched;
+
+PyObject* code_ended(PyObject*, PyObject* watch) {
+  auto found = watches.find(watch);
+  codes_ended.fetch_add(1, std::memory_order_release);
+  if (found != watches.end()) {
+    watched.erase(found->second);
+    watches.erase(found);
+    Py_DECREF(watch);
+  }
+  Py_RETURN_NONE;
+}
+
+// False: its end would not be told.
+bool watch(PyCodeObject* code) {
+  static PyMethodDef method{"code_ended", code_ended, METH_O, nullptr};
+  static PyObject* callback = PyCFunction_New(&method, nullptr);
+  if (watched.count(code)) return true;
+  if (!callback || watched.size() >= kMaxWatched) return false;
+  PyObject* reference = PyWeakref_NewRef(reinterpret_cast<PyObject*>(code), callback);
+  if (!reference) return PyErr_Clear(), false;
+  watches.emplace(reference, code);
+  return watched.insert(code).second;
+}
+
+uint64_t ended_now() { return codes_ended.load(std::memory_order_acquire); }
 
 size_t slot_of(const void* pointer) { return (reinterpret_cast<uintptr_t>(pointer) >> 4) % kSlots; }
 
@@ -45,18 +79,20 @@ std::string file_of(PyCodeObject* code) {
 // Frames of PyTorch and of this package are not the user's.
 bool is_library(PyCodeObject* code) {
   CodeSlot& slot = codes[slot_of(code)];
-  if (slot.code == code) return slot.library;
+  if (slot.code == code && slot.ended == ended_now()) return slot.library;
   pybind11::gil_scoped_acquire gil;
   std::string file = file_of(code);
   bool library = file.find("/site-packages/torch/") != std::string::npos ||
                  file.find("/torch_tpu/") != std::string::npos || file.rfind('<', 0) == 0;
-  if (kept_codes.size() < kMaxKept && kept_codes.insert(code).second) Py_INCREF(code);
-  if (kept_codes.count(code)) slot = {code, library};
+  if (watch(code)) slot = {code, ended_now(), library};
   return library;
 }
 
-// Only of a code object that is kept may an instruction's address be remembered.
-bool is_kept(PyCodeObject* code) { return codes[slot_of(code)].code == code; }
+// Only of a code object that is watched may an instruction's address be remembered.
+bool is_watched(PyCodeObject* code) {
+  const CodeSlot& slot = codes[slot_of(code)];
+  return slot.code == code && slot.ended == ended_now();
+}
 
 uint32_t add_site(PyCodeObject* code, int offset) {
   pybind11::gil_scoped_acquire gil;
@@ -68,9 +104,9 @@ uint32_t add_site(PyCodeObject* code, int offset) {
 
 uint32_t site_of(PyCodeObject* code, int offset) {
   SiteSlot& slot = sites[(slot_of(code) + static_cast<size_t>(offset)) % kSlots];
-  if (slot.code == code && slot.offset == offset) return slot.site;
+  if (slot.code == code && slot.offset == offset && slot.ended == ended_now()) return slot.site;
   uint32_t site = add_site(code, offset);
-  if (is_kept(code)) slot = {code, offset, site};
+  if (is_watched(code)) slot = {code, ended_now(), offset, site};
   return site;
 }
 

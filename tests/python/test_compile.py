@@ -1,6 +1,7 @@
 """torch.compile on tpu: one launch forward, one backward, and what eager mode computes."""
 
 import copy
+import gc
 
 import pytest
 import torch
@@ -246,6 +247,22 @@ def test_within_a_captured_graph():
     x.fill_(5)
     graph.replay()
     same(y, torch.full((3,), 11.0))
+
+
+def test_dropped_functions_leave_nothing():
+    def run():
+        compiled = torch.compile(make_model().to(DEVICE))
+        compiled(torch.ones(2, 8, device=DEVICE)).sum().backward()
+        torch._dynamo.reset()
+        gc.collect()
+
+    run()
+    known = len(compiler.compiled())
+    held = torch.tpu.metrics()["bytes_held"]
+    for _ in range(3):
+        run()
+    assert len(compiler.compiled()) <= known
+    assert torch.tpu.metrics()["bytes_held"] <= held
 
 
 @pytest.mark.slow

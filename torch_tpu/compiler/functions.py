@@ -21,10 +21,7 @@ def compiled() -> list["Compiled"]:
 
 
 def function_of(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[[list[Any]], Any]:
-    """What AOTAutograd takes for a compiled graph.
-
-    A plain function: what Dynamo wraps an object in would keep it for ever.
-    """
+    """What AOTAutograd takes for a compiled graph: it wants an attribute of a plain function."""
     one = Compiled(graph)
 
     def run(args: list[Any]) -> Any:
