@@ -13,7 +13,7 @@
 
 #define TT_POOL_MAX_THREADS 256
 #define TT_POOL_FIRST 64 /* queue slots to begin with; a power of two, as TT_POOL_LIMIT is */
-#define TT_POOL_NICE 19  /* of background jobs: they get what others leave */
+#define TT_POOL_NICE 10  /* of background jobs: a tenth of a core that others use as well */
 #define TT_POOL_NAME "tt-compile-"
 
 typedef struct job {

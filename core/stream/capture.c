@@ -266,11 +266,6 @@ static tt_status keep_words(tt_captured *made, const tt_capture *capture) {
   return TT_SUCCESS;
 }
 
-static tt_status name(tt_captured *made) {
-  made->name = tt_arena_printf(&made->arena, "a captured graph of %d operators", made->step_count);
-  return made->name ? TT_SUCCESS : tt_out_of_memory();
-}
-
 /* The lock is held. */
 static tt_status make(tt_stream *stream, tt_capture *capture, tt_want want, tt_captured **out) {
   if (capture->step_count == 0) return TT_SUCCESS;
@@ -280,7 +275,6 @@ static tt_status make(tt_stream *stream, tt_capture *capture, tt_want want, tt_c
   tt_status status = bind_outputs(made, capture);
   if (!status && made->bound_output_count) status = build(made, capture, want);
   if (!status) status = keep_words(made, capture);
-  if (!status) status = name(made);
   if (made->program) tt_program_pin(made->program);
   if (status || !made->program) tt_captured_destroy(made);
   else *out = made;

@@ -84,7 +84,10 @@ tt_status tt_captured_replay(tt_captured *captured, tt_stream *stream,
   tt_launch *launch = tt_launch_create(captured->device, captured->input_count,
                                        captured->output_count, captured->words.word_count, 0);
   if (!launch) return tt_out_of_memory();
-  launch->origin = (tt_origin){.program = captured->program, .name = captured->name, .site = site};
+  launch->origin = (tt_origin){.program = captured->program,
+                               .name = "a captured graph",
+                               .site = site,
+                               .captured_steps = captured->step_count};
   tt_graph_fill_words(&captured->words, NULL, places, launch->words);
   tt_guard_enter();
   tt_device_lock(stream->device);

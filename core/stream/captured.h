@@ -22,7 +22,6 @@ typedef struct tt_captured {
   tt_graph words;               /* only how its words are filled */
   tt_draw *draws;               /* [draw_count] */
   int draw_count;
-  char *name;
   tt_arena arena;
 } tt_captured;
 

@@ -5,13 +5,15 @@
 #include "stream/device.h"
 #include "stream/queue.h"
 
-/* What is launched, for messages. Calls, graphs and programs outlive all launches. */
+/* What is launched, for messages. Calls, graphs and programs outlive all launches; what was
+ * captured does not. */
 typedef struct tt_origin {
   tt_program *program; /* NULL: none could be made */
   const char *name;    /* of the operator; of a chunk, the last one's */
   uint32_t site;
   const tt_graph *graph; /* a chunk of several operators; else NULL */
   uint32_t first_site;   /* the chunk's first operator's */
+  int captured_steps;    /* a captured graph of so many operators; else 0 */
 } tt_origin;
 
 typedef struct tt_launch {

@@ -10,6 +10,7 @@ void tt_report_origin(const tt_origin *origin, tt_text *text) {
   const tt_graph *graph = origin->graph;
   if (!graph) {
     add_place(text, origin->name, ", called at ", origin->site);
+    if (origin->captured_steps) tt_text_printf(text, " (%d operators)", origin->captured_steps);
     return;
   }
   tt_text_printf(text, "a chunk of %d operators, ", graph->step_count);

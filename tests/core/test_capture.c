@@ -289,12 +289,12 @@ static void test_failing_replays(void **state) {
   fake.tt_fake_fail_programs("stablehlo.add", 2, TT_FAKE_EXECUTE);
   ok(tt_captured_replay(made, stream, NULL, NULL, &policy, site));
   fails(stream_sync(stream), TT_INTERNAL,
-        "a captured graph of 2 operators, called at train.py:7 in step: PJRT_");
-  fails(value_of(sum), TT_INTERNAL, "a captured graph of 2 operators");
-  fails(value_of(a), TT_INTERNAL, "a captured graph of 2 operators");
+        "a captured graph, called at train.py:7 in step (2 operators): PJRT_");
+  fails(value_of(sum), TT_INTERNAL, "a captured graph, called at train.py:7");
+  fails(value_of(a), TT_INTERNAL, "a captured graph, called at train.py:7");
   fake_reset();
   ok(tt_captured_replay(made, stream, NULL, NULL, &policy, site)); /* its input has failed */
-  fails(value_of(a), TT_INTERNAL, "a captured graph of 2 operators");
+  fails(value_of(a), TT_INTERNAL, "a captured graph, called at train.py:7");
   ok(storage_write(a, b->type, (float[8]){0}, 0));
   ok(tt_captured_replay(made, stream, NULL, NULL, &policy, site));
   ok(value_of(sum));
@@ -304,6 +304,21 @@ static void test_failing_replays(void **state) {
         "another size or dtype");
   ok(value_of(a));
   tt_captured_destroy(made);
+  tt_storage_release(sum);
+}
+
+/* What was captured is dropped while its launch waits for the compiler. */
+static void test_destroyed_before_it_is_launched(void **state) {
+  (void)state;
+  fake.tt_fake_hold_programs("stablehlo.add");
+  fake.tt_fake_fail_programs("stablehlo.add", 1, TT_FAKE_EXECUTE);
+  begin();
+  tt_storage *sum = step();
+  tt_captured *made = end();
+  ok(tt_captured_replay(made, stream, NULL, NULL, &policy, tt_site_add("train.py", 7, "step")));
+  tt_captured_destroy(made);
+  fake.tt_fake_hold_programs(NULL);
+  fails(stream_sync(stream), TT_INTERNAL, "a captured graph, called at train.py:7 in step");
   tt_storage_release(sum);
 }
 
@@ -455,10 +470,19 @@ static void test_threads(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
   const struct CMUnitTest tests[] = {
-      TEST(test_begin_and_end),   TEST(test_what_is_only_touched), TEST(test_what_is_refused),
-      TEST(test_constants),       TEST(test_nothing_is_launched),  TEST(test_abandoned),
-      TEST(test_ended_elsewhere), TEST(test_no_new_programs),      TEST(test_failing_replays),
-      TEST(test_failures),        TEST(test_reclaiming),           TEST(test_threads),
+      TEST(test_begin_and_end),
+      TEST(test_what_is_only_touched),
+      TEST(test_what_is_refused),
+      TEST(test_constants),
+      TEST(test_nothing_is_launched),
+      TEST(test_abandoned),
+      TEST(test_ended_elsewhere),
+      TEST(test_no_new_programs),
+      TEST(test_failing_replays),
+      TEST(test_destroyed_before_it_is_launched),
+      TEST(test_failures),
+      TEST(test_reclaiming),
+      TEST(test_threads),
       TEST(test_the_end),
   };
   return cmocka_run_group_tests(tests, setup, NULL);

@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from support import DEVICE, check, counted, move, only_tpu, python, same, slow_but
+from torch._inductor.utils import fresh_cache
 
 from torch_tpu import compiler
 
@@ -17,7 +18,8 @@ LOOSE = {"rtol": 1e-4, "atol": 1e-5}
 @pytest.fixture(autouse=True)
 def fresh_dynamo():
     torch._dynamo.reset()
-    yield
+    with fresh_cache():
+        yield
     torch._dynamo.reset()
 
 
@@ -102,10 +104,11 @@ CASES = {
 def test_cases(name):
     if name == "nothing computed":
         compiled = torch.compile(CASES[name])
-        return check(
+        check(
             lambda x: compiled(x) if x.device.type == DEVICE else CASES[name](x), torch.ones(3, 4)
         )
-    check_compiled(CASES[name], torch.randn(3, 4))
+    else:
+        check_compiled(CASES[name], torch.randn(3, 4))
 
 
 def test_views_as_arguments():
@@ -247,6 +250,28 @@ def test_within_a_captured_graph():
     x.fill_(5)
     graph.replay()
     same(y, torch.full((3,), 11.0))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_graphs_are_found_in_the_cache(training):
+    """AOTAutograd traces a model once; afterwards it finds the graphs."""
+    counters = torch._dynamo.utils.counters["aot_autograd"]
+    model = make_model().requires_grad_(training)
+    x = torch.randn(3, 8)
+    for found in (0, 1):
+        torch._dynamo.reset()
+        counters.clear()
+        device = copy.deepcopy(model).to(DEVICE)
+        out = torch.compile(device)(x.to(DEVICE))
+        same(out, model(x), **LOOSE)
+        assert counters["autograd_cache_hit"] == found
+        assert counters["autograd_cache_miss"] == 1 - found
+        if training:
+            model.zero_grad()
+            model(x).sum().backward()
+            out.sum().backward()
+            gradients = [p.grad for p in device.parameters()]
+            same(gradients, [p.grad for p in model.parameters()], **LOOSE)
 
 
 def test_dropped_functions_leave_nothing():

@@ -43,7 +43,7 @@ SHOW = "print(peft.infer_device(), peft.peft_model.where(), peft.utils.infer_dev
 
 
 @pytest.mark.parametrize(
-    "order", slow_but(["import torch, peft", "import peft, torch"], "import peft, torch")
+    "order", slow_but(["import torch, peft", "import peft, torch"])
 )
 def test_a_library_is_changed_wherever_it_bound_the_name(tmp_path, order):
     out, errors = run(tmp_path, f"{order}\n{SHOW}")

@@ -66,7 +66,7 @@ def test_a_wait_ends(mode, wait):
     assert time.time() - float(out.split()[-1]) < 2.5
 
 
-@pytest.mark.parametrize("mode", slow_but(["debug", "strict", "fused"], "fused"))
+@pytest.mark.parametrize("mode", slow_but(["debug", "strict", "fused"]))
 def test_what_was_launched_goes_on(mode):
     wait = "while True: y = work(); y.sum().item()"
     more = 'print("still", (x + 1).sum().item() - x.sum().item())'

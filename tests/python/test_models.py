@@ -12,7 +12,7 @@ from support import DEVICE, ROOT, modes
 FOLDER = ROOT / "examples" / "models"
 STEPS = 20
 NAMES = ("resnet", "unet", "lstm", "vit", "bert", "diffusion")
-QUICK = {("vit", "strict"), ("bert", "fused")}
+QUICK = {("bert", "fused")}
 
 
 def cases():

@@ -65,7 +65,7 @@ print(json.dumps(torch.tpu.metrics()))
 """
 
 
-@pytest.mark.parametrize("mode", slow_but(["DEBUG", "STRICT", "FUSED"], "STRICT"))
+@pytest.mark.parametrize("mode", slow_but(["DEBUG", "STRICT", "FUSED"]))
 @pytest.mark.parametrize(
     "body", slow_but([TRAINING, THREADS], TRAINING), ids=["training", "threads"]
 )

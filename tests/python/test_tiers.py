@@ -6,7 +6,7 @@ import time
 
 import pytest
 import torch
-from support import DEVICE, TIERS
+from support import DEVICE, TIERS, slow_but
 from torch import nn
 
 import torch_tpu._C as glue
@@ -38,7 +38,7 @@ def train(device, steps=4):
     return losses, [p.detach().cpu() for p in model.parameters()]
 
 
-@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("tier", slow_but(TIERS, "auto", "pieces"))
 def test_training_is_the_cpu_s_in_every_tier(tier):
     glue._force_tier(TIERS.index(tier))
     try:

@@ -6,8 +6,6 @@ from typing import Any
 import torch
 from torch import fx
 
-from torch_tpu.compiler import functions
-
 DEVICE = "tpu"
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
@@ -28,7 +26,11 @@ def tpu(
         raise ValueError(f"torch.compile(mode={mode!r}): it is one of {', '.join(MODES)}")
     if options:
         raise ValueError(f"torch.compile(options=...): backend 'tpu' has no {', '.join(options)}")
-    compiled: Callable[..., Any] = _autograd()(graph, inputs)
+    from torch._functorch import config
+
+    # The cache keeps a forward graph together with its backward.
+    with config.patch(bundled_autograd_cache=True, force_non_lazy_backward_lowering=True):
+        compiled: Callable[..., Any] = _autograd()(graph, inputs)
     return compiled
 
 
@@ -56,9 +58,16 @@ def _autograd() -> Callable[..., Any]:
         min_cut_rematerialization_partition,
     )
     from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
+
+    from torch_tpu.compiler.cached import Cached
+
+    def compiler() -> Any:
+        return SerializableAOTDispatchCompiler(Cached, lambda graph, _: Cached(graph))
 
     made: Callable[..., Any] = aot_autograd(
-        fw_compiler=functions.function_of,
+        fw_compiler=compiler(),
+        bw_compiler=compiler(),
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
     )

@@ -1,7 +1,6 @@
 """Graphs as programs: captured for each signature of their arguments, then one launch a call."""
 
 import weakref
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -20,17 +19,6 @@ def compiled() -> list["Compiled"]:
     return list(_all)
 
 
-def function_of(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[[list[Any]], Any]:
-    """What AOTAutograd takes for a compiled graph: it wants an attribute of a plain function."""
-    one = Compiled(graph)
-
-    def run(args: list[Any]) -> Any:
-        return one(args)
-
-    run._boxed_call = True  # type: ignore[attr-defined] # the list is ours, to be emptied
-    return run
-
-
 class Compiled:
     """A graph of ATen's operators that AOTAutograd made, called with a list of its arguments.
 
@@ -41,6 +29,7 @@ class Compiled:
     def __init__(self, graph: fx.GraphModule) -> None:
         self.graph = graph
         self.why = ""
+        self._boxed_call = True  # the list of arguments is ours, to be emptied
         self._programs: dict[Any, _Program] = {}
         _all.add(self)
 

@@ -1,0 +1,45 @@
+"""Compiled graphs as AOTAutograd's cache keeps them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import fx
+from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache
+from torch._guards import detect_fake_mode
+from torch._inductor.output_code import OutputCode
+from torch.fx._graph_pickler import GraphPickler, Options
+
+from torch_tpu.compiler.functions import Compiled
+
+
+class Cached(Compiled, OutputCode):  # type: ignore[misc] # called with a list, of any kind
+    """A compiled graph that AOTAutograd's cache can keep: the graph, not what was captured of it.
+
+    The programs of the captures are in the folder of compiled programs (docs/cache.md).
+    """
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def prepare_for_serialization(self) -> None:
+        """Leaves what is kept; PyTorch calls it of a copy. Raises what makes it keep nothing."""
+        options = Options(ops_filter=None, node_metadata_key_filter=lambda _: False)
+        try:
+            kept = GraphPickler.dumps(self.graph, options)
+        except Exception as error:
+            raise BypassAOTAutogradCache(f"a graph cannot be kept: {error}") from error
+        self.__dict__ = {"_kept": kept}
+
+    def post_compile(self, example_inputs: Sequence[Any], constants: Any, settings: Any) -> None:
+        """Makes a graph again of what was kept."""
+        kept = self.__dict__.pop("_kept", None)
+        if kept is not None:
+            mode = detect_fake_mode(example_inputs)
+            assert mode is not None, "AOTAutograd traces with fake tensors"
+            graph = GraphPickler.loads(kept, mode)
+            assert isinstance(graph, fx.GraphModule)
+            graph.recompile()
+            Compiled.__init__(self, graph)
+
+    def set_triton_bundle(self, triton_bundle: Any) -> None:
+        """There is none."""
