@@ -13,6 +13,7 @@ from torch.utils import backend_registration
 
 ENTRY_POINT = "torch_tpu._autoload:load"
 SUPPORTED = ((2, 11), (2, 13))
+TRACE_RULES = "torch._dynamo.trace_rules"
 
 _loaded = False
 _problem = ""
@@ -96,7 +97,7 @@ def _apply_environment() -> None:
     from torch_tpu.integrations import _imports
 
     integrations.watch(_env.value("INTEGRATIONS"))
-    _imports.Watcher(_install_backend).watch(["torch._dynamo.backends.registry"])
+    _imports.Watcher(_tell_dynamo).watch([TRACE_RULES, "torch._dynamo.backends.registry"])
     for name in ("eager_mode", "host_fallback"):
         try:
             setattr(tpu, name, _env.value(name.upper()))
@@ -104,8 +105,14 @@ def _apply_environment() -> None:
             raise ValueError(f"TORCH_TPU_{name.upper()}: {error}") from None
 
 
-def _install_backend(_: str) -> None:
-    """Has `torch.compile` take our backend; called when Dynamo is imported."""
+def _tell_dynamo(module: str) -> None:
+    """Has `torch.compile` take our backend and trace none of our functions.
+
+    Called when a module of Dynamo's was imported.
+    """
+    if module == TRACE_RULES:
+        sys.modules[module].add("torch_tpu")
+        return
     from torch_tpu.compiler import backend
 
     backend.install()

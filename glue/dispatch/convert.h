@@ -15,7 +15,14 @@ tt_dtype require_dtype(at::ScalarType type);
 at::ScalarType from_dtype(tt_dtype dtype);
 
 inline tt_storage* storage_of(const c10::StorageImpl* storage) {
+  TORCH_CHECK(storage->device_type() == c10::DeviceType::PrivateUse1,
+              "a tensor that says it is on tpu holds nothing there (a fake tensor)");
   return static_cast<tt_storage*>(storage->data_ptr().get_context());
+}
+// Not so of a fake tensor, which says that it is on a device and holds nothing.
+inline bool is_held(const at::Tensor& tensor) {
+  return tensor.unsafeGetTensorImpl()->unsafe_storage().device_type() ==
+         c10::DeviceType::PrivateUse1;
 }
 inline tt_storage* storage_of(const at::Tensor& tensor) {
   return storage_of(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());

@@ -101,6 +101,10 @@ void touch(const Walk& walk, tt_storage* storage) {
 void add_tensor(Walk& walk, const ArgPlan& arg, const at::Tensor& tensor) {
   if (!tensor.defined()) return tag(walk, TT_TAG_NONE);
   if (!tensor.device().is_privateuseone()) return add_host_scalar(walk, arg, tensor);
+  if (!is_held(tensor)) {
+    walk.fake = true;
+    return;
+  }
   if (walk.device < 0) walk.device = tensor.device().index();
   TORCH_CHECK(tensor.device().index() == walk.device,
               "Expected all tensors to be on the same device, but found at least two devices, tpu:",
@@ -185,6 +189,9 @@ void add_arg(Walk& walk, const ArgPlan& arg, const IValue& value) {
 
 // Whether a device is named that is not the operands' own.
 bool made_away(const Walk& walk) {
+  TORCH_CHECK(!walk.fake || walk.place, walk.plan.name,
+              ": a tensor that says it is on tpu holds nothing there (a fake tensor)");
+  if (walk.fake) return true;
   if (walk.tensors.empty() || !walk.place) return false;
   auto index = walk.place->has_index() ? walk.place->index() : current_device();
   return !walk.place->is_privateuseone() || index != walk.device;

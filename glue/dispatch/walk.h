@@ -47,6 +47,7 @@ struct Walk : Fixed {
   bool conj_neg = false;             // a tensor's conjugation or negation is still due
   std::optional<c10::Device> place;  // where a result is to be made, if that is said
   bool away = false;                 // a tensor is to be made on another device than its model's
+  bool fake = false;                 // one is no more than a model: it holds nothing
   bool host = false;                 // numbers for the elements of lists are in a host tensor
 
   Walk(const Plan& p, c10::ArrayRef<c10::IValue> a, See s = See::Exact) : plan(p), args(a), see(s) {

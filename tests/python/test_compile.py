@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from support import DEVICE, check, counted, move, only_tpu, python, same, slow_but
 from torch._inductor.utils import fresh_cache
+from torch._subclasses.fake_tensor import FakeTensorMode, no_dispatch
 
 from torch_tpu import compiler
 
@@ -295,3 +296,18 @@ def test_importing_dynamo_is_left_to_those_who_compile():
     code = "import sys, torch; torch.ones(2).to('tpu'); print('torch._dynamo' in sys.modules)"
     status, output, errors = python(code, fresh=True)
     assert status == 0 and output.strip() == "False", errors
+
+
+def test_operators_that_fake_tensors_do_not_know():
+    """PyTorch runs them on zeros like its fake tensors."""
+    check(torch.compile(torch.geqrf, fullgraph=True), torch.randn(4, 3))
+
+
+def test_fake_tensors_hold_nothing():
+    with FakeTensorMode():
+        fake = torch.ones(3, device=DEVICE)
+    with no_dispatch():
+        same(torch.zeros_like(fake, device=DEVICE), torch.zeros(3))
+        for function in (torch.sum, torch.sort, torch.Tensor.cpu, torch.clone, torch.nonzero):
+            with pytest.raises(RuntimeError, match="holds nothing"):
+                function(fake)

@@ -42,9 +42,7 @@ def run(tmp_path, code, files=LIBRARY, **environment):
 SHOW = "print(peft.infer_device(), peft.peft_model.where(), peft.utils.infer_device())"
 
 
-@pytest.mark.parametrize(
-    "order", slow_but(["import torch, peft", "import peft, torch"])
-)
+@pytest.mark.parametrize("order", slow_but(["import torch, peft", "import peft, torch"]))
 def test_a_library_is_changed_wherever_it_bound_the_name(tmp_path, order):
     out, errors = run(tmp_path, f"{order}\n{SHOW}")
     assert out == ["tpu:0"] * 3 and errors == ""
