@@ -170,13 +170,24 @@ def test_sizes_that_change():
         same(function(x.to(DEVICE)), x.softmax(0).mean(), **LOOSE)
 
 
-@pytest.mark.parametrize("make", slow_but([torch.optim.SGD, torch.optim.AdamW], torch.optim.SGD))
-def test_a_compiled_step(make):
+STEPS = {
+    "SGD": (torch.optim.SGD, {"momentum": 0.9}),
+    "AdamW": (torch.optim.AdamW, {}),
+    "AdamW one by one": (torch.optim.AdamW, {"foreach": False, "lr": torch.tensor(0.02)}),
+    "AdamW on the device": (torch.optim.AdamW, {"capturable": True}),
+}
+
+
+@pytest.mark.parametrize("name", slow_but(STEPS, "SGD", "AdamW"))
+def test_a_compiled_step(name):
+    make, options = STEPS[name]
     model = make_model()
     device = copy.deepcopy(model).to(DEVICE)
-    options = {"capturable": True} if make is torch.optim.AdamW else {"momentum": 0.9}
-    host = make(model.parameters(), lr=0.01, **({} if "capturable" in options else options))
-    ours = make(device.parameters(), lr=0.01, **options)
+    options = {"lr": 0.01} | options
+    ours = make(device.parameters(), **options)
+    options.pop("capturable", None)
+    host = make(model.parameters(), **options)
+    known = set(compiler.compiled())
     step = torch.compile(ours.step)
     forward = torch.compile(device)
     for seed in range(3):
@@ -189,16 +200,57 @@ def test_a_compiled_step(make):
             run(x.to(next(m.parameters()).device)).square().mean().backward()
             take()
     same(list(device.parameters()), list(model.parameters()), **LOOSE)
+    assert not [one.why for one in compiler.compiled() if one not in known and one.why]
+
+
+# Functions of a device and of tensors on the host.
+MIXED = {
+    "moved within": lambda d, x, s: x.to(d) * 2,
+    "a number": lambda d, x, s: (x.to(d) * s, s * 2, s.add_(1)),
+    "drawn on the host": lambda d, x, s: (x.to(d) + torch.rand(4, 3).to(d), torch.rand(2)),
+    "a number drawn there": lambda d, x, s: x.to(d) * torch.rand(()) + s,
+    "moved back": lambda d, x, s: ((x.to(d) * 2).cpu() + 1, x.sum()),
+    "written on the host": lambda d, x, s: x.copy_(x.to(d) * 2),
+    "constants": lambda d, x, s: x.to(d) * torch.tensor([1.0, 2, 3]).to(d) + torch.arange(3).to(d),
+}
+
+
+@pytest.mark.parametrize("name", slow_but(MIXED, "a number", "drawn on the host", "moved back"))
+def test_tensors_on_the_host(name):
+    known = set(compiler.compiled())
+    compiled = torch.compile(MIXED[name])
+    for _ in range(2):
+        x, s = torch.randn(4, 3), torch.tensor(3.0)
+        args, host = [x.clone(), s.clone()], [x, s]
+        seed = torch.random.get_rng_state()
+        want = MIXED[name]("cpu", *host)
+        torch.random.set_rng_state(seed)
+        got = compiled(DEVICE, *args)
+        same(got, want, **LOOSE)
+        same(args, host)
+    made = [one for one in compiler.compiled() if one not in known]
+    assert made and all(one.programs == 1 and not one.why for one in made)
+
+
+def test_checks_of_matrices():
+    """Whether a matrix is singular is asked after the launch."""
+    compiled = torch.compile(torch.linalg.solve)
+    b = torch.randn(3, 2)
+    for _ in range(2):
+        a = torch.randn(3, 3) + 3 * torch.eye(3)
+        same(compiled(a.to(DEVICE), b.to(DEVICE)), torch.linalg.solve(a, b), **LOOSE)
+        with pytest.raises(torch.linalg.LinAlgError, match="singular"):
+            compiled(torch.zeros(3, 3, device=DEVICE), b.to(DEVICE))
+    assert not any(one.why for one in compiler.compiled())
 
 
 def test_what_no_program_can_do_runs_operator_by_operator():
-    compiled = torch.compile(lambda x, y: x * y)
-    number = torch.tensor(2.0)  # on the host
-    x = torch.ones(3, device=DEVICE)
-    same(compiled(x, number), torch.full((3,), 2.0))
-    number.fill_(5)
-    same(compiled(x, number), torch.full((3,), 5.0))
-    assert any("plain tensors" in one.why for one in compiler.compiled())
+    compiled = torch.compile(torch.nonzero, fullgraph=True)
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        for _ in range(2):
+            x = torch.randn(5).relu()
+            same(compiled(x.to(DEVICE)), torch.nonzero(x))
+    assert any("value is asked for" in one.why for one in compiler.compiled())
 
 
 def test_other_devices_are_left_to_inductor(monkeypatch):

@@ -4,12 +4,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch import fx
-from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache
+from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache, FXGraphCacheMiss
 from torch._guards import detect_fake_mode
 from torch._inductor.output_code import OutputCode
 from torch.fx._graph_pickler import GraphPickler, Options
 
+from torch_tpu.compiler import mixed
 from torch_tpu.compiler.functions import Compiled
+
+FORMAT = 3  # of what is kept
 
 
 class Cached(Compiled, OutputCode):  # type: ignore[misc] # called with a list, of any kind
@@ -23,23 +26,28 @@ class Cached(Compiled, OutputCode):  # type: ignore[misc] # called with a list, 
 
     def prepare_for_serialization(self) -> None:
         """Leaves what is kept; PyTorch calls it of a copy. Raises what makes it keep nothing."""
-        options = Options(ops_filter=None, node_metadata_key_filter=lambda _: False)
+        keys = {"val"} if mixed.is_mixed(self.whole) else set()
+        options = Options(ops_filter=None, node_metadata_key_filter=keys.__contains__)
         try:
-            kept = GraphPickler.dumps(self.graph, options)
+            kept = GraphPickler.dumps(self.whole, options)
         except Exception as error:
             raise BypassAOTAutogradCache(f"a graph cannot be kept: {error}") from error
-        self.__dict__ = {"_kept": kept}
+        self.__dict__ = {"_kept": kept, "_format": FORMAT, "_checks": self._checks}
 
     def post_compile(self, example_inputs: Sequence[Any], constants: Any, settings: Any) -> None:
         """Makes a graph again of what was kept."""
         kept = self.__dict__.pop("_kept", None)
         if kept is not None:
+            if self.__dict__.pop("_format", None) != FORMAT:
+                raise FXGraphCacheMiss("the graph was kept by another version")
             mode = detect_fake_mode(example_inputs)
             assert mode is not None, "AOTAutograd traces with fake tensors"
             graph = GraphPickler.loads(kept, mode)
             assert isinstance(graph, fx.GraphModule)
             graph.recompile()
+            taken = self._checks
             Compiled.__init__(self, graph)
+            self._checks = taken
 
     def set_triton_bundle(self, triton_bundle: Any) -> None:
         """There is none."""

@@ -8,6 +8,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from torch_tpu import _C, tpu
+from torch_tpu.compiler import checks, mixed
 
 MOST = 64  # signatures of one graph; further ones run eagerly
 
@@ -27,8 +28,16 @@ class Compiled:
     """
 
     def __init__(self, graph: fx.GraphModule) -> None:
-        self.graph = graph
+        self.whole = graph
         self.why = ""
+        self._checks = checks.take(graph)
+        self._division: mixed.Division | None = None
+        try:
+            if mixed.is_mixed(graph):
+                self._division = mixed.Division(graph)
+        except mixed.UnsupportedError as reason:
+            self.why = str(reason)
+        self.graph = self._division.device if self._division else graph
         self._boxed_call = True  # the list of arguments is ours, to be emptied
         self._programs: dict[Any, _Program] = {}
         _all.add(self)
@@ -37,6 +46,12 @@ class Compiled:
         """Runs it: one launch, where a program can be made of it."""
         values = list(args)
         args.clear()
+        with torch.no_grad():
+            division = self._division
+            results = division(values, self._run) if division else self._run(values)
+            return checks.make(self._checks, results) if self._checks else results
+
+    def _run(self, values: list[Any]) -> Any:
         tensors = [one for one in values if isinstance(one, torch.Tensor)]
         if self.why or not tensors or _C.is_capturing(tpu.current_device()):
             return self.graph(*values)
