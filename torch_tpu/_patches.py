@@ -3,7 +3,9 @@
 Each patch lets all other devices' tensors through to the original untouched.
 """
 
+from contextlib import AbstractContextManager
 from typing import Any
+from unittest import mock
 
 import torch
 
@@ -127,3 +129,14 @@ def _patch_device_hint() -> None:
         return "cpu" if _agreement.asks_meta() else str(original(tensor))
 
     _meta_registrations.device_hint = device_hint
+
+
+def no_code_generators() -> AbstractContextManager[Any]:
+    """Within it, AOTAutograd's cache makes its keys without Inductor's code generators.
+
+    PyTorch imports them all (1.6 s) to add to the key what passes other devices have registered;
+    a graph of ours goes to none of them. There is no setting for it.
+    """
+    from torch._inductor import codecache
+
+    return mock.patch.object(codecache, "init_backend_registration", lambda: None)

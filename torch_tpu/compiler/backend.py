@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from torch_tpu import _patches
+
 DEVICE = "tpu"
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
@@ -29,7 +31,8 @@ def tpu(
     from torch._functorch import config
 
     # The cache keeps a forward graph together with its backward.
-    with config.patch(bundled_autograd_cache=True, force_non_lazy_backward_lowering=True):
+    together = config.patch(bundled_autograd_cache=True, force_non_lazy_backward_lowering=True)
+    with together, _patches.no_code_generators():
         compiled: Callable[..., Any] = _autograd()(graph, inputs)
     return compiled
 
