@@ -351,8 +351,11 @@ def test_importing_dynamo_is_left_to_those_who_compile():
 
 
 def test_operators_that_fake_tensors_do_not_know():
-    """PyTorch runs them on zeros like its fake tensors."""
+    """What they have no Meta kernel for is stated, or they are run on zeros."""
     check(torch.compile(torch.geqrf, fullgraph=True), torch.randn(4, 3))
+    args = torch.randn(4, 8), torch.randn(2, 8, 16), torch.tensor([1, 4], dtype=torch.int32)
+    compiled = torch.compile(lambda a, b, ends: F.grouped_mm(a, b, offs=ends), fullgraph=True)
+    same(compiled(*move(args)), F.grouped_mm(*args[:2], offs=args[2]), **LOOSE)
 
 
 def test_fake_tensors_hold_nothing():
