@@ -12,6 +12,7 @@ import torch
 from .pool import EXACT, LOOSE, RAW
 
 MODES = ("strict", "debug", "fused", "mixed")
+COMPILED = "compiled"  # a mode as well: by torch.compile
 # Relative to the largest number that a program may hold after each step.
 TOLERANCES = {torch.bfloat16: 3e-2, torch.float16: 4e-3, torch.float64: 1e-4}
 NAME = re.compile(r"v\d+")
@@ -66,6 +67,36 @@ def run(lines, device, mode=None, salt=0):
             errors.append(error.with_traceback(None))
     tensors = {k: v for k, v in env.items() if NAME.fullmatch(k) and isinstance(v, torch.Tensor)}
     return Outcome(errors, tensors)
+
+
+DATA = re.compile(r"data\(\d+, \([^)]*\), [\w.]+\)")
+
+
+def function_of(lines, results):
+    """The source of a function of the data that the lines name, and the expressions of these."""
+    given = []
+
+    def argument(match):
+        given.append(match[0])
+        return f"data{len(given)}"
+
+    body = [DATA.sub(argument, line) for line in lines]
+    answer = ", ".join(f"{name!r}: {name}" for name in results)
+    names = ", ".join(f"data{i + 1}" for i in range(len(given)))
+    return "\n    ".join([f"def program({names}):", *body, f"return {{{answer}}}"]), given
+
+
+def run_compiled(lines, results, salt=0):
+    """Runs the lines on the device as one function that torch.compile takes."""
+    torch._dynamo.reset()
+    torch.tpu.eager_mode = "strict"
+    env = namespace("tpu", salt)
+    source, given = function_of(lines, results)
+    exec(source, env)
+    try:
+        return Outcome([], torch.compile(env["program"])(*(eval(one, env) for one in given)))
+    except Exception as error:
+        return Outcome([error.with_traceback(None)], {})
 
 
 def on_host(tensor):
@@ -154,6 +185,22 @@ def differences(got, want, marks, lines):
     return found
 
 
+def differences_of_numbers(got, want, marks):
+    """The same, for who promises values, dtypes and sizes alone."""
+    if got.errors:
+        return [f"compiled: raised {got.errors[0]!r:.400}"]
+    found = []
+    for name, expected in want.tensors.items():
+        actual = got.tensors[name]
+        if (actual.dtype, actual.shape) != (expected.dtype, expected.shape):
+            found.append(f"{name}: {layout(actual)}, on the CPU {layout(expected)}")
+            continue
+        ours, theirs = on_host(actual), on_host(expected)
+        if not same_numbers(ours, theirs, marks.get(name, LOOSE)):
+            found.append(f"{name}: {ours.tolist()}, on the CPU {theirs.tolist()}")
+    return found
+
+
 def outline(outcome):
     """What is known of a program when it is written, with the first set of numbers."""
     shapes = {name: tensor.shape for name, tensor in outcome.tensors.items()}
@@ -171,7 +218,13 @@ def check(lines, marks, modes=MODES, salt=0):
         if salt and outline(want) != outline(run(lines, "cpu")):
             return LEFT_OUT
         for mode in modes:
-            found = differences(run(lines, "tpu", mode, salt), want, marks, lines)
+            if mode == COMPILED and any(want.errors):
+                continue  # what is left undone after an error is another program
+            if mode == COMPILED:
+                made = run_compiled(lines, [*want.tensors], salt)
+                found = differences_of_numbers(made, want, marks)
+            else:
+                found = differences(run(lines, "tpu", mode, salt), want, marks, lines)
             if found:
                 return mode, found
     return None
