@@ -96,6 +96,8 @@ CASES = {
     ),
     "sorted": lambda x: x.sort(dim=1, descending=True),
     "indexed": lambda x: x[torch.tensor([2, 0]).to(x.device)],
+    "conjugated": lambda x: (torch.complex(x, x * 2).conj(), torch.fft.ifft(x)),
+    "imaginary": lambda x: torch.complex(x, x * 2).conj().imag,
     "double": lambda x: (x.double() / 3).sum(),
     "empty": lambda x: (x[:0] * 2, torch.cat([x[:0], x])),
 }

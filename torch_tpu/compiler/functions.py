@@ -88,6 +88,11 @@ class Compiled:
         return made
 
 
+def _plain(value: Any) -> Any:
+    """A result without a conjugation or a negation that is still due."""
+    return value.resolve_conj().resolve_neg() if isinstance(value, torch.Tensor) else value
+
+
 class _Program:
     """A graph with arguments of one signature, captured."""
 
@@ -99,7 +104,7 @@ class _Program:
             stand_ins = iter(self._function.begin(tensors))
             args = [next(stand_ins) if isinstance(one, torch.Tensor) else one for one in values]
             try:
-                leaves, self._spec = pytree.tree_flatten(graph(*args))
+                leaves, self._spec = pytree.tree_flatten(pytree.tree_map(_plain, graph(*args)))
             except BaseException:
                 self._function.abandon()
                 raise
