@@ -36,6 +36,14 @@ def test_many_random_programs(part):
     run(range(100_000 + 200 * part, 100_000 + 200 * (part + 1)))
 
 
+@pytest.mark.parametrize("part", slow_but(range(50), 0))
+def test_compiled_programs(part):
+    """By torch.compile: ten programs, or of the slow ones forty each."""
+    count = 40 if part else 10
+    for report in campaign.run(range(40 * part, 40 * part + count), (runner.COMPILED,), salts=1):
+        pytest.fail(report, pytrace=False)
+
+
 def test_a_seed_makes_one_program():
     for seed in (3, 11):
         first, again = programs.program(seed), programs.program(seed)
