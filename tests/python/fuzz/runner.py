@@ -223,8 +223,8 @@ def check(lines, marks, modes=MODES, salt=0):
                 continue  # what is left undone after an error is another program
             if mode == COMPILED:
                 made = run_compiled(lines, [*want.tensors], salt=salt)
-                if made.errors and run_compiled(lines, [], "cpu", backend="eager").errors:
-                    continue  # Dynamo cannot trace it
+                if made.errors and run_compiled(lines, [], "cpu", backend="aot_eager").errors:
+                    continue  # PyTorch cannot trace it
                 found = differences_of_numbers(made, want, marks)
             else:
                 found = differences(run(lines, "tpu", mode, salt), want, marks, lines)
