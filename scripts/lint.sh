@@ -14,7 +14,7 @@ sources() {
 format() { sources '*.c' '*.h' '*.cpp' | xargs "$bin/clang-format" --dry-run -Werror; }
 analyse() {
   [ -x "$bin/clang-tidy" ] || { echo "clang-tidy is not installed: skipped"; return 0; }
-  sources 'core/*.c' | xargs -P "$jobs" -n 4 "$bin/clang-tidy" -p "$build" --quiet
+  sources 'core/*.c' 'tools/*.c' | xargs -P "$jobs" -n 4 "$bin/clang-tidy" -p "$build" --quiet
 }
 check "house rules" "$bin/python" scripts/tidy.py
 check "rooms" "$bin/python" scripts/rooms.py

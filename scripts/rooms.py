@@ -32,11 +32,12 @@ TABLE: dict[str, tuple[str, ...]] = {
     "graph": ("call",),
     "program": ("graph", "pjrt"),
     "stream": ("program",),
+    "export": ("stream",),
     "dist": ("stream",),
     "session": ("dist", "lapack"),
 }
 ARCHITECTURE = "docs/architecture.md"
-CALLERS = ("glue", "bench", "tests/core")  # beside core/
+CALLERS = ("glue", "bench", "tools", "tests/core")  # beside core/
 SUFFIXES = {".c", ".h", ".def", ".cpp"}
 
 TEXT = r"""'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*\""""

@@ -13,6 +13,12 @@ bool tt_mul_size(size_t a, size_t b, size_t *out);
 bool tt_mul_i64(int64_t a, int64_t b, int64_t *out);
 bool tt_add_i64(int64_t a, int64_t b, int64_t *out);
 
+/* Bytes that somebody else owns. */
+typedef struct tt_bytes {
+  const void *data;
+  size_t size;
+} tt_bytes;
+
 /* A bump allocator: everything is freed at once. Thread-compatible. */
 typedef struct tt_arena {
   struct tt_arena_block *head;

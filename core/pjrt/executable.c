@@ -131,6 +131,45 @@ tt_status tt_executable_memory(tt_executable *executable, tt_program_memory *out
   return TT_SUCCESS;
 }
 
+tt_status tt_executable_optimized(tt_executable *executable, tt_text *out) {
+  const PJRT_Api *api = executable->api;
+  if (!TT_HAS(api, Executable_OptimizedProgram))
+    return tt_pjrt_missing("Executable_OptimizedProgram");
+  PJRT_Program program = {.struct_size = PJRT_Program_STRUCT_SIZE};
+  TT_ARGS(Executable_OptimizedProgram, args, .executable = executable->compiled,
+          .program = &program);
+  TT_TRY(TT_CALL(api, Executable_OptimizedProgram, &args)); /* tells the size */
+  program.code = tt_malloc(program.code_size + 1);
+  if (!program.code) return tt_out_of_memory();
+  tt_status status = TT_CALL(api, Executable_OptimizedProgram, &args);
+  if (!status) tt_text_add(out, program.code, program.code_size);
+  tt_free(program.code);
+  return tt_join(status, tt_text_status(out));
+}
+
+static double property(const PJRT_Executable_GetCostAnalysis_Args *args, const char *name) {
+  size_t size = strlen(name);
+  for (size_t i = 0; i < args->num_properties; i++) {
+    const PJRT_NamedValue *value = &args->properties[i];
+    if (value->type == PJRT_NamedValue_kFloat && value->name_size == size &&
+        memcmp(value->name, name, size) == 0)
+      return (double)value->value.float_value;
+  }
+  return -1;
+}
+
+tt_status tt_executable_cost(tt_executable *executable, double *flops, double *bytes) {
+  const PJRT_Api *api = executable->api;
+  *flops = *bytes = -1;
+  if (!TT_HAS(api, Executable_GetCostAnalysis))
+    return tt_pjrt_missing("Executable_GetCostAnalysis");
+  TT_ARGS(Executable_GetCostAnalysis, args, .executable = executable->compiled);
+  TT_TRY(TT_CALL(api, Executable_GetCostAnalysis, &args));
+  *flops = property(&args, "flops");
+  *bytes = property(&args, "bytes accessed");
+  return TT_SUCCESS;
+}
+
 static tt_pjrt_device *find_device(const tt_client *client, const PJRT_Device *raw) {
   for (int i = 0; i < client->device_count; i++)
     if (client->devices[i].raw == raw) return &client->devices[i];

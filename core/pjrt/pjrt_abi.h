@@ -135,6 +135,11 @@ typedef union PJRT_NamedValue_Value {
   STRUCT(PJRT_Executable_OutputDimensions_Args, dim_sizes,                                         \
     FIELD(PJRT_Executable *, executable) FIELD(size_t, num_outputs) FIELD(const int64_t *, dims)   \
     FIELD(const size_t *, dim_sizes))                                                              \
+  STRUCT(PJRT_Executable_GetCostAnalysis_Args, properties,                                         \
+    FIELD(PJRT_Executable *, executable) FIELD(size_t, num_properties)                             \
+    FIELD(const PJRT_NamedValue *, properties))                                                    \
+  STRUCT(PJRT_Executable_OptimizedProgram_Args, program,                                           \
+    FIELD(PJRT_Executable *, executable) FIELD(PJRT_Program *, program))                           \
   STRUCT(PJRT_Executable_GetCompiledMemoryStats_Args, peak_unpadded_heap_bytes,                    \
     FIELD(PJRT_Executable *, executable) FIELD(int64_t, generated_code_size_in_bytes)              \
     FIELD(int64_t, argument_size_in_bytes) FIELD(int64_t, output_size_in_bytes)                    \
@@ -234,8 +239,8 @@ typedef union PJRT_NamedValue_Value {
   FREE(Memory_AddressableByDevices)                                                                \
   NEED(Executable_Destroy) FREE(Executable_Name) FREE(Executable_NumReplicas)                      \
   FREE(Executable_NumPartitions) NEED(Executable_NumOutputs)                                       \
-  FREE(Executable_SizeOfGeneratedCodeInBytes) FREE(Executable_GetCostAnalysis)                     \
-  FREE(Executable_OutputMemoryKinds) FREE(Executable_OptimizedProgram)                             \
+  FREE(Executable_SizeOfGeneratedCodeInBytes) MAYBE(Executable_GetCostAnalysis)                    \
+  FREE(Executable_OutputMemoryKinds) MAYBE(Executable_OptimizedProgram)                            \
   MAYBE(Executable_Serialize)                                                                      \
   NEED(LoadedExecutable_Destroy) NEED(LoadedExecutable_GetExecutable)                              \
   MAYBE(LoadedExecutable_AddressableDevices) FREE(LoadedExecutable_Delete)                         \

@@ -4,20 +4,12 @@
 #ifndef TT_ENTRY_H
 #define TT_ENTRY_H
 
-#include "base/status.h"
-
-#include <stddef.h>
-#include <stdint.h>
+#include "base/mem.h"
 
 enum { TT_ENTRY_FORMAT = 1, TT_ENTRY_HEADER = 64, TT_ENTRY_NAME = 64 };
 /* The format is part of a file's name, so that releases with other formats can share a folder. */
 #define TT_ENTRY_PROGRAM ".program1"
 #define TT_ENTRY_PLUGIN ".plugin1"
-
-typedef struct tt_bytes {
-  const void *data;
-  size_t size;
-} tt_bytes;
 
 /* All parts are borrowed. */
 typedef struct tt_entry {

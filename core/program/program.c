@@ -156,6 +156,7 @@ static void compile(void *user, bool cancelled) {
          (double)took / 1e6, lookup.source ? ", from the cache" : "", status ? ", failed" : "");
   program->executable = executable;
   atomic_store(&program->compile_ns, took);
+  atomic_store(&program->source, (int)lookup.source);
   atomic_fetch_add(&program->users, 1);
   publish(program, status);
   if (executable) tt_compiler_save(program->table->compiler, &lookup, executable);
@@ -281,6 +282,20 @@ tt_status tt_program_intern(tt_program_table *table, tt_module *module, tt_want 
   return status;
 }
 
+tt_status tt_program_adopt(tt_program_table *table, tt_module *module, tt_executable *executable,
+                           tt_program **out) {
+  tt_status status = TT_SUCCESS;
+  pthread_mutex_lock(&table->lock);
+  tt_program *found = tt_intern_find(&table->programs, module->text.data, module->text.size);
+  if (!found) status = add(table, module, &found);
+  bool missing = !status && atomic_load(&found->state) == TT_PROGRAM_UNLOADED;
+  if (missing) put(found, executable);
+  pthread_mutex_unlock(&table->lock);
+  if (!missing) tt_executable_destroy(executable);
+  if (!status) *out = found;
+  return status;
+}
+
 tt_status tt_program_of_graph(tt_program_table *table, const tt_graph *graph, tt_want want,
                               tt_program **out, bool *fresh) {
   tt_module module;
@@ -372,6 +387,27 @@ bool tt_program_needs(tt_program *program, tt_program_memory *out) {
   known = known && !status;
   tt_status_release(status);
   return known;
+}
+
+/* What the plugin does not tell is no error. */
+static tt_status unless_untold(tt_status status) {
+  if (tt_status_source(status) == TT_FROM_HOST_MEMORY) return status;
+  tt_status_release(status);
+  return TT_SUCCESS;
+}
+
+tt_status tt_program_tell(tt_program *program, tt_program_facts *out) {
+  *out = (tt_program_facts){.flops = -1, .bytes = -1};
+  TT_TRY(tt_program_await(program));
+  out->source = (tt_disk_source)atomic_load(&program->source);
+  out->compile_ns = atomic_load(&program->compile_ns);
+  out->memory_known = tt_program_needs(program, &out->memory);
+  tt_status status =
+      unless_untold(tt_executable_cost(program->executable, &out->flops, &out->bytes));
+  if (!status)
+    status = unless_untold(tt_executable_optimized(program->executable, &out->optimized));
+  tt_program_release(program);
+  return status;
 }
 
 /* -- The table -- */

@@ -26,6 +26,7 @@ typedef struct tt_program {
   TT_ATOMIC(int64_t) used;  /* when it was last launched, on a clock of launches */
   tt_executable *executable;
   TT_ATOMIC(int64_t) compile_ns; /* what it took; 0 until it is ready */
+  TT_ATOMIC(int) source;         /* tt_disk_source: where it was found the last time */
   tt_status error;
 } tt_program;
 
@@ -57,6 +58,9 @@ void tt_program_table_reclaim(tt_program_table *table);
 /* Takes the module's fields; *out is an equal program that exists already, or a new one. */
 tt_status tt_program_intern(tt_program_table *table, tt_module *module, tt_want want,
                             tt_program **out);
+/* The same, of a program whose executable, which it takes, is at hand. */
+tt_status tt_program_adopt(tt_program_table *table, tt_module *module, tt_executable *executable,
+                           tt_program **out);
 /* The program of a graph; *fresh: its text was new to the process. */
 tt_status tt_program_of_graph(tt_program_table *table, const tt_graph *graph, tt_want want,
                               tt_program **out, bool *fresh);
@@ -79,5 +83,18 @@ bool tt_program_is_coming(tt_program *program);
 /* What the plugin knows of its needs; false where it says nothing, or the program is not loaded.
  * Thread-safe. */
 bool tt_program_needs(tt_program *program, tt_program_memory *out);
+
+/* All that is known of a program, for people. */
+typedef struct tt_program_facts {
+  tt_disk_source source;
+  int64_t compile_ns; /* to compile it, or to load it */
+  tt_program_memory memory;
+  bool memory_known;
+  double flops, bytes; /* -1: the plugin does not tell */
+  tt_text optimized;   /* as of tt_executable_optimized; of size 0 where the plugin does not tell */
+} tt_program_facts;
+/* Waits for the compiler; its error, or the lack of memory. The caller frees out->optimized, also
+ * on failure. Thread-safe. */
+tt_status tt_program_tell(tt_program *program, tt_program_facts *out);
 
 #endif

@@ -247,7 +247,9 @@ static tt_status build(tt_captured *made, tt_capture *capture, tt_want want) {
     made->outputs[i].output = output_at(graph, made->outputs[i].storage->value->slot);
   made->step_count = graph->step_count;
   made->output_count = graph->output_count;
-  return tt_program_of_graph(made->device->programs, graph, want, &made->program, &fresh);
+  TT_TRY(tt_program_of_graph(made->device->programs, graph, want, &made->program, &fresh));
+  made->known = !fresh;
+  return TT_SUCCESS;
 }
 
 static tt_status keep_words(tt_captured *made, const tt_capture *capture) {
@@ -314,7 +316,9 @@ static void destroy(tt_capture *capture) {
 }
 
 tt_status tt_capture_end(tt_stream *stream, const tt_policy *policy, tt_captured **out) {
-  tt_want want = policy->known_only ? TT_WANT_KNOWN : TT_WANT_NOW;
+  tt_want want = policy->text_only    ? TT_WANT_BACKGROUND
+                 : policy->known_only ? TT_WANT_KNOWN
+                                      : TT_WANT_NOW;
   *out = NULL;
   tt_device_lock(stream->device);
   tt_capture *capture = take(stream);

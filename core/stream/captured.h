@@ -22,6 +22,7 @@ typedef struct tt_captured {
   tt_graph words;               /* only how its words are filled */
   tt_draw *draws;               /* [draw_count] */
   int draw_count;
+  bool known; /* the process had the program already */
   tt_arena arena;
 } tt_captured;
 

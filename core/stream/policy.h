@@ -11,6 +11,7 @@ typedef struct tt_policy {
   bool known_only;    /* nothing new is compiled: an error instead */
   bool follows;       /* the thread works for another one, which waits: autograd's do */
   bool deterministic; /* no result depends on when a compilation ends */
+  bool text_only;     /* what is captured is not compiled before it is launched */
 } tt_policy;
 
 #endif

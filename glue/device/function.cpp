@@ -5,6 +5,10 @@
 
 #include <unordered_map>
 
+extern "C" {
+#include "export/export.h"
+}
+
 namespace tt {
 
 namespace {
@@ -76,7 +80,7 @@ Function::Origin Function::origin_of(tt_storage* storage) const {
   return origin;
 }
 
-void Function::end(const std::vector<at::Tensor>& results) {
+void Function::end(const std::vector<at::Tensor>& results, bool text_only) {
   Guarded guarded;
   uint64_t capture = tt_stream_captured(stream_of(device_));
   for (const at::Tensor& one : results) {
@@ -84,7 +88,7 @@ void Function::end(const std::vector<at::Tensor>& results) {
     if (storage->born != capture || origin_of(storage).result >= 0) continue;
     made_.push_back(one.storage());
   }
-  graph_.end();
+  graph_.end(text_only);
   for (const at::Tensor& one : results) {
     Result result{};
     result.origin = origin_of(storage_of(one));
@@ -101,6 +105,27 @@ void Function::end(const std::vector<at::Tensor>& results) {
   graph_.each_storage([&](tt_storage* storage) { inputs_.push_back(origin_of(storage)); },
                       [&](tt_storage* storage) { outputs_.push_back(origin_of(storage)); });
   stand_ins_.clear();
+}
+
+bool Function::adopt(const tt_exported& file) {
+  Guarded guarded;
+  bool loaded = false;
+  tt_captured* captured = nullptr;
+  device_ = current_device();
+  check(tt_exported_bind(&file, device_of(device_), &captured, &loaded));
+  graph_.adopt(captured, device_);
+  for (int i = 0; i < captured->input_count; i++) inputs_.push_back({i, -1, {}});
+  for (int i = 0; i < file.output_count; i++) {
+    const tt_port& port = file.ports[file.parameter_count + i];
+    Origin origin{port.writes, port.writes < 0 ? static_cast<int>(made_.size()) : -1, {}};
+    outputs_.push_back(origin);
+    if (port.writes >= 0) continue;
+    const tt_type* type = nullptr;
+    check(tt_type_intern(&port.type, &type));
+    made_.push_back(empty_storage(type, device_));
+    results_.push_back({origin, false, {}, tt_view_whole(type)});
+  }
+  return loaded;
 }
 
 std::vector<at::Tensor> Function::call(const std::vector<at::Tensor>& args) {

@@ -3,6 +3,8 @@
 
 #include "device/graph.h"
 
+struct tt_exported;
+
 namespace tt {
 
 // By what a function is chosen: equal for tensors that lie alike in storages that are held alike
@@ -16,20 +18,27 @@ class Function : Fixed {
   // Begins to capture, on this thread's current device and stream. The tensors that stand for the
   // arguments are only told of, and hold nothing.
   std::vector<at::Tensor> begin(const std::vector<at::Tensor>& args);
-  // Ends it with what was computed of them.
-  void end(const std::vector<at::Tensor>& results);
+  // Ends it with what was computed of them. `text_only`: it is only to be described.
+  void end(const std::vector<at::Tensor>& results, bool text_only = false);
   void abandon() { graph_.abandon(); }
   // Arguments that were written are written; results are new tensors, but for those that are
   // arguments.
   std::vector<at::Tensor> call(const std::vector<at::Tensor>& args);
   std::vector<int> sizes() const { return graph_.sizes(); }
+  // Becomes the program of a file, on this thread's current device; its arguments are the program's
+  // parameters. Whether it was loaded, not compiled.
+  bool adopt(const tt_exported& file);
 
- private:
   // Where a storage comes from at each call: an argument, else a result, else it never changes.
   struct Origin {
     int argument = -1, result = -1;
     c10::Storage kept;
   };
+  const tt_captured* captured() const { return graph_.held(); }  // nullptr: it computes nothing
+  const std::vector<Origin>& inputs() const { return inputs_; }  // of what was captured
+  const std::vector<Origin>& outputs() const { return outputs_; }
+
+ private:
   struct Result {
     Origin origin;
     bool same = false;  // it is the argument itself

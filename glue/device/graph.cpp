@@ -37,8 +37,10 @@ tt_stream* Graph::stop() {
   return std::exchange(stream_, nullptr);
 }
 
-void Graph::end() {
-  check(tt_capture_end(stop(), Policy(), &captured_));
+void Graph::end(bool text_only) {
+  Policy policy;
+  policy.text_only = text_only;
+  check(tt_capture_end(stop(), policy, &captured_));
   ended_ = true;
 }
 
@@ -75,6 +77,13 @@ void Graph::each_storage(c10::function_ref<void(tt_storage*)> input,
   for (int i = 0; captured_ && i < captured_->input_count; i++) input(captured_->inputs[i].storage);
   for (int i = 0; captured_ && i < captured_->bound_output_count; i++)
     output(captured_->outputs[i].storage);
+}
+
+void Graph::adopt(tt_captured* captured, c10::DeviceIndex device) {
+  reset();
+  captured_ = captured;
+  device_ = device;
+  ended_ = true;
 }
 
 void Graph::reset() {

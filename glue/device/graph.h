@@ -14,15 +14,18 @@ class Graph : Fixed {
  public:
   ~Graph();
 
-  void begin();    // on this thread's current device and stream
-  void end();      // its program is compiled from now on
-  void abandon();  // forgets what was recorded
-  void replay();   // on this thread's current stream
+  void begin();                      // on this thread's current device and stream
+  void end(bool text_only = false);  // else its program is compiled from now on
+  void abandon();                    // forgets what was recorded
+  void replay();                     // on this thread's current stream
   // The same with other storages than those that it was captured with.
   void replay_on(const tt_captured_storages& storages);
   // Those that it was captured with: what it reads, and what it leaves.
   void each_storage(c10::function_ref<void(tt_storage*)> input,
                     c10::function_ref<void(tt_storage*)> output) const;
+  // Takes what was captured elsewhere, or is nullptr.
+  void adopt(tt_captured* captured, c10::DeviceIndex device);
+  const tt_captured* held() const { return captured_; }
   void reset();
   bool capturing() const { return stream_ != nullptr; }
   bool captured() const { return captured_ != nullptr; }

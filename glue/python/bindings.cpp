@@ -18,8 +18,9 @@ namespace py = pybind11;
 using namespace py::literals;
 
 namespace tt {
-void bind_cache(py::module_& m);    // cache.cpp
-void bind_explain(py::module_& m);  // explain.cpp
+void bind_cache(py::module_& m);                                   // cache.cpp
+void bind_explain(py::module_& m);                                 // explain.cpp
+void bind_export(py::module_& m, py::class_<Function>& function);  // export.cpp
 
 namespace {
 
@@ -80,20 +81,22 @@ template <class Release> void bind_graphs(py::module_& m, const Release& release
   py::class_<Graph>(m, "Graph")
       .def(py::init<>())
       .def("begin", &Graph::begin, release)
-      .def("end", &Graph::end, release)
+      .def(
+          "end", [](Graph& graph) { graph.end(); }, release)
       .def("abandon", &Graph::abandon, release)
       .def("replay", &Graph::replay, release)
       .def("reset", &Graph::reset, release)
       .def("capturing", &Graph::capturing)
       .def("captured", &Graph::captured)
       .def("sizes", &Graph::sizes);
-  py::class_<Function>(m, "Function")
-      .def(py::init<>())
+  py::class_<Function> function(m, "Function");
+  function.def(py::init<>())
       .def("begin", &Function::begin, release)
-      .def("end", &Function::end, release)
+      .def("end", &Function::end, "results"_a, "text_only"_a = false, release)
       .def("abandon", &Function::abandon, release)
       .def("__call__", &Function::call, release)
       .def("sizes", &Function::sizes);
+  bind_export(m, function);
   m.def("signature",
         [](const std::vector<at::Tensor>& args) { return py::bytes(signature(args)); });
   m.def("is_capturing", [](int64_t index) { return captured_stream(number(index)) != nullptr; });

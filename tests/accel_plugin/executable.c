@@ -157,6 +157,24 @@ ACCEL(Executable_GetCompiledMemoryStats) {
   return NULL;
 }
 
+ACCEL(Executable_GetCostAnalysis) {
+  ACCEL_ENTER(Executable_GetCostAnalysis);
+  PJRT_Executable_GetCostAnalysis_Args inner = *args;
+  inner.executable = args->executable->inner;
+  PJRT_Error *error = ACCEL_INNER(Executable_GetCostAnalysis, &inner);
+  if (error) return error;
+  inner.executable = args->executable;
+  *args = inner;
+  return NULL;
+}
+
+ACCEL(Executable_OptimizedProgram) {
+  ACCEL_ENTER(Executable_OptimizedProgram);
+  PJRT_Executable_OptimizedProgram_Args inner = *args;
+  inner.executable = args->executable->inner;
+  return ACCEL_INNER(Executable_OptimizedProgram, &inner);
+}
+
 /* -- Stored: a head, what was read from the text, and the inner plugin's bytes -- */
 
 static const char magic[8] = "accel 1";

@@ -278,6 +278,24 @@ static void test_no_new_programs(void **state) {
   tt_storage_release(sum);
 }
 
+/* What is captured for its text is compiled if it is launched after all. */
+static void test_text_only(void **state) {
+  (void)state;
+  tt_captured *made = NULL;
+  begin();
+  tt_storage *sum = step();
+  policy.text_only = policy.known_only = true;
+  ok(tt_capture_end(stream, &policy, &made));
+  policy.text_only = policy.known_only = false;
+  assert_int_equal(tt_count_get(TT_COUNT_COMPILES), 0);
+  assert_true(made->program->module.text.size > 0 && !made->known);
+  ok(tt_captured_replay(made, stream, NULL, NULL, &policy, 0));
+  ok(stream_sync(stream));
+  assert_int_equal(tt_count_get(TT_COUNT_COMPILES), 1);
+  tt_captured_destroy(made);
+  tt_storage_release(sum);
+}
+
 /* -- Errors of replays -- */
 
 static void test_failing_replays(void **state) {
@@ -478,6 +496,7 @@ int main(void) {
       TEST(test_abandoned),
       TEST(test_ended_elsewhere),
       TEST(test_no_new_programs),
+      TEST(test_text_only),
       TEST(test_failing_replays),
       TEST(test_destroyed_before_it_is_launched),
       TEST(test_failures),

@@ -323,6 +323,66 @@ static void test_later_forbidden(void **state) {
   assert_int_equal(tt_count_get(TT_COUNT_COMPILES), 1);
 }
 
+/* What is told of a program, whether it was compiled or found, and how it got here. */
+static void test_told(void **state) {
+  tt_program_facts facts;
+  for (int i = 0; i < 2; i++) {
+    tt_program *program = NULL, *same = NULL;
+    ok(intern_text("told", 0, false, &program));
+    ok(tt_program_tell(program, &facts));
+    assert_int_equal(facts.source, i ? TT_SOURCE_DISK : TT_SOURCE_COMPILER);
+    assert_true(facts.memory_known && facts.memory.arguments == 8 && facts.flops == 12);
+    assert_true(facts.bytes == -1 && facts.compile_ns > 0);
+    assert_non_null(strstr(facts.optimized.data, "told 0"));
+    tt_text_deinit(&facts.optimized);
+    ok(intern_text("told", 0, false, &same));
+    assert_ptr_equal(same, program);
+    if (i) break;
+    fake_close(state);
+    start(state);
+  }
+  tt_program *broken = NULL;
+  tt_module module = {.result_count = 1, .name = tt_strndup("test", 4)};
+  tt_text_printf(&module.text, "nonsense");
+  ok(tt_program_intern(session->programs, &module, TT_WANT_NOW, &broken));
+  fails(tt_program_tell(broken, &facts), TT_INVALID_ARGUMENT, "");
+  assert_null(facts.optimized.data);
+}
+
+static tt_status adopt(tt_program **out) {
+  static const char text[] = "func.func public @main(%a: tensor<2xf32>) -> tensor<2xf32> // own";
+  tt_module module = {.result_count = 1, .name = tt_strndup("test", 4)};
+  tt_executable *executable = NULL;
+  tt_text_add(&module.text, text, sizeof text - 1);
+  tt_status status = tt_text_status(&module.text);
+  if (!status) status = tt_target_compile(&session->target, text, sizeof text - 1, &executable);
+  if (!status) status = tt_program_adopt(session->programs, &module, executable, out);
+  tt_module_deinit(&module);
+  return status;
+}
+
+/* An executable that is at hand is not compiled again; of two, one is kept. */
+static void test_adopted(void **state) {
+  (void)state;
+  tt_program *first = NULL, *second = NULL;
+  for (int64_t n = 1; n < 40; n++) {
+    tt_alloc_fail_at(n, false);
+    tt_status status = adopt(&first);
+    bool reached = tt_alloc_count() >= n;
+    tt_alloc_fail_at(0, false);
+    if (!reached) {
+      ok(status);
+      break;
+    }
+    if (status) fails(status, TT_RESOURCE_EXHAUSTED, "");
+  }
+  ok(adopt(&first));
+  assert_true(tt_program_is_ready(first));
+  ok(adopt(&second));
+  assert_ptr_equal(first, second);
+  assert_int_equal(tt_count_get(TT_COUNT_COMPILES), 0);
+}
+
 /* A process that ends right after its first result has still stored the program. */
 static void test_short_process(void **state) {
   int status = 0;
@@ -355,6 +415,8 @@ int main(void) {
       TEST(test_warm),
       TEST(test_later),
       TEST(test_later_forbidden),
+      TEST(test_told),
+      TEST(test_adopted),
       TEST(test_what_does_not_fit),
       TEST(test_forbidden),
       TEST(test_forbidden_and_unloaded),

@@ -159,6 +159,36 @@ FAKE(Executable_GetCompiledMemoryStats) {
   return NULL;
 }
 
+FAKE(Executable_GetCostAnalysis) {
+  FAKE_ENTER(Executable_GetCostAnalysis);
+  static const PJRT_NamedValue values[] = {{PJRT_NamedValue_STRUCT_SIZE,
+                                            NULL,
+                                            "optimal_seconds",
+                                            15,
+                                            PJRT_NamedValue_kFloat,
+                                            {.float_value = -3},
+                                            1},
+                                           {PJRT_NamedValue_STRUCT_SIZE,
+                                            NULL,
+                                            "flops",
+                                            5,
+                                            PJRT_NamedValue_kFloat,
+                                            {.float_value = 12},
+                                            1}};
+  args->properties = values;
+  args->num_properties = sizeof values / sizeof *values;
+  return NULL;
+}
+
+/* "Optimised" is its own text. */
+FAKE(Executable_OptimizedProgram) {
+  FAKE_ENTER(Executable_OptimizedProgram);
+  const fake_program *program = args->executable->program;
+  if (args->program->code) memcpy(args->program->code, program->text, program->size);
+  args->program->code_size = program->size;
+  return NULL;
+}
+
 /* A fake program is portable: it has no devices of its own. */
 FAKE(LoadedExecutable_AddressableDevices) {
   FAKE_ENTER(LoadedExecutable_AddressableDevices);

@@ -1,0 +1,293 @@
+/* Programs in files, and arrays: what is written is read, and what is damaged is refused. */
+#include "support.h"
+
+#include "export/export.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+static char folder[64], path[96], other[96];
+
+static const char add_text[] =
+    "module @export {\n"
+    "func.func public @main(%arg0: tensor<2xf32>, %arg1: tensor<2xf32>, %arg2: tensor<4xui32>)"
+    " -> (tensor<2xf32>, tensor<4xui32>) {\n"
+    "%0 = stablehlo.add %arg0, %arg1 : tensor<2xf32>\n"
+    "func.return %0, %arg2 : tensor<2xf32>, tensor<4xui32>\n}\n}\n";
+static const float weight[2] = {10, 20};
+static tt_port ports[5];
+
+static tt_exported content(void) {
+  tt_type floats = type_of(TT_F32, 1, DIMS(2)), place = type_of(TT_U32, 1, DIMS(4));
+  ports[0] = (tt_port){TT_PORT_INPUT, "x", floats, -1, NULL};
+  ports[1] = (tt_port){TT_PORT_WEIGHT, "layer.weight", floats, -1, weight};
+  ports[2] = (tt_port){TT_PORT_RANDOM, "random", place, -1, NULL};
+  ports[3] = (tt_port){TT_PORT_OUTPUT, "output", floats, 0, NULL};
+  ports[4] = (tt_port){TT_PORT_OUTPUT, "place", place, -1, NULL};
+  return (tt_exported){.code = {add_text, sizeof add_text - 1},
+                       .note = {"a note", 6},
+                       .plugin = {"/a/plugin.so", 12},
+                       .blocks = 7,
+                       .parameter_count = 3,
+                       .output_count = 2,
+                       .ports = ports};
+}
+
+static int setup(void **state) {
+  (void)state;
+  const char *base = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+  snprintf(folder, sizeof folder, "%s/test_export.XXXXXX", base);
+  if (!mkdtemp(folder)) return -1;
+  snprintf(path, sizeof path, "%s/program", folder);
+  snprintf(other, sizeof other, "%s/other", folder);
+  return 0;
+}
+
+static int teardown(void **state) {
+  (void)state;
+  (void)unlink(path);
+  (void)unlink(other);
+  return rmdir(folder);
+}
+
+/* -- Files -- */
+
+static char *slurp(const char *name, size_t *size) {
+  FILE *file = fopen(name, "rbe");
+  assert_non_null(file);
+  char *data = malloc(1 << 20);
+  *size = fread(data, 1, 1 << 20, file);
+  assert_int_equal(fclose(file), 0);
+  return data;
+}
+
+static void spill(const char *name, const char *data, size_t size) {
+  FILE *file = fopen(name, "wbe");
+  assert_non_null(file);
+  assert_int_equal(fwrite(data, 1, size, file), size);
+  assert_int_equal(fclose(file), 0);
+}
+
+static bool same_bytes(tt_bytes a, tt_bytes b) {
+  return a.size == b.size && memcmp(a.data, b.data, a.size) == 0;
+}
+
+static void round_trip(void **state) {
+  (void)state;
+  tt_exported given = content(), got;
+  ok(tt_exported_write(&given, path));
+  ok(tt_exported_read(path, &got));
+  assert_true(same_bytes(given.code, got.code) && same_bytes(given.note, got.note));
+  assert_true(same_bytes(given.plugin, got.plugin) && got.body.size == 0);
+  assert_true(got.blocks == 7 && got.parameter_count == 3 && got.output_count == 2);
+  for (int i = 0; i < 5; i++) {
+    assert_int_equal(got.ports[i].kind, ports[i].kind);
+    assert_string_equal(got.ports[i].name, ports[i].name);
+    assert_true(tt_type_equal(&got.ports[i].type, &ports[i].type));
+    assert_int_equal(got.ports[i].writes, ports[i].writes);
+  }
+  assert_memory_equal(got.ports[1].data, weight, sizeof weight);
+  assert_int_equal(tt_exported_find(&got, TT_PORT_OUTPUT, "place"), 4);
+  assert_int_equal(tt_exported_find(&got, TT_PORT_INPUT, "place"), -1);
+  tt_exported_deinit(&got);
+}
+
+/* Every byte changed, every length cut. */
+static void damage(void **state) {
+  (void)state;
+  tt_exported given = content(), got;
+  size_t size = 0;
+  ok(tt_exported_write(&given, path));
+  char *data = slurp(path, &size);
+  for (size_t i = 0; i < size; i++)
+    for (int bit = 0; bit < 8; bit++) {
+      data[i] = (char)(data[i] ^ 1 << bit);
+      spill(other, data, size);
+      tt_status status = tt_exported_read(other, &got);
+      tt_code code = tt_status_code(status);
+      assert_true(code == TT_DATA_LOSS || (code == TT_FAILED_PRECONDITION && i >= 8 && i < 12));
+      tt_status_release(status);
+      data[i] = (char)(data[i] ^ 1 << bit);
+    }
+  for (size_t i = 0; i < size; i++) {
+    spill(other, data, i);
+    fails(tt_exported_read(other, &got), TT_DATA_LOSS, other);
+  }
+  spill(other, data, size + 1);
+  fails(tt_exported_read(other, &got), TT_DATA_LOSS, "longer than it says");
+  free(data);
+  fails(tt_exported_read("/nowhere/at/all", &got), TT_NOT_FOUND, "cannot read");
+  fails(tt_exported_read(folder, &got), TT_UNAVAILABLE, "no plain file");
+}
+
+/* With a checksum that fits, so that only what is said is wrong: nothing is believed. */
+static void lies(void **state) {
+  (void)state;
+  tt_exported given = content(), got;
+  size_t size = 0;
+  ok(tt_exported_write(&given, path));
+  char *data = slurp(path, &size), *copy = malloc(size);
+  random_seed(15);
+  for (int i = case_count(4000), taken = 0; i > 0; i--) {
+    memcpy(copy, data, size);
+    for (int64_t n = 1 + below(3); n > 0; n--) {
+      bool in_header = below(2);
+      size_t at = in_header ? (size_t)(12 + below(76))
+                            : TT_EXPORT_HEADER + (size_t)below((int64_t)size - TT_EXPORT_HEADER);
+      copy[at] = (char)(below(4) ? copy[at] + 1 : (int)random_bits());
+    }
+    uint64_t sums[2];
+    for (uint64_t k = 0; k < 2; k++) {
+      sums[k] = tt_hash_bytes(copy, 88, k + 1);
+      sums[k] = tt_hash_bytes(copy + TT_EXPORT_HEADER, size - TT_EXPORT_HEADER, sums[k]);
+    }
+    memcpy(copy + 88, sums, sizeof sums);
+    spill(other, copy, size);
+    tt_status status = tt_exported_read(other, &got);
+    taken += !status;
+    if (!status) tt_exported_deinit(&got);
+    else assert_int_equal(tt_status_code(status), TT_DATA_LOSS);
+    tt_status_release(status);
+    if (i == 1) assert_true(taken > 0); /* another letter of the text, say */
+  }
+  free(data);
+  free(copy);
+}
+
+static void other_format(void **state) {
+  (void)state;
+  tt_exported given = content(), got;
+  size_t size = 0;
+  ok(tt_exported_write(&given, path));
+  char *data = slurp(path, &size);
+  data[8] = 2;
+  spill(other, data, size);
+  fails(tt_exported_read(other, &got), TT_FAILED_PRECONDITION, "has format 2");
+  free(data);
+}
+
+static void not_written(void **state) {
+  (void)state;
+  tt_exported given = content();
+  ports[1].name = "../weight";
+  fails(tt_exported_write(&given, path), TT_INVALID_ARGUMENT, "other characters");
+  given = content();
+  ports[3].type = type_of(TT_F32, 1, DIMS(3));
+  fails(tt_exported_write(&given, path), TT_INVALID_ARGUMENT, "another type");
+  given = content();
+  ports[1].data = NULL;
+  fails(tt_exported_write(&given, path), TT_INVALID_ARGUMENT, "no value");
+  given = content();
+  fails(tt_exported_write(&given, "/nowhere/at/all"), TT_UNAVAILABLE, "cannot write");
+}
+
+static void without_memory(void **state) {
+  (void)state;
+  tt_exported given = content(), got;
+  for (int64_t n = 1;; n++) {
+    tt_alloc_fail_at(n, false);
+    tt_status status = tt_exported_write(&given, path);
+    if (!status) status = tt_exported_read(path, &got);
+    bool reached = tt_alloc_count() >= n;
+    tt_alloc_fail_at(0, false);
+    if (!reached) {
+      ok(status);
+      break;
+    }
+    fails(status, TT_RESOURCE_EXHAUSTED, "");
+  }
+  tt_exported_deinit(&got);
+}
+
+/* -- Arrays -- */
+
+static void every_dtype(void **state) {
+  (void)state;
+  static const tt_dtype dtypes[] = {
+#define X(name, number, mlir, bytes, kind) TT_##name,
+      TT_DTYPES(X)
+#undef X
+  };
+  char values[6 * 16];
+  for (size_t i = 0; i < sizeof values; i++) values[i] = (char)(i % 2);
+  for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+    for (int rank = 0; rank <= 3; rank++) {
+      tt_type type = type_of(dtypes[i], rank, DIMS(2, 3, 1));
+      tt_type wrong = type_of(dtypes[i] == TT_I16 ? TT_I32 : TT_I16, rank, type.dims);
+      void *data = NULL;
+      int64_t bytes = 0;
+      assert_true(tt_type_bytes(&type, &bytes));
+      ok(tt_npy_write(path, &type, values));
+      ok(tt_npy_read(path, &type, &data));
+      assert_memory_equal(data, values, (size_t)bytes);
+      tt_free(data);
+      fails(tt_npy_read(path, &wrong, &data), TT_INVALID_ARGUMENT, "holds");
+    }
+}
+
+static void array(const char *header, const char *data, size_t size) {
+  char bytes[256] = "\x93NUMPY\x01";
+  size_t length = strlen(header);
+  bytes[8] = (char)length;
+  memcpy(bytes + 10, header, length);
+  memcpy(bytes + 10 + length, data, size);
+  spill(other, bytes, 10 + length + size);
+}
+
+static void arrays(void **state) {
+  (void)state;
+  static const char eight[8] = {1, 0, 0, 0, 2, 0, 0, 0};
+  tt_type pair = type_of(TT_I32, 1, DIMS(2)), square = type_of(TT_I32, 2, DIMS(2, 1));
+  void *data = NULL;
+  array("{\"shape\" :(2 , ), 'fortran_order':True,'descr':'<i4'}\n", eight, 8);
+  ok(tt_npy_read(other, &pair, &data));
+  assert_memory_equal(data, eight, 8);
+  tt_free(data);
+  array("{'descr': '<i4', 'fortran_order': True, 'shape': (2, 1)}", eight, 8);
+  fails(tt_npy_read(other, &square, &data), TT_INVALID_ARGUMENT, "column-major");
+  fails(tt_npy_read(other, &pair, &data), TT_INVALID_ARGUMENT, "of shape (2, 1), not");
+  array("{'descr': '>i4', 'fortran_order': False, 'shape': (2,)}", eight, 8);
+  fails(tt_npy_read(other, &pair, &data), TT_INVALID_ARGUMENT, "holds '>i4'");
+  array("{'descr': '<i4', 'fortran_order': False, 'shape': (2,)}", eight, 7);
+  fails(tt_npy_read(other, &pair, &data), TT_DATA_LOSS, "cut short");
+  array("{'descr': [('a', '<i4')], 'fortran_order': False, 'shape': (2,)}", eight, 8);
+  fails(tt_npy_read(other, &pair, &data), TT_DATA_LOSS, "no .npy file");
+  array("{'descr': '<i4', 'shape': (2,)}", eight, 8);
+  fails(tt_npy_read(other, &pair, &data), TT_DATA_LOSS, "no .npy file");
+  array("{'descr': '<i4', 'fortran_order': False, 'shape': (99999999999999999999,)}", eight, 8);
+  fails(tt_npy_read(other, &pair, &data), TT_DATA_LOSS, "no .npy file");
+  fails(tt_npy_read(folder, &pair, &data), TT_DATA_LOSS, "no .npy file");
+  fails(tt_npy_read("/nowhere/at/all", &pair, &data), TT_NOT_FOUND, "cannot read");
+}
+
+static void damaged_arrays(void **state) {
+  (void)state;
+  tt_type type = type_of(TT_F32, 1, DIMS(2));
+  size_t size = 0;
+  void *read = NULL;
+  ok(tt_npy_write(path, &type, weight));
+  char *data = slurp(path, &size);
+  for (size_t i = 0; i < size; i++) {
+    spill(other, data, i);
+    fails(tt_npy_read(other, &type, &read), TT_DATA_LOSS, other);
+    for (int k = 1; k < 256; k++) {
+      data[i] = (char)(data[i] ^ k);
+      spill(other, data, size);
+      tt_status_release(tt_npy_read(other, &type, &read));
+      tt_free(read);
+      data[i] = (char)(data[i] ^ k);
+    }
+  }
+  free(data);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(round_trip),     cmocka_unit_test(damage),
+      cmocka_unit_test(lies),           cmocka_unit_test(other_format),
+      cmocka_unit_test(not_written),    cmocka_unit_test(without_memory),
+      cmocka_unit_test(every_dtype),    cmocka_unit_test(arrays),
+      cmocka_unit_test(damaged_arrays),
+  };
+  return cmocka_run_group_tests(tests, setup, teardown);
+}
