@@ -1,5 +1,6 @@
 """Graphs as programs: captured for each signature of their arguments, then one launch a call."""
 
+import itertools
 import weakref
 from typing import Any
 
@@ -8,16 +9,17 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from torch_tpu import _C, tpu
-from torch_tpu.compiler import checks, mixed
+from torch_tpu.compiler import checks, mixed, origin
 
 MOST = 64  # signatures of one graph; further ones run eagerly
 
+_numbers = itertools.count()
 _all: weakref.WeakSet["Compiled"] = weakref.WeakSet()
 
 
 def compiled() -> list["Compiled"]:
-    """The graphs that are compiled at present."""
-    return list(_all)
+    """The graphs that are compiled at present, the oldest first."""
+    return sorted(_all, key=lambda one: one.number)
 
 
 class Compiled:
@@ -39,6 +41,8 @@ class Compiled:
             self.why = str(reason)
         self.graph = self._division.device if self._division else graph
         self._boxed_call = True  # the list of arguments is ours, to be emptied
+        self.number = next(_numbers)
+        self.origin = origin.current()
         self._programs: dict[Any, _Program] = {}
         _all.add(self)
 
@@ -68,6 +72,11 @@ class Compiled:
     def operators(self) -> int:
         """How many calls of the op table its largest program has."""
         return max((one.operators for one in self._programs.values()), default=0)
+
+    @property
+    def captured(self) -> list[_C.Function]:
+        """Its programs, as the glue has them."""
+        return [one.function for one in self._programs.values()]
 
     def _program(self, values: list[Any], tensors: list[torch.Tensor]) -> "_Program | None":
         numbers = tuple(None if isinstance(one, torch.Tensor) else one for one in values)
@@ -99,21 +108,21 @@ class _Program:
     def __init__(
         self, graph: fx.GraphModule, values: list[Any], tensors: list[torch.Tensor]
     ) -> None:
-        self._function = _C.Function()
+        self.function = _C.Function()
         with tpu.device(tensors[0].device):
-            stand_ins = iter(self._function.begin(tensors))
+            stand_ins = iter(self.function.begin(tensors))
             args = [next(stand_ins) if isinstance(one, torch.Tensor) else one for one in values]
             try:
                 leaves, self._spec = pytree.tree_flatten(pytree.tree_map(_plain, graph(*args)))
             except BaseException:
-                self._function.abandon()
+                self.function.abandon()
                 raise
             self._places = [isinstance(one, torch.Tensor) for one in leaves]
             self._others = [None if isinstance(one, torch.Tensor) else one for one in leaves]
-            self._function.end([one for one in leaves if isinstance(one, torch.Tensor)])
+            self.function.end([one for one in leaves if isinstance(one, torch.Tensor)])
 
     def __call__(self, tensors: list[torch.Tensor]) -> Any:
-        results: list[Any] = self._function(tensors)
+        results: list[Any] = self.function(tensors)
         if not all(self._places):
             found = iter(results)
             pairs = zip(self._places, self._others, strict=True)
@@ -123,4 +132,4 @@ class _Program:
     @property
     def operators(self) -> int:
         """How many calls of the op table it has."""
-        return self._function.sizes()[0]
+        return self.function.sizes()[0]

@@ -11,7 +11,7 @@ import torch
 
 from torch_tpu import _C
 from torch_tpu._explain import explain
-from torch_tpu.tpu import amp, graphs, memory, random, streams
+from torch_tpu.tpu import amp, compiler, graphs, memory, random, streams
 from torch_tpu.tpu.devices import (
     TpuDeviceProperties,
     _get_device_index,
@@ -95,6 +95,7 @@ __all__ = [
     "StreamContext",
     "TpuDeviceProperties",
     "amp",
+    "compiler",
     "current_device",
     "current_stream",
     "default_stream",

@@ -1,0 +1,124 @@
+"""torch.tpu.compiler.inspect: what became of the graphs of torch.compile."""
+
+import json
+import re
+
+import pytest
+import torch
+from support import DEVICE, only_tpu, python
+from torch.utils.flop_counter import FlopCounterMode
+
+from torch_tpu.compiler import hlo
+
+pytestmark = only_tpu
+inspect = torch.tpu.compiler.inspect
+
+
+@pytest.fixture(autouse=True)
+def fresh_dynamo():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+class Halves(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 4)
+
+    def forward(self, x):
+        y = self.linear(x)
+        torch._dynamo.graph_break()
+        return y.relu() * 2
+
+
+def test_a_program_is_told(tmp_path):
+    def function(x, y):
+        return (x @ y).relu() + 1
+
+    compiled = torch.compile(function)
+    compiled(torch.ones(3, 5, device=DEVICE), torch.ones(5, 7, device=DEVICE))
+    report = inspect(compiled)
+    [one] = report.programs
+    assert report.eager == ()
+    assert one.function == "function" and re.search(r"test_inspect\.py:\d+$", one.place)
+    assert one.operators == {"aten.mm.default": 1, "aten.relu.default": 1, "aten.add.Tensor": 1}
+    assert one.calls == 3 and one.flops == 2 * 3 * 5 * 7
+    assert "stablehlo.dot_general" in one.stablehlo and "func.func public @main" in one.stablehlo
+    assert one.optimized.startswith("HloModule") and "ENTRY %" in one.optimized
+    assert re.search(r"= f32\[3,7\]\{1,0\} dot\(%", one.optimized)
+    assert one.memory["arguments"] >= 4 * (15 + 35) and one.memory["outputs"] == 4 * 21
+    assert one.bytes == one.memory["arguments"] + one.memory["outputs"]
+    assert one.source in ("compiled", "memory") and one.compile_ms > 0
+    assert inspect(function) == report
+    page = tmp_path / "page.html"
+    report.html(page)
+    text = page.read_text()
+    assert "&quot;stablehlo.dot_general&quot;" in text and text.endswith("</html>\n")
+    assert json.loads(report.json())["programs"][0]["flops"] == one.flops
+    for words in (
+        "1 programs",
+        "aten.mm.default",
+        "210 (of products and convolutions)",
+        "temporaries",
+    ):
+        assert words in str(report)
+
+
+def test_flops_are_those_of_pytorchs_formulas():
+    def function(x, weight, y):
+        z = torch.nn.functional.conv2d(x, weight, padding=1, stride=2, groups=2)
+        return z, torch.einsum("bij,bkj->bik", y, y)
+
+    args = (torch.ones(2, 4, 9, 8), torch.ones(6, 2, 3, 3), torch.ones(3, 5, 7))
+    with FlopCounterMode(display=False) as counter:
+        function(*args)
+    compiled = torch.compile(function)
+    compiled(*(one.to(DEVICE) for one in args))
+    [one] = inspect(compiled).programs
+    assert one.flops == counter.get_total_flops()
+
+
+def test_programs_are_told_apart_by_function():
+    model = torch.compile(Halves().to(DEVICE))
+    builtin = torch.compile(torch.nn.Linear(8, 3).to(DEVICE))
+    model(torch.ones(2, 8, device=DEVICE)).sum().backward()
+    builtin(torch.ones(2, 8, device=DEVICE))
+    names = [one.function for one in inspect(model).programs]
+    assert sorted(names) == ["forward", "forward", "forward, backward", "forward, backward"]
+    assert all("test_inspect.py" in one.place for one in inspect(model).programs)
+    [linear] = inspect(builtin).programs
+    assert "linear.py" in linear.place
+    assert len(inspect().programs) >= 5
+    with pytest.raises(TypeError, match="a function or module that was compiled, not 3"):
+        inspect(3)
+    assert inspect(lambda x: x).programs == ()
+
+
+def test_what_runs_by_operators_says_why():
+    host = torch.ones(3)
+    compiled = torch.compile(lambda x: x + host.sum())
+    compiled(torch.ones(3, device=DEVICE))
+    report = inspect(compiled)
+    assert not report.programs and report.eager[0]["why"] in str(report)
+
+
+@pytest.mark.slow
+def test_where_a_program_came_from(tmp_path):
+    code = """
+import torch
+def f(x): return x * 3 + 1
+for _ in range({}):
+    torch._dynamo.reset()
+    torch.compile(f)(torch.ones(5, device="tpu"))
+print([one.source for one in torch.tpu.compiler.inspect(f).programs][-1])
+"""
+    environment = {"TORCH_TPU_CACHE_DIR": str(tmp_path), "TORCH_TPU_CACHE": "on"}
+    for times, source in ((1, "compiled"), (1, "disk"), (2, "memory")):
+        assert python(code.format(times), **environment)[1].strip() == source
+
+
+def test_what_is_no_hlo_is_refused():
+    for data in (b"", b"nonsense", b"\x0a\x01\xff", b"\x0a\xff\xff\xff\xff\xff"):
+        with pytest.raises(ValueError, match="not understood"):
+            hlo.text(data)
