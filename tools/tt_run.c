@@ -49,7 +49,7 @@ static int64_t parse_number(struct argp_state *state, const char *text, int64_t 
 
 static void add_input(options *chosen, struct argp_state *state, const char *arg) {
   if (chosen->input_count == MAX_INPUTS) argp_error(state, "more than %d inputs", MAX_INPUTS);
-  chosen->inputs[chosen->input_count++] = arg;
+  else chosen->inputs[chosen->input_count++] = arg;
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state) {

@@ -176,10 +176,24 @@ def test_statistics_are_weights_that_are_written(tmp_path):
     )
 
 
-def test_random_numbers_are_the_generators(tmp_path):
-    def noisy(x):
-        return F.dropout(x, 0.5, True), torch.rand(5, device=x.device)
+def noisy(x):
+    return F.dropout(x, 0.5, True), torch.rand(5, device=x.device)
 
+
+def test_places_of_random_numbers_are_added_in_64_bits(tmp_path):
+    x = torch.ones(300, device=DEVICE)
+    export.save(tmp_path / "noisy", noisy, (x,))
+    loaded = export.load(tmp_path / "noisy")
+    for offset in (2**32 - 100, 2**34 - 400, 2**40 + 7):
+        state = torch.tensor([-3, offset]).view(torch.uint8)
+        results = []
+        for function in (noisy, loaded):
+            torch.tpu.set_rng_state(state)
+            results.append([*function(x), torch.tpu.get_rng_state()])
+        same(results[1], results[0])
+
+
+def test_random_numbers_are_the_generators(tmp_path):
     x = torch.ones(300, device=DEVICE)
     program = export.save(tmp_path / "noisy", noisy, (x,))
     assert program.inputs[-1].kind == "random" and program.blocks > 0
@@ -454,6 +468,27 @@ def test_bytecode_needs_jaxlib():
             program.bytecode()
     else:
         assert program.bytecode().startswith(b"ML\xefR")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not JAX.exists(), reason="JAX is installed by `make bench-env`")
+def test_jax_draws_the_same_numbers(tmp_path):
+    x = torch.ones(300, device=DEVICE)
+    torch.manual_seed(11)
+    want = noisy(x)
+    for name, seed, more in (
+        ("given", None, [np.array([11, 0, 0, 0], np.uint32)]),
+        ("set", 11, []),
+    ):
+        folder = tmp_path / name
+        folder.mkdir()
+        export.stablehlo(noisy, (x,), seed=seed).write(folder / "main.mlir")
+        np.savez(folder / "inputs.npz", **{str(i): a for i, a in enumerate([array(x), *more])})
+        command = [str(JAX), str(ROOT / "tests/python/stablehlo_jax.py"), str(folder)]
+        subprocess.run(command, check=True, timeout=300)
+        with np.load(folder / "results.npz") as results:
+            for i in range(2):
+                np.testing.assert_array_equal(results[str(i)], array(want[i]))
 
 
 def architecture(index):
