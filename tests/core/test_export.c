@@ -199,6 +199,84 @@ static void without_memory(void **state) {
   tt_exported_deinit(&got);
 }
 
+/* -- Failures, on the fake plugin -- */
+
+/* Saves the program, loads it, and runs it. */
+static tt_status whole_way(const tt_exported *given) {
+  const tt_runner_options options = {.plugin = getenv("TT_FAKE_PLUGIN")};
+  const float x[2] = {1, 2};
+  float sum[2];
+  tt_plugin *plugin = NULL;
+  tt_client *client = NULL;
+  tt_target target;
+  tt_exported exported;
+  tt_runner *runner = NULL;
+  TT_TRY(tt_plugin_open(options.plugin, &plugin));
+  TT_TRY(tt_client_create(plugin, NULL, &client));
+  tt_target_init_client(&target, plugin, client, false);
+  tt_status status = tt_exported_save(given, &target, path);
+  tt_client_destroy(client);
+  if (!status) status = tt_exported_read(path, &exported);
+  if (status) return status;
+  status = tt_runner_create(&exported, &options, &runner);
+  if (!status) status = tt_runner_set_input(runner, 0, x, sizeof x);
+  if (!status) status = tt_runner_run(runner);
+  if (!status) status = tt_runner_run(runner);
+  if (!status) status = tt_runner_get_output(runner, 3, sum, sizeof sum);
+  tt_runner_destroy(runner);
+  tt_exported_deinit(&exported);
+  return status;
+}
+
+static void failing_calls(void **state) {
+  (void)state;
+  tt_exported given = content();
+  if (!fake_open()) skip();
+  ok(whole_way(&given));
+  int failures = 0;
+  for (int64_t n = 1;; n++) {
+    fake.tt_fake_fail_at(n);
+    tt_status status = whole_way(&given);
+    bool happened = fake.tt_fake_failed();
+    fake.tt_fake_fail_at(0);
+    failures += status != TT_SUCCESS; /* not of those that something else can be done about */
+    tt_status_release(status);
+    assert_int_equal(fake.tt_fake_live_objects(), 0);
+    if (!happened) break;
+  }
+  assert_true(failures > 10);
+}
+
+static void failing_allocations(void **state) {
+  (void)state;
+  tt_exported given = content();
+  if (!fake_open()) skip();
+  ok(whole_way(&given)); /* the plugin stays open */
+  for (int64_t n = 1;; n++) {
+    tt_alloc_fail_at(n, false);
+    tt_status status = whole_way(&given);
+    bool reached = tt_alloc_count() >= n;
+    tt_alloc_fail_at(0, false);
+    if (status) fails(status, TT_RESOURCE_EXHAUSTED, "");
+    assert_int_equal(fake.tt_fake_live_objects(), 0);
+    if (!reached) break;
+  }
+}
+
+/* A plugin that serialises nothing: the file has StableHLO alone, and runs. */
+static void only_text(void **state) {
+  (void)state;
+  char text[sizeof add_text + 32];
+  tt_exported given = content(), got;
+  if (!fake_open()) skip();
+  snprintf(text, sizeof text, "%s// unserializable\n", add_text);
+  given.code = (tt_bytes){text, strlen(text)};
+  ok(whole_way(&given));
+  ok(tt_exported_read(path, &got));
+  assert_true(got.body.size == 0 && got.environment.size == 0);
+  tt_exported_deinit(&got);
+}
+
 /* -- Arrays -- */
 
 static void every_dtype(void **state) {
@@ -283,11 +361,18 @@ static void damaged_arrays(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(round_trip),     cmocka_unit_test(damage),
-      cmocka_unit_test(lies),           cmocka_unit_test(other_format),
-      cmocka_unit_test(not_written),    cmocka_unit_test(without_memory),
-      cmocka_unit_test(every_dtype),    cmocka_unit_test(arrays),
+      cmocka_unit_test(round_trip),
+      cmocka_unit_test(damage),
+      cmocka_unit_test(lies),
+      cmocka_unit_test(other_format),
+      cmocka_unit_test(not_written),
+      cmocka_unit_test(without_memory),
+      cmocka_unit_test(every_dtype),
+      cmocka_unit_test(arrays),
       cmocka_unit_test(damaged_arrays),
+      cmocka_unit_test(failing_calls),
+      cmocka_unit_test(failing_allocations),
+      cmocka_unit_test(only_text),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }
