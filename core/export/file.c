@@ -35,43 +35,6 @@ static void add_block(const void *data, size_t size, uint64_t sums[2]) {
   for (int i = 0; i < 2; i++) sums[i] = tt_hash_bytes(data, size, sums[i]);
 }
 
-/* -- Ports -- */
-
-static bool is_name(const char *name, size_t size) {
-  static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-  if (size == 0 || size > TT_EXPORT_NAME || name[0] == '.') return false;
-  for (size_t i = 0; i < size; i++)
-    if (!name[i] || (!strchr(letters, name[i]) && !strchr("0123456789_-.", name[i]))) return false;
-  return true;
-}
-
-/* `at`: its place among the ports. */
-static bool is_random_place(const tt_exported *content, int at) {
-  const tt_type *type = &content->ports[at].type;
-  return at == content->parameter_count - 1 && type->dtype == TT_U32 && type->rank == 1 &&
-         type->dims[0] == 4;
-}
-
-static const char *port_problem(const tt_exported *content, int at, size_t name_size) {
-  const tt_port *port = &content->ports[at];
-  int64_t bytes = 0;
-  bool output = at >= content->parameter_count;
-  if (!is_name(port->name, name_size))
-    return "has a name of other characters than letters, "
-           "digits, '_', '-' and '.'";
-  if (port->type.dtype == TT_C32 || !tt_type_bytes(&port->type, &bytes))
-    return "has no type that a program can have";
-  if (output != (port->kind == TT_PORT_OUTPUT)) return "is out of order";
-  if (port->kind == TT_PORT_RANDOM && !is_random_place(content, at))
-    return "is not the last parameter of type u32[4]";
-  if (port->writes < -1 || port->writes >= content->parameter_count ||
-      (port->writes >= 0 && !output))
-    return "writes what is no parameter";
-  if (port->writes >= 0 && !tt_type_equal(&port->type, &content->ports[port->writes].type))
-    return "writes a parameter of another type";
-  return NULL;
-}
-
 int tt_exported_find(const tt_exported *exported, tt_port_kind kind, const char *name) {
   for (int i = 0; i < exported->parameter_count + exported->output_count; i++)
     if (exported->ports[i].kind == kind && strcmp(exported->ports[i].name, name) == 0) return i;
@@ -113,7 +76,7 @@ static tt_status print_table(const tt_exported *content, tt_text *out) {
   for (int i = 0; i < count; i++) {
     const tt_port *port = &content->ports[i];
     size_t size = strlen(port->name);
-    const char *problem = port_problem(content, i, size);
+    const char *problem = tt_port_problem(content->ports, content->parameter_count, i, size);
     if (!problem && port->kind == TT_PORT_WEIGHT && !port->data && tt_type_numel(&port->type))
       problem = "has no value";
     if (problem) return tt_error(TT_INVALID_ARGUMENT, "export: '%.200s' %s", port->name, problem);
@@ -287,7 +250,7 @@ static bool parse_record(const char **at, size_t *left, tt_port *port, uint32_t 
   uint32_t rank = words[2];
   *name_size = words[3];
   if (words[0] > TT_PORT_OUTPUT || words[1] >= TT_DTYPE_LIMIT || rank > TT_MAX_RANK ||
-      *name_size > TT_EXPORT_NAME || *left - RECORD < sizeof(int64_t) * rank + *name_size)
+      *name_size > TT_PORT_NAME || *left - RECORD < sizeof(int64_t) * rank + *name_size)
     return false;
   *port = (tt_port){.kind = (tt_port_kind)words[0], .writes = (int)words[4]};
   port->type.dtype = (tt_dtype)words[1];
@@ -318,7 +281,7 @@ static tt_status parse_table(const char *path, uint32_t count, tt_exported *out,
   }
   if (left) return damaged(path, "its table is longer than its ports");
   for (int i = 0; i < (int)count; i++)
-    if (port_problem(out, i, strlen(out->ports[i].name)))
+    if (tt_port_problem(out->ports, out->parameter_count, i, strlen(out->ports[i].name)))
       return damaged(path, "its table says what cannot be");
   return TT_SUCCESS;
 }

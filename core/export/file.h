@@ -15,26 +15,10 @@
 #ifndef TT_EXPORT_FILE_H
 #define TT_EXPORT_FILE_H
 
-#include "hlo/types.h"
+#include "export/port.h"
 
 enum { TT_EXPORT_FORMAT = 1, TT_EXPORT_HEADER = 104 };
-enum { TT_EXPORT_PORTS = 1 << 20, TT_EXPORT_NAME = 200 }; /* at most, of a file, and of a name */
-
-/* Parameters of the program in its order, then its results in theirs. */
-typedef enum tt_port_kind {
-  TT_PORT_INPUT,  /* whoever runs it gives its value */
-  TT_PORT_WEIGHT, /* its value is in the file */
-  TT_PORT_RANDOM, /* U32[4]: where random numbers are drawn from: seed and offset, low half first */
-  TT_PORT_OUTPUT
-} tt_port_kind;
-
-typedef struct tt_port {
-  tt_port_kind kind;
-  const char *name; /* of letters, digits, '_', '-' and '.', with no '.' in front */
-  tt_type type;
-  int writes;       /* OUTPUT: the parameter whose new value it is, or -1 */
-  const void *data; /* WEIGHT: row-major */
-} tt_port;
+enum { TT_EXPORT_PORTS = 1 << 20 }; /* at most, of a file */
 
 typedef struct tt_exported {
   /* The key under which `body` may be used (program/environment.h), and the compile options. */

@@ -175,6 +175,9 @@ static void not_written(void **state) {
   ports[3].type = type_of(TT_F32, 1, DIMS(3));
   fails(tt_exported_write(&given, path), TT_INVALID_ARGUMENT, "another type");
   given = content();
+  ports[4].writes = 2;
+  fails(tt_exported_write(&given, path), TT_INVALID_ARGUMENT, "another type");
+  given = content();
   ports[1].data = NULL;
   fails(tt_exported_write(&given, path), TT_INVALID_ARGUMENT, "no value");
   given = content();
