@@ -104,6 +104,8 @@ static tt_status prepare(lowering *low) {
                        .fractions = spec->fractions,
                        .meta_types = spec->meta_known ? low->meta_types : NULL,
                        .meta_count = spec->meta_known ? spec->result_count : 0,
+                       .words = low->io->words,
+                       .word_at = low->io->word_at,
                        .drawn = -1,
                        .checks = spec->checks,
                        .target = low->target,

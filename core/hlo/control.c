@@ -33,6 +33,14 @@ static bool rule_while(const tt_instr *in, tt_type *out, tt_why *why) {
   return tt_region_is(in, 0, n, out, 1, &verdict, why) && tt_region_is(in, 1, n, out, n, out, why);
 }
 
+static bool rule_if(const tt_instr *in, tt_type *out, tt_why *why) {
+  if (tt_operand_type(in, 0)->rank)
+    return tt_hlo_bad(why, "the predicate is %s, expected rank 0",
+                      tt_hlo_show(why, tt_operand_type(in, 0)));
+  int n = in->result_count;
+  return tt_region_is(in, 0, 0, NULL, n, out, why) && tt_region_is(in, 1, 0, NULL, n, out, why);
+}
+
 static bool rule_custom_call(const tt_instr *in, tt_type *out, tt_why *why) {
   (void)out;
   if (!tt_attr_find(in, "call_target_name")) return tt_hlo_bad(why, "no call_target_name");
@@ -86,6 +94,29 @@ void tt_hlo_while(tt_hlo *h, int n, tt_node *const *inits, tt_body cond, tt_body
                     .region_count = 2,
                     .result_count = n};
   tt_hlo_emit_all(h, &draft, types, results);
+}
+
+void tt_hlo_if(tt_hlo *h, tt_node *pred, int n, const tt_type *types, tt_body on_true,
+               tt_body on_false, void *user, tt_node **results) {
+  tt_block *regions[2] = {NULL, NULL};
+  tt_type *copy = tt_hlo_alloc(h, (size_t)n, sizeof *copy);
+  if (copy && n) memcpy(copy, types, (size_t)n * sizeof *copy);
+  if (tt_hlo_usable(h, TT_OPCODE_if, &pred, 1)) {
+    regions[0] = tt_hlo_region(h, TT_OPCODE_if, 0, NULL, n, on_true, user);
+    regions[1] = tt_hlo_region(h, TT_OPCODE_if, 0, NULL, n, on_false, user);
+  }
+  if (!regions[0] || !regions[1]) {
+    tt_hlo_poison_all(h, results, n);
+    return;
+  }
+  tt_instr draft = {.op = TT_OPCODE_if,
+                    .rule = rule_if,
+                    .operands = &pred,
+                    .operand_count = 1,
+                    .regions = regions,
+                    .region_count = 2,
+                    .result_count = n};
+  tt_hlo_emit_all(h, &draft, copy, results);
 }
 
 void tt_hlo_custom_call(tt_hlo *h, const char *target, const char *config, int n,

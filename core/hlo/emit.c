@@ -165,7 +165,7 @@ tt_block *tt_hlo_region(tt_hlo *h, int op, int arg_count, const tt_type *args, i
   if (h->error) return NULL;
   *block = (tt_block){.owner = h,
                       .outer = outer,
-                      .captures = op == TT_OPCODE_while,
+                      .captures = op == TT_OPCODE_while || op == TT_OPCODE_if,
                       .arg_count = arg_count,
                       .yield_count = yield_count,
                       .args = values};

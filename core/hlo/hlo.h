@@ -178,7 +178,7 @@ tt_node *tt_hlo_reduce(tt_hlo *h, tt_reducer reducer, tt_node *x, const int *dim
 tt_node *tt_hlo_reduce_all(tt_hlo *h, tt_reducer reducer, tt_node *x);
 /* A region's body: `args` has 2n nodes (n accumulators, then n elements); writes n results. What it
  * builds goes into the region. It may use its arguments, what it builds itself, and constants from
- * outside (they are copied in); anything else from outside only in tt_hlo_while. */
+ * outside (they are copied in); anything else from outside only in tt_hlo_while and tt_hlo_if. */
 typedef void (*tt_body)(tt_hlo *h, tt_node *const *args, tt_node **results, void *user);
 void tt_hlo_reduce_n(tt_hlo *h, int n, tt_node *const *xs, tt_node *const *inits, const int *dims,
                      int count, tt_body body, void *user, tt_node **results);
@@ -251,6 +251,10 @@ tt_node *tt_hlo_select_and_scatter(tt_hlo *h, tt_node *x, tt_node *source, const
  * from outside. */
 void tt_hlo_while(tt_hlo *h, int n, tt_node *const *inits, tt_body cond, tt_body body, void *user,
                   tt_node **results);
+/* What one of the bodies writes: n values of these types. `pred` is a rank-0 bool. The bodies get
+ * no nodes, and may use values from outside. */
+void tt_hlo_if(tt_hlo *h, tt_node *pred, int n, const tt_type *types, tt_body on_true,
+               tt_body on_false, void *user, tt_node **results);
 /* A typed-FFI custom call; `config` is the attribute dictionary's text, e.g. "k = 7 : i32" (NULL:
  * empty). A config in quotes is a string, for functions that XLA itself expands (Eigh). One without
  * results is kept for its side effect; others are dropped when unused. */

@@ -18,7 +18,8 @@
   X(imag) X(reduce_precision) X(optimization_barrier) X(constant) X(iota) X(reshape) X(transpose)  \
   X(broadcast_in_dim) X(slice) X(dynamic_slice) X(dynamic_update_slice) X(concatenate) X(pad)      \
   X(reverse) X(reduce) X(reduce_window) X(select_and_scatter) X(dot_general) X(convolution)        \
-  X(cholesky) X(triangular_solve) X(fft) X(gather) X(scatter) X(sort) X(while) X(custom_call)
+  X(cholesky) X(triangular_solve) X(fft) X(gather) X(scatter) X(sort) X(while) X(if)         \
+  X(custom_call)
 
 typedef enum tt_opcode {
   TT_OPCODE_BEFORE = TT_HLO_ELEMENTWISE_COUNT - 1,

@@ -105,6 +105,7 @@ static const tt_op_info infos[TT_OPCODE_COUNT] = {
     OP(scatter, 3, 3, ANY, CI, ANY, 1),
     OP(sort, 1, -1, ANY, ANY, ANY, 1),
     OP(while, 0, -1, ANY, ANY, ANY, 2),
+    OP(if, 1, 1, CB, 0, 0, 2),
     OP(custom_call, 0, -1, ANY, ANY, ANY, 0),
 };
 

@@ -163,7 +163,10 @@ struct tt_lower {
   tt_dtype fractions;        /* of whole operands: PyTorch's default dtype, F32 if INVALID */
   const tt_type *meta_types; /* the results' types by PyTorch's Meta kernel; NULL if unknown */
   int meta_count;
-  tt_node *seed, *offset;  /* TT_RANDOM: rank-0 I64 */
+  tt_node *seed, *offset; /* TT_RANDOM: rank-0 I64 */
+  tt_node *words; /* the packed numbers of all, of which a row that holds other calls hands on those
+                     from `word_at` */
+  int word_at;
   int64_t drawn;           /* TT_RANDOM: elements that it draws for, if others than result 0's */
   bool checks;             /* Debug: emit index checks */
   const tt_target *target; /* what the program is compiled for */

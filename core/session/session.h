@@ -6,6 +6,7 @@
 #include "stream/capture.h"
 #include "stream/host.h"
 #include "stream/marker.h"
+#include "stream/nested.h"
 #include "stream/template.h"
 #include "stream/templates.h"
 

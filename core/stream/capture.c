@@ -8,27 +8,6 @@
 #include <assert.h>
 #include <string.h>
 
-/* A storage that has a symbol. */
-typedef struct touched {
-  tt_storage *storage; /* one reference */
-  bool from_before;    /* an input */
-  int slot;            /* of the input */
-  tt_value *original;  /* of one from before: what it held; one reference */
-  const tt_type *type; /* likewise */
-  tt_value *symbol;    /* at the end: what it held; one reference */
-} touched;
-
-struct tt_capture {
-  uint64_t id;
-  tt_arena arena;
-  tt_step *steps;
-  size_t step_capacity, touched_capacity, scalar_capacity, draw_capacity;
-  touched *touched;
-  tt_scalar *scalars;
-  tt_draw *draws;
-  int step_count, slot_count, touched_count, scalar_count, draw_count, word_count;
-};
-
 uint64_t tt_stream_captured(const tt_stream *stream) {
   tt_capture *capture = __atomic_load_n(&stream->capture, __ATOMIC_ACQUIRE);
   return capture ? capture->id : 0;
@@ -46,10 +25,18 @@ tt_status tt_stream_new_storage(tt_stream *stream, const tt_type *type, tt_stora
   return TT_SUCCESS;
 }
 
-tt_status tt_capture_begin(tt_stream *stream, const tt_policy *policy) {
+tt_capture *tt_capture_create(tt_capture *outer) {
   tt_capture *capture = tt_calloc(1, sizeof *capture);
-  if (!capture) return tt_out_of_memory();
+  if (!capture) return NULL;
   capture->id = tt_next_section();
+  capture->outer = outer;
+  capture->arena = outer ? outer->arena : &capture->own;
+  return capture;
+}
+
+tt_status tt_capture_begin(tt_stream *stream, const tt_policy *policy) {
+  tt_capture *capture = tt_capture_create(NULL);
+  if (!capture) return tt_out_of_memory();
   tt_device_lock(stream->device);
   bool busy = stream->capture != NULL;
   tt_status status = busy ? tt_error(TT_FAILED_PRECONDITION,
@@ -57,18 +44,17 @@ tt_status tt_capture_begin(tt_stream *stream, const tt_policy *policy) {
                           : tt_stream_flush(stream, TT_CUT_SYNC, policy);
   if (!status) __atomic_store_n(&stream->capture, capture, __ATOMIC_RELEASE);
   tt_device_unlock(stream->device);
-  if (!status) return TT_SUCCESS;
-  tt_free(capture);
+  if (status) tt_capture_destroy(capture);
   return status;
 }
 
 /* -- Storages -- */
 
-static bool has_symbol(const tt_capture *capture, const tt_storage *storage) {
+bool tt_capture_has(const tt_capture *capture, const tt_storage *storage) {
   return storage->value && storage->value->section == capture->id;
 }
 
-static tt_status remember(tt_capture *capture, touched one) {
+static tt_status remember(tt_capture *capture, tt_touched one) {
   TT_TRY(tt_grow((void **)&capture->touched, &capture->touched_capacity,
                  (size_t)capture->touched_count + 1, sizeof one));
   one.storage = tt_storage_retain(one.storage);
@@ -76,17 +62,16 @@ static tt_status remember(tt_capture *capture, touched one) {
   return TT_SUCCESS;
 }
 
-/* The lock is held. */
-static tt_status make_input(tt_stream *stream, tt_capture *capture, tt_storage *storage) {
+tt_status tt_capture_input(tt_stream *stream, tt_capture *capture, tt_storage *storage) {
   tt_value *symbol = NULL;
   TT_TRY(tt_value_create(&stream->device->account, stream, storage->type, 0, &symbol));
   symbol->section = capture->id;
   symbol->slot = capture->slot_count;
-  tt_status status = remember(capture, (touched){.storage = storage,
-                                                 .from_before = true,
-                                                 .slot = symbol->slot,
-                                                 .original = storage->value,
-                                                 .type = storage->type});
+  tt_status status = remember(capture, (tt_touched){.storage = storage,
+                                                    .from_before = true,
+                                                    .slot = symbol->slot,
+                                                    .original = storage->value,
+                                                    .type = storage->type});
   if (status) {
     tt_value_release(symbol);
     return status;
@@ -97,16 +82,21 @@ static tt_status make_input(tt_stream *stream, tt_capture *capture, tt_storage *
   return TT_SUCCESS;
 }
 
+/* What a part reads from outside, the captures around it read, too. A storage that nobody wrote
+ * reads as zeros everywhere. */
+static tt_status touch(tt_stream *stream, tt_capture *capture, tt_storage *storage,
+                       const tt_policy *policy) {
+  if (storage->value ? tt_capture_has(capture, storage) : storage->born == capture->id)
+    return TT_SUCCESS;
+  if (capture->outer) TT_TRY(touch(stream, capture->outer, storage, policy));
+  else if (storage->value) TT_TRY(tt_value_launch(storage->value, TT_CUT_SYNC, policy));
+  if (capture->outer && !storage->value) return TT_SUCCESS;
+  return tt_capture_input(stream, capture, storage);
+}
+
 tt_status tt_capture_touch(tt_stream *stream, tt_storage *storage, const tt_policy *policy) {
-  tt_status status = TT_SUCCESS;
   tt_device_lock(stream->device);
-  tt_capture *capture = stream->capture;
-  bool known =
-      capture && (storage->value ? has_symbol(capture, storage) : storage->born == capture->id);
-  if (capture && !known) {
-    if (storage->value) status = tt_value_launch(storage->value, TT_CUT_SYNC, policy);
-    if (!status) status = make_input(stream, capture, storage);
-  }
+  tt_status status = stream->capture ? touch(stream, stream->capture, storage, policy) : TT_SUCCESS;
   tt_device_unlock(stream->device);
   return status;
 }
@@ -134,7 +124,30 @@ static tt_status add_draw(tt_capture *capture, const tt_draw *draw, tt_scalar *o
   return TT_SUCCESS;
 }
 
+/* Those of a call that holds others. */
+static tt_status add_inner(tt_capture *capture, const tt_inner *inner) {
+  for (int i = 0; i < inner->draw_count; i++) {
+    tt_scalar where = {.stream = 0};
+    TT_TRY(add_draw(capture, &inner->draws[i], &where));
+    for (int k = 0; k < inner->scalar_count; k++) {
+      tt_scalar scalar = inner->scalars[k];
+      if (scalar.kind != TT_SCALAR_PHILOX || scalar.stream != i) continue;
+      scalar.at += capture->word_count;
+      scalar.stream = where.stream;
+      scalar.block += where.block;
+      TT_TRY(add_scalar(capture, scalar));
+    }
+  }
+  for (int k = 0; k < inner->scalar_count; k++) {
+    tt_scalar scalar = inner->scalars[k];
+    scalar.at += capture->word_count;
+    if (scalar.kind != TT_SCALAR_PHILOX) TT_TRY(add_scalar(capture, scalar));
+  }
+  return TT_SUCCESS;
+}
+
 static tt_status add_words(tt_capture *capture, const tt_operation *op) {
+  if (op->inner) return add_inner(capture, op->inner);
   int count = op->call->word_count, drawn = op->draw ? 4 : 0;
   for (int i = 0; i < count - drawn; i++)
     TT_TRY(add_scalar(capture, (tt_scalar){.kind = TT_SCALAR_CONSTANT,
@@ -151,7 +164,7 @@ static tt_status add_words(tt_capture *capture, const tt_operation *op) {
 static tt_status new_step(tt_capture *capture, const tt_call *call, int **inputs) {
   TT_TRY(tt_grow((void **)&capture->steps, &capture->step_capacity, (size_t)capture->step_count + 1,
                  sizeof *capture->steps));
-  *inputs = tt_arena_alloc(&capture->arena, sizeof **inputs * ((size_t)call->input_count + 1));
+  *inputs = tt_arena_alloc(capture->arena, sizeof **inputs * ((size_t)call->input_count + 1));
   return *inputs ? TT_SUCCESS : tt_out_of_memory();
 }
 
@@ -186,14 +199,14 @@ tt_status tt_capture_keep(tt_stream *stream, tt_storage *storage) {
   tt_capture *capture = stream->capture;
   for (int i = capture->touched_count - 1; i >= 0; i--)
     if (capture->touched[i].storage == storage) return TT_SUCCESS;
-  return remember(capture, (touched){.storage = storage, .slot = -1});
+  return remember(capture, (tt_touched){.storage = storage, .slot = -1});
 }
 
 /* -- Ending -- */
 
 /* Its storage outlives the capture, and was written in it. */
-static bool is_output(const tt_capture *capture, const touched *one) {
-  if (!has_symbol(capture, one->storage)) return false;
+static bool is_output(const tt_capture *capture, const tt_touched *one) {
+  if (!tt_capture_has(capture, one->storage)) return false;
   if (one->from_before) return one->storage->value->slot != one->slot;
   return !tt_storage_unique(one->storage);
 }
@@ -203,7 +216,7 @@ static tt_status bind_outputs(tt_captured *made, const tt_capture *capture) {
   made->outputs = tt_arena_alloc(&made->arena, count * sizeof *made->outputs);
   if (!made->outputs) return tt_out_of_memory();
   for (int i = 0; i < capture->touched_count; i++) {
-    const touched *one = &capture->touched[i];
+    const tt_touched *one = &capture->touched[i];
     if (is_output(capture, one))
       made->outputs[made->bound_output_count++] =
           (tt_bound){.storage = tt_storage_retain(one->storage), .type = *one->storage->type};
@@ -217,7 +230,7 @@ static tt_status bind_inputs(tt_captured *made, const tt_capture *capture, const
   made->inputs = tt_arena_alloc(&made->arena, count * sizeof *made->inputs);
   if (!made->inputs) return tt_out_of_memory();
   for (int i = 0; i < capture->touched_count; i++) {
-    const touched *one = &capture->touched[i];
+    const tt_touched *one = &capture->touched[i];
     int at = made->input_count;
     if (!one->from_before || at == graph->input_count || graph->inputs[at] != one->slot) continue;
     made->inputs[made->input_count++] =
@@ -234,13 +247,13 @@ static int output_at(const tt_graph *graph, int slot) {
 }
 
 static tt_status build(tt_captured *made, tt_capture *capture, tt_want want) {
-  uint8_t *live = tt_arena_alloc(&capture->arena, (size_t)capture->slot_count + 1);
+  uint8_t *live = tt_arena_alloc(capture->arena, (size_t)capture->slot_count + 1);
   tt_graph *graph = NULL;
   bool fresh = false;
   if (!live) return tt_out_of_memory();
   for (int i = 0; i < made->bound_output_count; i++)
     live[made->outputs[i].storage->value->slot] = 1;
-  TT_TRY(tt_graph_create(&capture->arena, capture->steps, capture->step_count, capture->slot_count,
+  TT_TRY(tt_graph_create(capture->arena, capture->steps, capture->step_count, capture->slot_count,
                          live, &graph));
   TT_TRY(bind_inputs(made, capture, graph));
   for (int i = 0; i < made->bound_output_count; i++)
@@ -283,11 +296,10 @@ static tt_status make(tt_stream *stream, tt_capture *capture, tt_want want, tt_c
   return status;
 }
 
-/* Storages from before hold again what they held, when they were touched first; new ones hold
- * nothing until the first replay. The lock is held; what is let go of is let go of without it. */
+/* What is let go of is let go of without the lock. */
 static void restore(tt_capture *capture) {
   for (int i = capture->touched_count - 1; i >= 0; i--) {
-    touched *one = &capture->touched[i];
+    tt_touched *one = &capture->touched[i];
     one->symbol = tt_storage_hold(one->storage, one->original);
     if (!one->from_before) continue;
     tt_storage_set_type(one->storage, one->type);
@@ -295,19 +307,20 @@ static void restore(tt_capture *capture) {
   }
 }
 
-/* The stream's capture, of which it is rid; NULL: there is none. The lock is held. */
-static tt_capture *take(tt_stream *stream) {
+tt_capture *tt_capture_take(tt_stream *stream) {
   tt_capture *capture = stream->capture;
-  __atomic_store_n(&stream->capture, NULL, __ATOMIC_RELEASE);
+  if (!capture) return NULL;
+  restore(capture);
+  __atomic_store_n(&stream->capture, capture->outer, __ATOMIC_RELEASE);
   return capture;
 }
 
-static void destroy(tt_capture *capture) {
+void tt_capture_destroy(tt_capture *capture) {
   for (int i = 0; i < capture->touched_count; i++) {
     tt_value_release(capture->touched[i].symbol);
     tt_storage_release(capture->touched[i].storage);
   }
-  tt_arena_deinit(&capture->arena);
+  tt_arena_deinit(&capture->own);
   tt_free(capture->steps);
   tt_free(capture->touched);
   tt_free(capture->scalars);
@@ -319,24 +332,30 @@ tt_status tt_capture_end(tt_stream *stream, const tt_policy *policy, tt_captured
   tt_want want = policy->text_only    ? TT_WANT_BACKGROUND
                  : policy->known_only ? TT_WANT_KNOWN
                                       : TT_WANT_NOW;
+  tt_status status = TT_SUCCESS;
   *out = NULL;
   tt_device_lock(stream->device);
-  tt_capture *capture = take(stream);
-  tt_status status = capture ? make(stream, capture, want, out)
-                             : tt_error(TT_FAILED_PRECONDITION, "this stream is not captured");
-  if (capture) restore(capture);
+  tt_capture *capture = stream->capture;
+  if (!capture) status = tt_error(TT_FAILED_PRECONDITION, "this stream is not captured");
+  else if (capture->outer)
+    status = tt_error(TT_FAILED_PRECONDITION, "a part of this graph is still being captured");
+  else status = make(stream, capture, want, out);
+  if (capture && !capture->outer) tt_capture_take(stream);
   tt_device_unlock(stream->device);
-  if (capture) destroy(capture);
+  if (capture && capture->outer) tt_capture_abandon(stream);
+  else if (capture) tt_capture_destroy(capture);
   if (*out) tt_count_add(TT_COUNT_CAPTURES, 1);
   return status;
 }
 
 void tt_capture_abandon(tt_stream *stream) {
-  tt_device_lock(stream->device);
-  tt_capture *capture = take(stream);
-  if (capture) restore(capture);
-  tt_device_unlock(stream->device);
-  if (capture) destroy(capture);
+  for (bool more = true; more;) {
+    tt_device_lock(stream->device);
+    tt_capture *capture = tt_capture_take(stream);
+    more = stream->capture != NULL;
+    tt_device_unlock(stream->device);
+    if (capture) tt_capture_destroy(capture);
+  }
 }
 
 void tt_device_abandon_captures(tt_device *device) {

@@ -12,6 +12,8 @@ typedef struct tt_draw {
   int64_t blocks;
 } tt_draw;
 
+struct tt_inner;
+
 /* Everything is borrowed. */
 typedef struct tt_operation {
   tt_call *call;
@@ -19,8 +21,9 @@ typedef struct tt_operation {
   const uint32_t *scalars;    /* packed; [call->word_count] */
   const tt_draw *draw;        /* of a random call, whose last four words are its place; else NULL */
   const tt_policy *policy;
-  uint32_t site; /* the Python line */
-  bool apart;    /* launched by itself where the stream is being captured */
+  uint32_t site;                /* the Python line */
+  bool apart;                   /* launched by itself where the stream is being captured */
+  const struct tt_inner *inner; /* of a call that holds others (graph/region.h); else NULL */
 } tt_operation;
 
 #endif
