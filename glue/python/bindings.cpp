@@ -2,6 +2,7 @@
 #include "agreement/agreement.h"
 #include "device/function.h"
 #include "device/policy.h"
+#include "device/region.h"
 #include "dispatch/dispatch.h"
 
 #include <c10/core/DeviceGuard.h>
@@ -97,6 +98,12 @@ template <class Release> void bind_graphs(py::module_& m, const Release& release
       .def("__call__", &Function::call, release)
       .def("sizes", &Function::sizes);
   bind_export(m, function);
+  py::class_<Region>(m, "Region")
+      .def(py::init<>())
+      .def("begin", &Region::begin, release)
+      .def("end", &Region::end, release)
+      .def("abandon", &Region::abandon, release)
+      .def("record", &Region::record, release);
   m.def("signature",
         [](const std::vector<at::Tensor>& args) { return py::bytes(signature(args)); });
   m.def("is_capturing", [](int64_t index) { return captured_stream(number(index)) != nullptr; });
