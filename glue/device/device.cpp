@@ -59,18 +59,25 @@ struct PinnedAllocator final : at::HostAllocator {
 
 // -- Generator: a seed and an offset in Philox blocks --
 
+// Where a stream of random numbers stands. Generators may share it.
+struct Stand {
+  std::mutex lock;
+  uint64_t seed = c10::default_rng_seed_val, offset = 0;
+};
+
 struct Generator final : c10::GeneratorImpl {
-  explicit Generator(c10::DeviceIndex index)
+  explicit Generator(c10::DeviceIndex index, std::shared_ptr<Stand> stand = nullptr)
       : c10::GeneratorImpl(c10::Device(c10::DeviceType::PrivateUse1, index),
-                           c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)) {}
-  void set_current_seed(uint64_t seed) override { seed_ = seed, offset_ = 0; }
-  void set_offset(uint64_t offset) override { offset_ = offset; }
-  uint64_t get_offset() const override { return offset_; }
-  uint64_t current_seed() const override { return seed_; }
+                           c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
+        stand_(stand ? std::move(stand) : std::make_shared<Stand>()), own_(stand_) {}
+  void set_current_seed(uint64_t seed) override { stand_->seed = seed, stand_->offset = 0; }
+  void set_offset(uint64_t offset) override { stand_->offset = offset; }
+  uint64_t get_offset() const override { return stand_->offset; }
+  uint64_t current_seed() const override { return stand_->seed; }
   uint64_t seed() override {
     std::random_device random;
     set_current_seed((static_cast<uint64_t>(random()) << 32 | random()) & 0x1fffffffffffff);
-    return seed_;
+    return stand_->seed;
   }
   // 16 bytes: the seed, then the offset, as PyTorch's DTensor expects.
   void set_state(const c10::TensorImpl& state) override {
@@ -80,31 +87,42 @@ struct Generator final : c10::GeneratorImpl {
     TORCH_CHECK(state.numel() == 16, "RNG state of device 'tpu' has 16 bytes (seed, offset), not ",
                 state.numel());
     const auto* words = static_cast<const char*>(state.data());
-    memcpy(&seed_, words, 8);
-    memcpy(&offset_, words + 8, 8);
+    memcpy(&stand_->seed, words, 8);
+    memcpy(&stand_->offset, words + 8, 8);
   }
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
     auto state = at::empty({16}, at::TensorOptions().dtype(at::kByte).device(at::kCPU));
     auto* words = static_cast<char*>(state.mutable_data_ptr());
-    memcpy(words, &seed_, 8);
-    memcpy(words + 8, &offset_, 8);
+    memcpy(words, &stand_->seed, 8);
+    memcpy(words + 8, &stand_->offset, 8);
     return state.getIntrusivePtr();
   }
+  // As CUDA's, one that draws where this one does; and this one draws where that one does.
+  c10::intrusive_ptr<c10::GeneratorImpl> graphsafe_get_state() const override {
+    return c10::make_intrusive<Generator>(device().index(), stand_);
+  }
+  void graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& other) override {
+    auto one = c10::dynamic_intrusive_pointer_cast<Generator>(other);
+    TORCH_CHECK(one, "a generator of device 'tpu' takes the state of another one of 'tpu'");
+    stand_ = one->stand_;
+  }
   tt_philox_place reserve(uint64_t blocks) {
-    std::lock_guard<std::mutex> guard(mutex_);
-    tt_philox_place place{seed_, offset_};
-    offset_ += blocks;
+    std::lock_guard<std::mutex> guard(stand_->lock);
+    tt_philox_place place{stand_->seed, stand_->offset};
+    stand_->offset += blocks;
     return place;
   }
+  const Stand* stand() const { return stand_.get(); }
+  bool draws_elsewhere() const { return stand_ != own_; }
 
  private:
   Generator* clone_impl() const override {
     auto* copy = new Generator(device().index());
-    copy->seed_ = seed_;
-    copy->offset_ = offset_;
+    copy->stand_->seed = stand_->seed;
+    copy->stand_->offset = stand_->offset;
     return copy;
   }
-  uint64_t seed_ = c10::default_rng_seed_val, offset_ = 0;
+  std::shared_ptr<Stand> stand_, own_;
 };
 
 // One a device, made when first asked for; seeding does not open the plugin.
@@ -197,9 +215,14 @@ tt_philox_place reserve_philox(const std::optional<at::Generator>& generator,
 }
 
 const void* identity_of(const std::optional<at::Generator>& generator, c10::DeviceIndex device) {
-  if (!generator || !generator->defined()) return nullptr;
   const at::Generator& one = chosen(generator, device);
-  return one == default_generator(device) ? nullptr : one.unsafeGetGeneratorImpl();
+  auto* ours = one.get<Generator>();
+  return one == default_generator(device) && !ours->draws_elsewhere() ? nullptr : ours->stand();
+}
+
+at::Generator generator_as_now(const std::optional<at::Generator>& generator,
+                               c10::DeviceIndex device) {
+  return at::Generator(chosen(generator, device).get<Generator>()->graphsafe_get_state());
 }
 
 }  // namespace tt

@@ -102,7 +102,7 @@ std::vector<int> Graph::sizes() const {
 void keep_generator(const std::optional<at::Generator>& generator, c10::DeviceIndex device) {
   const void* identity = identity_of(generator, device);
   Graph* graph = current[static_cast<size_t>(device)];
-  if (identity && graph) graph->generators_.emplace(identity, *generator);
+  if (identity && graph) graph->generators_.emplace(identity, generator_as_now(generator, device));
 }
 
 // -- torch.accelerator.Graph --

@@ -42,5 +42,8 @@ tt_philox_place reserve_philox(const std::optional<at::Generator>& generator,
                                c10::DeviceIndex device, int64_t blocks);
 // By which the core tells generators apart: nullptr for the device's default one.
 const void* identity_of(const std::optional<at::Generator>& generator, c10::DeviceIndex device);
+// One that goes on drawing where it draws now, whatever state it is given.
+at::Generator generator_as_now(const std::optional<at::Generator>& generator,
+                               c10::DeviceIndex device);
 
 }  // namespace tt

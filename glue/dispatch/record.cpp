@@ -42,7 +42,7 @@ bool record(const Walk& walk, tt_call* call, tt_storage** results, Words& words)
     push_words(words, TT_I64, static_cast<uint64_t>(walk.places.values[i]));
   if (random) draw = take_draw(walk, call, words);
   tt_operation operation{call,         walk.storages.data(), words.data(), random ? &draw : nullptr,
-                         &walk.policy, call_site(),          false};
+                         &walk.policy, call_site(),          false,        nullptr};
   tt_stream* stream = stream_of(walk.device);
   check(tt_operands_settle(stream, &operation));
   tt_status status = tt_stream_record(stream, &operation, results);

@@ -65,6 +65,7 @@ from torch_tpu.tpu.modes import (
 )
 from torch_tpu.tpu.random import (
     _get_generator,
+    default_generators,
     get_rng_state,
     get_rng_state_all,
     initial_seed,
@@ -98,6 +99,7 @@ __all__ = [
     "compiler",
     "current_device",
     "current_stream",
+    "default_generators",
     "default_stream",
     "device",
     "device_count",
