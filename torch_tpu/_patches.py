@@ -4,6 +4,7 @@ Each patch lets all other devices' tensors through to the original untouched.
 """
 
 from contextlib import AbstractContextManager
+from types import CodeType
 from typing import Any
 from unittest import mock
 
@@ -18,6 +19,7 @@ def apply() -> None:
     _exchange.apply()
     _patch_storage()
     _patch_flex_attention()
+    _patch_associative_scan()
     _patch_device_hint()
 
 
@@ -101,17 +103,38 @@ def _patch_storage() -> None:
 def _patch_flex_attention() -> None:
     """Lets `flex_attention` take tensors of the device, for which its eager form works as it is.
 
-    Its list of devices (`_validate_device` in torch/nn/attention/flex_attention.py) is fixed.
+    Its list of devices (`_validate_device` in torch/nn/attention/flex_attention.py) is a constant.
     """
-    from torch.nn.attention import flex_attention
+    from torch.nn.attention.flex_attention import _validate_device
 
-    original = flex_attention._validate_device
+    devices = frozenset({"cuda", "cpu", "xpu", "hpu", "mps"})
+    _replace_constant(_validate_device, devices, devices | {"tpu"})
 
-    def validate_device(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
-        if query.device.type != "tpu":
-            original(query, key, value)
 
-    flex_attention._validate_device = validate_device
+def _patch_associative_scan() -> None:
+    """Lets `associative_scan` run as it is called by default, pointwise, on the device.
+
+    Its list of devices for that (in torch/_higher_order_ops/associative_scan.py) is a constant.
+    """
+    from torch._higher_order_ops import associative_scan
+
+    _replace_constant(associative_scan, ("cuda", "xpu"), ("cuda", "xpu", "tpu"))
+
+
+def _replace_constant(function: Any, old: object, new: object) -> None:
+    """Replaces a constant of a function's code, and of the functions within.
+
+    Dynamo traces these functions; it would not trace one of ours around them.
+    """
+
+    def replaced(code: CodeType) -> CodeType:
+        constants = (
+            replaced(one) if isinstance(one, CodeType) else new if one == old else one
+            for one in code.co_consts
+        )
+        return code.replace(co_consts=tuple(constants))
+
+    function.__code__ = replaced(function.__code__)
 
 
 def _patch_device_hint() -> None:

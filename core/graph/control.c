@@ -93,7 +93,7 @@ static tt_node *run(lowering *low, int which, tt_node *const *arguments, tt_node
   size_t most = (size_t)body->slot_count + 1;
   tt_node **slots = tt_arena_alloc(tt_hlo_arena(h), sizeof(tt_node *) * most);
   if (!slots) make_sticky(h, tt_out_of_memory());
-  if (tt_hlo_failed(h)) return NULL;
+  if (!slots || tt_hlo_failed(h)) return NULL;
   for (int i = 0; i < body->argument_count; i++) slots[i] = arguments[i];
   for (int i = 0; i < body->outer_count; i++) slots[body->outers[i]] = outer_node(low, which, i);
   for (int i = 0; i < body->step_count && !tt_hlo_failed(h); i++)

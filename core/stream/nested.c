@@ -41,17 +41,27 @@ tt_status tt_nested_argument(tt_stream *stream, tt_storage *storage) {
   return status;
 }
 
-/* Nobody may have written what is not the part's own. */
+static bool wrote(const tt_capture *part, const tt_touched *one) {
+  if (!tt_capture_has(part, one->storage)) return false;
+  return one->from_before ? one->storage->value->slot != one->slot : one->storage->born != part->id;
+}
+
+bool tt_nested_wrote(tt_stream *stream, const tt_storage *storage) {
+  bool found = false;
+  tt_device_lock(stream->device);
+  const tt_capture *part = stream->capture;
+  for (int i = 0; part && i < part->touched_count; i++)
+    found |= part->touched[i].storage == storage && wrote(part, &part->touched[i]);
+  tt_device_unlock(stream->device);
+  return found;
+}
+
+/* Nobody may have written what is from outside, and no argument. */
 static tt_status check_writes(const tt_capture *part) {
-  for (int i = 0; i < part->touched_count; i++) {
-    const tt_touched *one = &part->touched[i];
-    if (!tt_capture_has(part, one->storage)) continue;
-    bool written =
-        one->from_before ? one->storage->value->slot != one->slot : one->storage->born != part->id;
-    if (written)
+  for (int i = part->argument_count; i < part->touched_count; i++)
+    if (wrote(part, &part->touched[i]))
       return tt_error(TT_FAILED_PRECONDITION,
                       "a branch or loop writes a tensor from outside in place");
-  }
   return TT_SUCCESS;
 }
 

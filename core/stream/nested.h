@@ -1,8 +1,8 @@
 /* Control flow in captured graphs: parts of a capture are captured by themselves, as the bodies of
  * a region (graph/region.h), which is then recorded as an operator is.
  *
- * A part reads the storages that its arguments have, and any from outside; it writes none but its
- * own. Its results are storages. Parts nest. */
+ * A part reads the storages that its arguments have, and any from outside; it writes none but those
+ * and its own. Its results are storages. Parts nest. */
 #ifndef TT_NESTED_H
 #define TT_NESTED_H
 
@@ -17,6 +17,8 @@ typedef struct tt_nested tt_nested;
 tt_status tt_nested_begin(tt_stream *stream);
 /* Before anything is recorded: an unwritten storage stands for an argument. */
 tt_status tt_nested_argument(tt_stream *stream, tt_storage *storage);
+/* Whether the part that is being captured wrote this storage, which is none that it made. */
+bool tt_nested_wrote(tt_stream *stream, const tt_storage *storage);
 /* Ends it, also on failure. INVALID_ARGUMENT: a result was not computed; FAILED_PRECONDITION: a
  * storage from outside was written, or there is no such part. */
 tt_status tt_nested_end(tt_stream *stream, tt_storage *const *results, int count, tt_nested **out);

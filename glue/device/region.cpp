@@ -57,6 +57,14 @@ std::vector<at::Tensor> Region::begin(const std::vector<at::Tensor>& like) {
   return stand_ins;
 }
 
+std::vector<bool> Region::wrote(const std::vector<at::Tensor>& tensors) const {
+  check_device(tensors, device_);
+  std::vector<bool> found;
+  for (const at::Tensor& one : tensors)
+    found.push_back(tt_nested_wrote(stream_of(device_), storage_of(one)));
+  return found;
+}
+
 void Region::end(const std::vector<at::Tensor>& results) {
   Guarded guarded;
   std::vector<tt_storage*> storages;

@@ -13,6 +13,8 @@ class Region : Fixed {
  public:
   // Begins a body. What stands for its arguments is like these tensors, and holds nothing.
   std::vector<at::Tensor> begin(const std::vector<at::Tensor>& like);
+  // Which of these, that were there before, it has written so far.
+  std::vector<bool> wrote(const std::vector<at::Tensor>& tensors) const;
   // Ends it. Results are computed in it, each in a storage of its own.
   void end(const std::vector<at::Tensor>& results);
   void abandon();  // the body that was begun and has not ended, if there is one

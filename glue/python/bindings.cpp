@@ -101,6 +101,7 @@ template <class Release> void bind_graphs(py::module_& m, const Release& release
   py::class_<Region>(m, "Region")
       .def(py::init<>())
       .def("begin", &Region::begin, release)
+      .def("wrote", &Region::wrote, release)
       .def("end", &Region::end, release)
       .def("abandon", &Region::abandon, release)
       .def("record", &Region::record, release);

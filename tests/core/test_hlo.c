@@ -413,6 +413,14 @@ static void test_region_types_and_depth(void **state) {
   x = vector(2);
   tt_hlo_sort(h, 1, &x, 0, true, body_false, NULL, &result);
   expect_failure(result, TT_INVALID_ARGUMENT, "expected tensor<i1>");
+  tt_type type = tt_type_make(TT_F32, 1, DIMS(2));
+  tt_node *flag = param(TT_BOOL, 0, NULL);
+  tt_hlo_if(h, flag, 1, &type, body_false, body_false, NULL, &result);
+  expect_failure(result, TT_INVALID_ARGUMENT, "region 0 yields tensor<f32> as value 0");
+  type.rank = 0;
+  flag = param(TT_BOOL, 1, DIMS(1));
+  tt_hlo_if(h, flag, 1, &type, body_false, body_false, NULL, &result);
+  expect_failure(result, TT_INVALID_ARGUMENT, "the predicate is tensor<1xi1>, expected rank 0");
 }
 
 /* -- The verifier -- */

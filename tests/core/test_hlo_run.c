@@ -698,6 +698,29 @@ static void test_nested_regions(void **state) {
   program_expect(&p, result, VALS(0.25, 0.5));
 }
 
+static void doubled(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
+  (void)args;
+  results[0] = tt_hlo_add(h, user, user);
+}
+
+static void summed(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
+  (void)args;
+  tt_node *sum = tt_hlo_reduce(h, TT_SUM, user, INTS(0), 1);
+  results[0] = tt_hlo_broadcast_to(h, sum, 1, DIMS(2));
+}
+
+static void test_if(void **state) {
+  (void)state;
+  tt_type type = tt_type_make(TT_F32, 1, DIMS(2));
+  for (int flag = 0; flag < 2; flag++) {
+    program p = program_start();
+    tt_node *x = program_in(&p, TT_F32, 1, DIMS(2), VALS(2, 4)), *result;
+    tt_node *chosen = program_in(&p, TT_BOOL, 0, NULL, VALS(flag));
+    tt_hlo_if(p.h, chosen, 1, &type, doubled, summed, x, &result);
+    program_expect(&p, tt_hlo_negate(p.h, result), flag ? VALS(-4, -8) : VALS(-6, -6));
+  }
+}
+
 static void test_donation_runs(void **state) {
   (void)state;
   program p = program_start();
@@ -737,6 +760,7 @@ int main(void) {
       cmocka_unit_test(test_sort),
       cmocka_unit_test(test_while),
       cmocka_unit_test(test_nested_regions),
+      cmocka_unit_test(test_if),
       cmocka_unit_test(test_donation_runs),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

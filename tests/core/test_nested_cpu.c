@@ -120,8 +120,10 @@ static void loop(void) {
   tt_storage *value = argument(x->type), *test = below_one(value, limit);
   tt_nested *condition = end_part(1, &test);
   ok(tt_nested_begin(stream));
-  tt_storage *again = argument(x->type), *doubled = scaled(again, 2);
-  tt_nested *step = end_part(1, &doubled);
+  tt_storage *again = argument(x->type);
+  ok(record_add_into(stream, again, NULL, again, NULL)); /* an argument is the part's own */
+  assert_true(tt_nested_wrote(stream, again));
+  tt_nested *step = end_part(1, (tt_storage *[]){tt_storage_retain(again)});
   tt_nested_region region = {.kind = TT_REGION_WHILE,
                              .name = "while_loop",
                              .bodies = {condition, step},
@@ -184,6 +186,44 @@ static void scans(void) {
   tt_captured_destroy(captured);
   release(3, results);
   release(5, (tt_storage *[]){s, xs, outside, before, after});
+}
+
+/* Each generator's numbers go on by themselves. */
+static void two_generators(void) {
+  int generator = 0;
+  tt_storage *xs = storage_of(stream, type_of(TT_F32, 2, DIMS(2, 1)), (float[2]){1, 2});
+  tt_storage *drawn[3] = {NULL}, *results[3] = {NULL};
+  tt_philox_place nowhere = {7, 7};
+  tt_type slice = type_of(TT_F32, 1, DIMS(1));
+  begin();
+  ok(tt_nested_begin(stream));
+  tt_storage *x = argument(&slice);
+  ok(record_draw(stream, &generator, 3, nowhere, &drawn[0]));
+  ok(record_draw(stream, NULL, 2, nowhere, &drawn[1]));
+  ok(record_draw(stream, &generator, 1, nowhere, &drawn[2]));
+  tt_nested_region region = {.kind = TT_REGION_SCAN,
+                             .name = "scan",
+                             .bodies = {end_part(3, drawn)},
+                             .operands = &xs,
+                             .operand_count = 1,
+                             .length = 2};
+  ok(record(&region, results));
+  tt_captured *captured = end();
+  assert_int_equal(tt_captured_generators(captured), 2);
+  bool first = tt_captured_draw(captured, 0).generator == &generator;
+  assert_int_equal(tt_captured_draw(captured, first ? 0 : 1).blocks, 8);
+  assert_int_equal(tt_captured_draw(captured, first ? 1 : 0).blocks, 4);
+  tt_philox_place places[2] = {{1, 100}, {2, 200}};
+  replay(captured, first ? places : (tt_philox_place[]){places[1], places[0]});
+  static const int64_t expected[3][4] = {{1, 100, 1, 104}, {2, 200, 2, 202}, {1, 103, 1, 107}};
+  for (int i = 0; i < 3; i++) {
+    int64_t got[4];
+    ok(storage_read(results[i], got, sizeof got));
+    assert_memory_equal(got, expected[i], sizeof got);
+  }
+  tt_captured_destroy(captured);
+  release(3, results);
+  release(2, (tt_storage *[]){xs, x});
 }
 
 /* A scan in a branch, which draws more than the other one. */
@@ -293,7 +333,9 @@ static void parts_that_fail(void) {
   fails(tt_nested_end(stream, NULL, 0, &part), TT_FAILED_PRECONDITION, "no part of a graph");
   ok(tt_nested_begin(stream));
   touch(a);
+  assert_false(tt_nested_wrote(stream, a));
   ok(record_add_into(stream, a, NULL, a, NULL));
+  assert_true(tt_nested_wrote(stream, a));
   fails(tt_nested_end(stream, &a, 1, &part), TT_FAILED_PRECONDITION, "from outside in place");
   ok(tt_nested_begin(stream));
   fails(tt_nested_end(stream, &a, 1, &part), TT_INVALID_ARGUMENT, "is not computed in it");
@@ -308,6 +350,48 @@ static void parts_that_fail(void) {
   assert_true(tt_stream_captured(stream) == 0);
   expect(a, 2, (float[2]){1, 2});
   release(2, (tt_storage *[]){a, b});
+}
+
+/* -- When memory is out -- */
+
+/* A scan of a part that doubles its slices; what it made is the caller's, also on failure. */
+static tt_status doubled_slices(tt_storage *xs, tt_storage *made[4]) {
+  const tt_type *slice = NULL;
+  tt_type one = type_of(TT_F32, 1, DIMS(1));
+  tt_nested *part = NULL;
+  tt_nested_region region = {
+      .kind = TT_REGION_SCAN, .name = "scan", .operands = &xs, .operand_count = 1, .length = 3};
+  TT_TRY(tt_nested_begin(stream));
+  TT_TRY(tt_type_intern(&one, &slice));
+  TT_TRY(tt_storage_create(stream->device, slice, &made[0]));
+  TT_TRY(tt_nested_argument(stream, made[0]));
+  TT_TRY(record_scale(stream, made[0], 2, &made[1]));
+  TT_TRY(record_draw(stream, NULL, 1, (tt_philox_place){7, 7}, &made[2]));
+  TT_TRY(tt_nested_end(stream, &made[1], 1, &part));
+  region.bodies[0] = part;
+  return tt_nested_record(stream, &region, &policy, 0, &made[3]);
+}
+
+static void memory_that_runs_out(void) {
+  tt_storage *xs = storage_of(stream, type_of(TT_F32, 2, DIMS(3, 1)), (float[3]){1, 2, 3});
+  tt_captured *captured = NULL;
+  for (int64_t nth = 1;; nth++) {
+    tt_storage *made[4] = {NULL};
+    begin();
+    tt_alloc_fail_at(nth, true);
+    tt_status status = doubled_slices(xs, made);
+    if (!status) status = tt_capture_end(stream, &policy, &captured);
+    tt_alloc_fail_at(0, false);
+    if (status) tt_capture_abandon(stream);
+    if (!status) replay(captured, &(tt_philox_place){1, 1});
+    if (!status) expect(made[3], 3, (float[3]){2, 4, 6});
+    expect(xs, 3, (float[3]){1, 2, 3});
+    release(4, made);
+    if (!status) break;
+    fails(status, TT_RESOURCE_EXHAUSTED, "out of host memory");
+  }
+  tt_captured_destroy(captured);
+  tt_storage_release(xs);
 }
 
 /* -- All of it -- */
@@ -335,9 +419,11 @@ TEST(branches)
 TEST(loop)
 TEST(scans)
 TEST(nested_parts)
+TEST(two_generators)
 TEST(bodies_that_do_not_fit)
 TEST(draws_without_end)
 TEST(parts_that_fail)
+TEST(memory_that_runs_out)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
@@ -345,9 +431,11 @@ int main(void) {
       cmocka_unit_test(test_loop),
       cmocka_unit_test(test_scans),
       cmocka_unit_test(test_nested_parts),
+      cmocka_unit_test(test_two_generators),
       cmocka_unit_test(test_bodies_that_do_not_fit),
       cmocka_unit_test(test_draws_without_end),
       cmocka_unit_test(test_parts_that_fail),
+      cmocka_unit_test(test_memory_that_runs_out),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

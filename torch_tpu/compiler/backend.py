@@ -52,8 +52,9 @@ def install() -> None:
     """Makes it the backend that `torch.compile` takes where none is named."""
     from torch._dynamo.backends import registry
 
-    from torch_tpu.compiler import fakes
+    from torch_tpu.compiler import control, fakes
 
+    control.install()
     fakes.install()
     if registry.get_default_backend() == "inductor":
         registry.set_default_backend(default)

@@ -9,7 +9,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from torch_tpu import _C, tpu
-from torch_tpu.compiler import checks, mixed, origin
+from torch_tpu.compiler import checks, control, mixed, origin
 
 MOST = 64  # signatures of one graph; further ones run eagerly
 
@@ -114,6 +114,7 @@ class _Program:
             args = [next(stand_ins) if isinstance(one, torch.Tensor) else one for one in values]
             try:
                 leaves, self._spec = pytree.tree_flatten(pytree.tree_map(_plain, graph(*args)))
+                control.check_results(graph, leaves)
             except BaseException:
                 self.function.abandon()
                 raise

@@ -65,7 +65,6 @@ from torch_tpu.tpu.modes import (
 )
 from torch_tpu.tpu.random import (
     _get_generator,
-    default_generators,
     get_rng_state,
     get_rng_state_all,
     initial_seed,
@@ -99,7 +98,6 @@ __all__ = [
     "compiler",
     "current_device",
     "current_stream",
-    "default_generators",
     "default_stream",
     "device",
     "device_count",
@@ -179,6 +177,11 @@ class _TpuModule(types.ModuleType):
     def default_generators(self) -> tuple[torch.Generator, ...]:
         """The default generator of each device."""
         return tuple(_C.default_generator(i) for i in range(device_count()))
+
+    @property
+    def _initialized(self) -> bool:
+        """What `torch.utils.checkpoint` asks before it keeps the state of random numbers."""
+        return is_initialized()
 
 
 sys.modules[__name__].__class__ = _TpuModule

@@ -1,6 +1,6 @@
 """Random numbers: one Philox generator a device, whose state is 16 bytes: seed and offset."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import torch
 
@@ -11,22 +11,6 @@ from torch_tpu.tpu.devices import Device, _get_device_index, _is_in_bad_fork, de
 def _get_generator(device: Device) -> torch.Generator:
     """Returns a device's default generator."""
     return _C.default_generator(_get_device_index(device, optional=True))
-
-
-class _Generators:
-    """The devices' default generators, by index."""
-
-    def __getitem__(self, index: int) -> torch.Generator:
-        return _get_generator(index)
-
-    def __len__(self) -> int:
-        return device_count()
-
-    def __iter__(self) -> Iterator[torch.Generator]:
-        return (_get_generator(index) for index in range(len(self)))
-
-
-default_generators = _Generators()
 
 
 def get_rng_state(device: Device = "tpu") -> torch.Tensor:
