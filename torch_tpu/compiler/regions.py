@@ -63,12 +63,10 @@ class Recorder:
         stand_ins = self._region.begin(like)
         try:
             results = list(run(*stand_ins))
-            tensors = {i: one for i, one in enumerate(outside) if isinstance(one, torch.Tensor)}
-            wrote = self._region.wrote(list(tensors.values()))
-            which = {i for i, one in zip(tensors, wrote, strict=True) if one}
+            which = self._written(outside)
             if which:
                 raise WritesError(which)
-            if pure and any(self._region.wrote(stand_ins)):
+            if pure and self._written(stand_ins):
                 raise NotImplementedError(f"{self._name}: a condition that writes in place")
             for one in results:
                 if one is not None and not isinstance(one, torch.Tensor):
@@ -78,6 +76,16 @@ class Recorder:
             self._region.abandon()
             raise
         return results
+
+    def _written(self, tensors: Sequence[Any]) -> set[int]:
+        """Which of these the body has written so far."""
+        ours = {
+            i: one
+            for i, one in enumerate(tensors)
+            if isinstance(one, torch.Tensor) and one.device.type == "tpu"
+        }
+        wrote = self._region.wrote(list(ours.values()))
+        return {i for i, yes in zip(ours, wrote, strict=True) if yes}
 
     def record(
         self, kind: int, operands: Tensors, shapes: list[Any], carried: int = 0, length: int = 0
@@ -105,6 +113,8 @@ def with_writes(
         try:
             results, values = record(sorted(written))
         except WritesError as error:
+            if error.which <= written:
+                raise NotImplementedError("a branch or loop writes a tensor in place") from None
             written |= error.which
             _refuse_shared(outside, written)
             continue
