@@ -76,7 +76,7 @@ Function::Origin Function::origin_of(tt_storage* storage) const {
   return origin;
 }
 
-void Function::end(const std::vector<at::Tensor>& results) {
+void Function::end(const std::vector<at::Tensor>& results, tt_repeats repeats) {
   Guarded guarded;
   uint64_t capture = tt_stream_captured(stream_of(device_));
   for (const at::Tensor& one : results) {
@@ -84,7 +84,7 @@ void Function::end(const std::vector<at::Tensor>& results) {
     if (storage->born != capture || origin_of(storage).result >= 0) continue;
     made_.push_back(one.storage());
   }
-  graph_.end();
+  graph_.end(repeats);
   for (const at::Tensor& one : results) {
     Result result{};
     result.origin = origin_of(storage_of(one));

@@ -9,7 +9,7 @@ namespace tt {
 // and are shared alike. Throws where one of them is not the device's, or is conjugate or negated.
 std::string signature(const std::vector<at::Tensor>& args);
 
-// One launch that serves all arguments of one signature. One thread at a time captures it; any
+// One launch, or one for each of its layers, that serves all arguments of one signature. One thread at a time captures it; any
 // thread may call it then.
 class Function : Fixed {
  public:
@@ -17,7 +17,7 @@ class Function : Fixed {
   // arguments are only told of, and hold nothing.
   std::vector<at::Tensor> begin(const std::vector<at::Tensor>& args);
   // Ends it with what was computed of them.
-  void end(const std::vector<at::Tensor>& results);
+  void end(const std::vector<at::Tensor>& results, tt_repeats repeats);
   void abandon() { graph_.abandon(); }
   // Arguments that were written are written; results are new tensors, but for those that are
   // arguments.

@@ -15,7 +15,8 @@ class Graph : Fixed {
   ~Graph();
 
   void begin();    // on this thread's current device and stream
-  void end();      // its program is compiled from now on
+  // Its program is compiled from now on, or those of what it is divided into.
+  void end(tt_repeats repeats = TT_REPEATS_WHOLE);
   void abandon();  // forgets what was recorded
   void replay();   // on this thread's current stream
   // The same with other storages than those that it was captured with.

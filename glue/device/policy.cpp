@@ -90,7 +90,7 @@ void set_for_process(Setting setting, int value) { of_process[setting] = value; 
 
 Policy::Policy()
     : tt_policy{static_cast<tt_mode>(setting_now(kMode)), setting_now(kKnownOnly) != 0, of_autograd,
-                at::globalContext().deterministicAlgorithms()} {}
+                at::globalContext().deterministicAlgorithms(), TT_REPEATS_WHOLE} {}
 
 tt_precision product_precision() {
   auto found = chosen(kPrecision);

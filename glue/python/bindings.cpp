@@ -80,13 +80,17 @@ template <class Release> void bind_graphs(py::module_& m, const Release& release
   py::class_<Graph>(m, "Graph")
       .def(py::init<>())
       .def("begin", &Graph::begin, release)
-      .def("end", &Graph::end, release)
+      .def("end", [](Graph& graph) { graph.end(); }, release)
       .def("abandon", &Graph::abandon, release)
       .def("replay", &Graph::replay, release)
       .def("reset", &Graph::reset, release)
       .def("capturing", &Graph::capturing)
       .def("captured", &Graph::captured)
       .def("sizes", &Graph::sizes);
+  py::enum_<tt_repeats>(m, "Repeats")
+      .value("WHOLE", TT_REPEATS_WHOLE)
+      .value("AUTO", TT_REPEATS_AUTO)
+      .value("DIVIDED", TT_REPEATS_DIVIDED);
   py::class_<Function>(m, "Function")
       .def(py::init<>())
       .def("begin", &Function::begin, release)

@@ -12,6 +12,8 @@ from torch_tpu.compiler import checks, mixed
 
 MOST = 64  # signatures of one graph; further ones run eagerly
 
+REPEATS = {False: _C.Repeats.WHOLE, "auto": _C.Repeats.AUTO, True: _C.Repeats.DIVIDED}
+
 _all: weakref.WeakSet["Compiled"] = weakref.WeakSet()
 
 
@@ -24,11 +26,13 @@ class Compiled:
     """A graph of ATen's operators that AOTAutograd made, called with a list of its arguments.
 
     What a program cannot be made of (a tensor on another device among its arguments, an operator
-    that reads a number back) is run operator by operator; `why` then says the reason.
+    that reads a number back) is run operator by operator; `why` then says the reason. `repeat` says
+    whether layers that repeat are compiled once (docs/compile.md).
     """
 
-    def __init__(self, graph: fx.GraphModule) -> None:
+    def __init__(self, graph: fx.GraphModule, repeat: bool | str = "auto") -> None:
         self.whole = graph
+        self.repeat = repeat
         self.why = ""
         self._checks = checks.take(graph)
         self._division: mixed.Division | None = None
@@ -80,7 +84,7 @@ class Compiled:
         if found is not None or len(self._programs) >= MOST:
             return found
         try:
-            made = _Program(self.graph, values, tensors)
+            made = _Program(self.graph, values, tensors, self.repeat)
         except RuntimeError as error:
             self.why = str(error).partition("\n")[0]
             return None
@@ -97,7 +101,11 @@ class _Program:
     """A graph with arguments of one signature, captured."""
 
     def __init__(
-        self, graph: fx.GraphModule, values: list[Any], tensors: list[torch.Tensor]
+        self,
+        graph: fx.GraphModule,
+        values: list[Any],
+        tensors: list[torch.Tensor],
+        repeat: bool | str,
     ) -> None:
         self._function = _C.Function()
         with tpu.device(tensors[0].device):
@@ -110,7 +118,8 @@ class _Program:
                 raise
             self._places = [isinstance(one, torch.Tensor) for one in leaves]
             self._others = [None if isinstance(one, torch.Tensor) else one for one in leaves]
-            self._function.end([one for one in leaves if isinstance(one, torch.Tensor)])
+            tensors_made = [one for one in leaves if isinstance(one, torch.Tensor)]
+            self._function.end(tensors_made, REPEATS[repeat])
 
     def __call__(self, tensors: list[torch.Tensor]) -> Any:
         results: list[Any] = self._function(tensors)
