@@ -59,8 +59,9 @@ static void find_with(finding *f, int period) {
 tt_repeat tt_repeat_find(const void *const *items, const int64_t *weights, int count,
                          const tt_repeat_limits *limits) {
   finding f = {.items = items, .weights = weights, .count = count, .limits = limits};
-  int shortest = limits->different > 1 ? limits->different : 1;
-  for (int period = shortest; period <= count / limits->count; period++) {
+  int shortest = limits->different > 1 ? limits->different : 1, longest = count / limits->count;
+  if (longest > TT_LONGEST_PERIOD) longest = TT_LONGEST_PERIOD;
+  for (int period = shortest; period <= longest; period++) {
     if (f.best.count && saved(&f.best) >= count - period) break;
     find_with(&f, period);
   }

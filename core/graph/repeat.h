@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+enum { TT_LONGEST_PERIOD = 2048 };
+
 /* Items [first, first + count * period) are `count` times the same ones. They go on being so for
  * `slack` items, fewer than a period: the repetition may begin up to so much later. */
 typedef struct tt_repeat {
@@ -19,7 +21,8 @@ typedef struct tt_repeat_limits {
 
 /* The repetition that leaves the fewest items to be seen for the first time, the shortest period of
  * several such. Items are equal if their pointers are. weights[i] is what items before i weigh, up
- * to [count]. Takes count * log(count) steps but for what nearly repeats. */
+ * to [count]. Takes count * log(count) steps, but for what nearly repeats: there count for each
+ * period. */
 tt_repeat tt_repeat_find(const void *const *items, const int64_t *weights, int count,
                          const tt_repeat_limits *limits);
 

@@ -7,7 +7,7 @@
 static const tt_repeat_limits wanted = {.count = 2, .different = 2};
 /* A launch must not show beside what it computes, nor be spared a compiler that had little to do.
  */
-static const tt_repeat_limits worthwhile = {.count = 4, .different = 8, .weight = 4 << 20};
+static const tt_repeat_limits worthwhile = {.count = 4, .different = 8, .weight = 8 << 20};
 
 static const tt_repeat_limits *limits_of(tt_repeats how) {
   return how == TT_REPEATS_DIVIDED ? &wanted : how == TT_REPEATS_AUTO ? &worthwhile : NULL;

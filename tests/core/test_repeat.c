@@ -99,7 +99,7 @@ static void test_finds_the_best(void **state) {
 /* Even where nearly everything is alike. */
 static void test_long_sequences(void **state) {
   (void)state;
-  enum { LONG = 1 << 16, PERIOD = 150 };
+  enum { LONG = 1 << 14, PERIOD = 150 };
   static const char names[PERIOD];
   const void **items = tt_malloc(sizeof *items * LONG);
   int64_t *weights = tt_calloc(LONG + 1, sizeof *weights);
