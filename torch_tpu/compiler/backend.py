@@ -7,6 +7,7 @@ import torch
 from torch import fx
 
 from torch_tpu import _patches
+from torch_tpu.compiler import functions
 
 DEVICE = "tpu"
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
