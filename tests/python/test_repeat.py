@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from support import DEVICE, counted, move, only_tpu, same
 
+from torch_tpu.compiler import layers
+
 pytestmark = only_tpu
 LOOSE = {"rtol": 1e-4, "atol": 1e-5}
 
@@ -159,6 +161,74 @@ def test_two_stacks():
     compiled = torch.compile(copy.deepcopy(host).to(DEVICE), options={"repeat": True})
     for _ in range(2):
         same(step(compiled, x.to(DEVICE)), step(host, x), **LOOSE)
+
+
+# -- Layers that are traced once --
+
+
+def plain(x, w):
+    return x + torch.relu(x @ w) * 2
+
+
+def random(x, w):
+    return x + F.dropout(torch.relu(x @ w), 0.5) * 2
+
+
+def writing(x, w):
+    w.mul_(0.5)
+    return x + torch.relu(x @ w) * 2
+
+
+def looking(x, w):
+    """What a layer returns is a view of what it made, and the next reads another one."""
+    return (x + torch.relu(x @ w) * 2).unsqueeze(0).squeeze(0)
+
+
+def half(x, w):
+    with torch.autocast(x.device.type, torch.bfloat16):
+        return x + torch.relu(x @ w).float() * 2
+
+
+LAYERS = {plain: True, random: True, writing: False, looking: True, half: False}
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.__name__)
+def test_what_is_traced_once(layer, monkeypatch):
+    """Forward and backward are what they would be, whether or not one is traced for all."""
+    torch.manual_seed(1)
+    x, *weights = (torch.randn(4, 4) * 0.3 for _ in range(9))
+
+    def whole(x, weights):
+        y = x.sin()
+        for w in weights:
+            y = layer(y, w)
+        return y.cos()
+
+    def run(function, device):
+        torch.manual_seed(3)
+        leaves = [one.to(device).requires_grad_() for one in (x, *weights)]
+        first, *others = [one * 1 for one in leaves]
+        out = function(first, others)
+        return out, torch.autograd.grad(out.square().sum(), leaves), others
+
+    once, outlined = [], layers.outlined
+    monkeypatch.setattr(layers, "outlined", lambda graph: once.append(outlined(graph)) or once[-1])
+    got = run(torch.compile(whole, options={"repeat": True}), DEVICE)
+    same(got, run(whole, DEVICE if layer is random else "cpu"), rtol=1e-3, atol=1e-3)
+    assert once == [LAYERS[layer]]
+
+
+def test_layers_with_buffers():
+    """A batch norm writes its buffers, which no call of its signature says."""
+    torch.manual_seed(1)
+    layers = [(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), torch.nn.ELU()) for _ in range(9)]
+    host = torch.nn.Sequential(*(one for layer in layers for one in layer))
+    device = copy.deepcopy(host).to(DEVICE)
+    x = torch.randn(8, 4)
+    for _ in range(2):
+        got = step(torch.compile(device, options={"repeat": True}), x.to(DEVICE))
+        same(got, step(host, x), rtol=1e-3, atol=1e-3)
+        same(list(device.buffers()), list(host.buffers()), **LOOSE)
 
 
 def test_other_choices_are_refused():

@@ -1,5 +1,6 @@
 """The backend "tpu" of `torch.compile`, which is the default where tensors are on `tpu`."""
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -38,11 +39,15 @@ def tpu(
         raise ValueError(f"torch.compile(options=...): backend 'tpu' has no {', '.join(options)}")
     from torch._functorch import config
 
+    from torch_tpu.compiler import layers
+
+    once = repeat is not False and layers.outlined(graph)
     # The cache keeps a forward graph together with its backward, and must know of the options.
     together = config.patch(bundled_autograd_cache=True, force_non_lazy_backward_lowering=True)
     compiler_config: Any = torch.compiler.config
-    tag = f"{compiler_config.cache_key_tag} repeat={repeat}"
-    with together, compiler_config.patch(cache_key_tag=tag), _patches.no_code_generators():
+    tagged = compiler_config.patch(cache_key_tag=f"{compiler_config.cache_key_tag} repeat={repeat}")
+    tracing = _patches.layers_traced_once() if once else contextlib.nullcontext()
+    with together, tagged, tracing, _patches.no_code_generators():
         compiled: Callable[..., Any] = _autograd(repeat)(graph, inputs)
     return compiled
 
@@ -76,10 +81,13 @@ def _autograd(repeat: bool | str) -> Callable[..., Any]:
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
 
+    from torch_tpu.compiler import layers
     from torch_tpu.compiler.cached import Cached
 
     def compiler() -> Any:
-        return SerializableAOTDispatchCompiler(Cached, lambda graph, _: Cached(graph, repeat))
+        return SerializableAOTDispatchCompiler(
+            Cached, lambda graph, _: Cached(layers.inlined(graph), repeat)
+        )
 
     made: Callable[..., Any] = aot_autograd(
         fw_compiler=compiler(),
