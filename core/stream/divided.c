@@ -6,11 +6,15 @@
 
 static const tt_repeat_limits wanted = {.count = 2, .different = 2};
 /* A launch must not show beside what it computes, nor be spared a compiler that had little to do.
- */
+ * One takes 20 us on a CPU, where 8 MiB take a millisecond at least; elsewhere memory is faster. */
 static const tt_repeat_limits worthwhile = {.count = 4, .different = 8, .weight = 8 << 20};
+static const tt_repeat_limits worthwhile_on_accelerators = {
+    .count = 4, .different = 8, .weight = 256 << 20};
 
-static const tt_repeat_limits *limits_of(tt_repeats how) {
-  return how == TT_REPEATS_DIVIDED ? &wanted : how == TT_REPEATS_AUTO ? &worthwhile : NULL;
+static const tt_repeat_limits *limits_of(tt_repeats how, const tt_target *target) {
+  if (how == TT_REPEATS_WHOLE) return NULL;
+  if (how == TT_REPEATS_DIVIDED) return &wanted;
+  return target->xla_cpu ? &worthwhile : &worthwhile_on_accelerators;
 }
 
 /* -- Making it -- */
@@ -72,11 +76,12 @@ tt_status tt_divided_init(tt_divided *divided, tt_arena *arena, tt_program_table
                           int **value_of) {
   tt_divided *d = divided;
   tt_want want = policy->known_only ? TT_WANT_KNOWN : TT_WANT_NOW;
+  const tt_target *target = tt_program_table_target(programs);
   tt_stretch *stretches = NULL;
   int count = 0, *values = tt_arena_alloc(scratch, sizeof *values * (size_t)graph->slot_count + 1);
   *d = (tt_divided){.part_count = 0};
   if (!values) return tt_out_of_memory();
-  TT_TRY(tt_graph_divide(scratch, graph, limits_of(policy->repeats), &stretches, &count));
+  TT_TRY(tt_graph_divide(scratch, graph, limits_of(policy->repeats, target), &stretches, &count));
   d->parts = tt_arena_alloc(arena, sizeof *d->parts * (size_t)count);
   if (!d->parts) return tt_out_of_memory();
   for (int slot = 0; slot < graph->slot_count; slot++) values[slot] = -1;

@@ -9,8 +9,8 @@ namespace tt {
 // and are shared alike. Throws where one of them is not the device's, or is conjugate or negated.
 std::string signature(const std::vector<at::Tensor>& args);
 
-// One launch, or one for each of its layers, that serves all arguments of one signature. One thread at a time captures it; any
-// thread may call it then.
+// One launch, or one for each of its layers, that serves all arguments of one signature. One thread
+// at a time captures it; any thread may call it then.
 class Function : Fixed {
  public:
   // Begins to capture, on this thread's current device and stream. The tensors that stand for the

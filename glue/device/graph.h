@@ -14,7 +14,7 @@ class Graph : Fixed {
  public:
   ~Graph();
 
-  void begin();    // on this thread's current device and stream
+  void begin();  // on this thread's current device and stream
   // Its program is compiled from now on, or those of what it is divided into.
   void end(tt_repeats repeats = TT_REPEATS_WHOLE);
   void abandon();  // forgets what was recorded

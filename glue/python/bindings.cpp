@@ -80,7 +80,8 @@ template <class Release> void bind_graphs(py::module_& m, const Release& release
   py::class_<Graph>(m, "Graph")
       .def(py::init<>())
       .def("begin", &Graph::begin, release)
-      .def("end", [](Graph& graph) { graph.end(); }, release)
+      .def(
+          "end", [](Graph& graph) { graph.end(); }, release)
       .def("abandon", &Graph::abandon, release)
       .def("replay", &Graph::replay, release)
       .def("reset", &Graph::reset, release)

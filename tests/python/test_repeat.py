@@ -60,7 +60,7 @@ def step(model, x):
 def test_more_layers_are_no_more_programs():
     x = torch.randn(2, 4, 8)
     made = []
-    for layers in (5, 9):
+    for layers in (4, 8):
         host = make_model(layers)
         device = copy.deepcopy(host).to(DEVICE)
         compiled = torch.compile(device, options={"repeat": True})
@@ -77,7 +77,7 @@ def test_more_layers_are_no_more_programs():
 
 
 def test_one_program_without():
-    host = make_model(5)
+    host = make_model(3)
     x = torch.randn(2, 4, 8)
     compiled = torch.compile(copy.deepcopy(host).to(DEVICE), options={"repeat": False})
     with torch.no_grad():
@@ -89,7 +89,7 @@ def test_one_program_without():
 
 def test_what_is_small_is_one_program_by_itself():
     """A launch more must not show: the layers of a small batch are one program, of a large not."""
-    host = make_model(6, width=32)
+    host = make_model(5, width=32)
     compiled = torch.compile(copy.deepcopy(host).to(DEVICE), dynamic=False)
     counts = []
     for batch in (1, 192):
@@ -100,11 +100,11 @@ def test_what_is_small_is_one_program_by_itself():
             [launches], got = counted(lambda m=moved: compiled(m), "launches")
             counts.append(launches)
             same(got, host(x), **LOOSE)
-    assert counts[0] == 1 and counts[1] >= 6
+    assert counts[0] == 1 and counts[1] >= 5
 
 
 def test_dropout_draws_what_eager_mode_does():
-    model = make_model(6, dropout=0.4).to(DEVICE)
+    model = make_model(3, dropout=0.4).to(DEVICE)
     compiled = torch.compile(model, options={"repeat": True})
     x = torch.randn(2, 4, 8).to(DEVICE)
     for seed in (1, 2):
@@ -145,6 +145,7 @@ def test_arguments_are_written():
     assert torch.tpu.memory_allocated() == before
 
 
+@pytest.mark.slow
 def test_two_stacks():
     """An encoder and a decoder, whose layers differ, and what is saved for backward."""
 
