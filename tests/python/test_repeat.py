@@ -60,8 +60,8 @@ def step(model, x):
 def test_more_layers_are_no_more_programs():
     x = torch.randn(2, 4, 8)
     made = []
-    for layers in (4, 8):
-        host = make_model(layers)
+    for depth in (4, 8):
+        host = make_model(depth)
         device = copy.deepcopy(host).to(DEVICE)
         compiled = torch.compile(device, options={"repeat": True})
         moved = x.to(DEVICE)
@@ -72,7 +72,7 @@ def test_more_layers_are_no_more_programs():
             lambda c=compiled, x=moved: step(c, x)[0], "launches", "graph_replays"
         )
         same(got, host(x), **LOOSE)
-        assert replays == 2 and launches >= 2 * layers
+        assert replays == 2 and launches >= 2 * depth
     assert made[0] > 0 and made[1] == 0
 
 
