@@ -163,3 +163,13 @@ def no_code_generators() -> AbstractContextManager[Any]:
     from torch._inductor import codecache
 
     return mock.patch.object(codecache, "init_backend_registration", lambda: None)
+
+
+def layers_traced_once() -> AbstractContextManager[Any]:
+    """While AOTAutograd traces a graph whose layers are calls of one, does not trace them to check.
+
+    `invoke_subgraph` traces its graph at each call, only to see whether that writes its arguments,
+    which compiler/layers.py has made sure of; it has no setting for that.
+    """
+    hop = torch.ops.higher_order.invoke_subgraph
+    return mock.patch.object(hop, "_supports_training_input_mutation", True)

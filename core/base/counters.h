@@ -44,7 +44,7 @@
   X(WRITES, "values written by the host")                                                          \
   X(TRANSFERS, "values copied from one device to another by the plugin")                           \
   X(CAPTURES, "graphs captured")                                                                   \
-  X(GRAPH_REPLAYS, "launches of captured graphs")
+  X(GRAPH_REPLAYS, "replays of captured graphs")
 typedef enum tt_counter {
 #define X(name, doc) TT_COUNT_##name,
   TT_COUNTERS(X)

@@ -29,14 +29,14 @@ static tt_status bind_ports(const tt_exported *exported, tt_captured *made) {
   size_t parameters = (size_t)exported->parameter_count, outputs = (size_t)exported->output_count;
   made->inputs = tt_arena_alloc(&made->arena, (parameters + 1) * sizeof *made->inputs);
   made->outputs = tt_arena_alloc(&made->arena, (outputs + 1) * sizeof *made->outputs);
-  made->output_types = tt_arena_alloc(&made->arena, (outputs + 1) * sizeof *made->output_types);
-  if (!made->inputs || !made->outputs || !made->output_types) return tt_out_of_memory();
+  if (!made->inputs || !made->outputs) return tt_out_of_memory();
   for (size_t i = 0; i < parameters; i++)
     if (exported->ports[i].kind != TT_PORT_RANDOM)
       made->inputs[made->input_count++] = (tt_bound){.type = exported->ports[i].type};
   for (size_t i = 0; i < outputs; i++)
-    made->outputs[i] = (tt_bound){.type = exported->ports[parameters + i].type, .output = (int)i};
-  made->output_count = made->bound_output_count = (int)outputs;
+    made->outputs[i] = (tt_bound){.type = exported->ports[parameters + i].type,
+                                  .value = made->input_count + (int)i};
+  made->output_count = (int)outputs;
   return TT_SUCCESS;
 }
 
@@ -58,8 +58,14 @@ static tt_status bind(const tt_exported *exported, tt_captured *made, bool *load
   made->step_count = 1;
   TT_TRY(bind_ports(exported, made));
   TT_TRY(bind_words(exported, made));
-  TT_TRY(find_program(exported, made->device->programs, &made->program, loaded));
-  tt_program_pin(made->program);
+  tt_program *program = NULL;
+  tt_divided_part counts = {.input_count = made->input_count,
+                            .output_count = made->output_count,
+                            .word_count = made->words.word_count};
+  TT_TRY(find_program(exported, made->device->programs, &program, loaded));
+  TT_TRY(tt_divided_of_program(&made->divided, &made->arena, program, &counts));
+  for (int i = 0; i < made->output_count; i++)
+    made->divided.types[made->outputs[i].value] = made->outputs[i].type;
   return TT_SUCCESS;
 }
 

@@ -137,6 +137,24 @@ void tt_graph_uses(const tt_graph *graph, int *last_use, bool *needed) {
     if (last_use[slot] == graph->step_count) last_use[slot] = -1;
 }
 
+static bool equal_steps(const tt_step *a, const tt_step *b) {
+  size_t inputs = sizeof *a->inputs * (size_t)a->call->input_count;
+  return a->call == b->call && a->first_output == b->first_output && a->word_at == b->word_at &&
+         (inputs == 0 || memcmp(a->inputs, b->inputs, inputs) == 0);
+}
+
+bool tt_graph_equal(const tt_graph *a, const tt_graph *b) {
+  if (a->step_count != b->step_count || a->slot_count != b->slot_count ||
+      a->input_count != b->input_count || a->output_count != b->output_count)
+    return false;
+  for (int i = 0; i < a->step_count; i++)
+    if (!equal_steps(&a->steps[i], &b->steps[i])) return false;
+  for (int i = 0; i < a->output_count; i++)
+    if (a->outputs[i].slot != b->outputs[i].slot || a->outputs[i].over != b->outputs[i].over)
+      return false;
+  return true;
+}
+
 const tt_type *tt_step_result_type(const tt_step *step, int output) {
   for (int k = 0; k < step->call->result_count; k++)
     if (step->call->results[k].defined && output-- == 0) return step->call->results[k].storage;

@@ -62,6 +62,9 @@ tt_status tt_graph_of_call(tt_arena *arena, tt_call *call, tt_graph **out);
 /* The last step that reads each slot, or -1, from the last step to the first, leaving out steps
  * that no output needs; `needed[i]` tells which steps those are not. */
 void tt_graph_uses(const tt_graph *graph, int *last_use, bool *needed);
+/* Do they compute the same? Their slots are numbered as values appear, so that is told from them.
+ */
+bool tt_graph_equal(const tt_graph *a, const tt_graph *b);
 /* The type of a result. */
 const tt_type *tt_step_result_type(const tt_step *step, int output);
 

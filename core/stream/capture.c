@@ -218,7 +218,7 @@ static tt_status bind_outputs(tt_captured *made, const tt_capture *capture) {
   for (int i = 0; i < capture->touched_count; i++) {
     const tt_touched *one = &capture->touched[i];
     if (is_output(capture, one))
-      made->outputs[made->bound_output_count++] =
+      made->outputs[made->output_count++] =
           (tt_bound){.storage = tt_storage_retain(one->storage), .type = *one->storage->type};
   }
   return TT_SUCCESS;
@@ -240,28 +240,20 @@ static tt_status bind_inputs(tt_captured *made, const tt_capture *capture, const
   return TT_SUCCESS;
 }
 
-static int output_at(const tt_graph *graph, int slot) {
-  for (int i = 0; i < graph->output_count; i++)
-    if (graph->outputs[i].slot == slot) return i;
-  return -1;
-}
-
-static tt_status build(tt_captured *made, tt_capture *capture, tt_want want) {
+static tt_status build(tt_captured *made, tt_capture *capture, const tt_policy *policy) {
   uint8_t *live = tt_arena_alloc(capture->arena, (size_t)capture->slot_count + 1);
   tt_graph *graph = NULL;
-  bool fresh = false;
+  int *value_of = NULL;
   if (!live) return tt_out_of_memory();
-  for (int i = 0; i < made->bound_output_count; i++)
-    live[made->outputs[i].storage->value->slot] = 1;
+  for (int i = 0; i < made->output_count; i++) live[made->outputs[i].storage->value->slot] = 1;
   TT_TRY(tt_graph_create(capture->arena, capture->steps, capture->step_count, capture->slot_count,
                          live, &graph));
   TT_TRY(bind_inputs(made, capture, graph));
-  for (int i = 0; i < made->bound_output_count; i++)
-    made->outputs[i].output = output_at(graph, made->outputs[i].storage->value->slot);
   made->step_count = graph->step_count;
-  made->output_count = graph->output_count;
-  TT_TRY(tt_program_of_graph(made->device->programs, graph, want, &made->program, &fresh));
-  made->known = !fresh;
+  TT_TRY(tt_divided_init(&made->divided, &made->arena, made->device->programs, graph, policy,
+                         capture->arena, &value_of));
+  for (int i = 0; i < made->output_count; i++)
+    made->outputs[i].value = value_of[made->outputs[i].storage->value->slot];
   return TT_SUCCESS;
 }
 
@@ -270,9 +262,7 @@ static tt_status keep_words(tt_captured *made, const tt_capture *capture) {
   size_t draws = sizeof *capture->draws * (size_t)capture->draw_count;
   tt_scalar *kept = tt_arena_alloc(&made->arena, scalars + 1);
   made->draws = tt_arena_alloc(&made->arena, draws + 1);
-  made->output_types =
-      tt_arena_alloc(&made->arena, sizeof(tt_type *) * ((size_t)made->output_count + 1));
-  if (!kept || !made->draws || !made->output_types) return tt_out_of_memory();
+  if (!kept || !made->draws) return tt_out_of_memory();
   if (scalars) memcpy(kept, capture->scalars, scalars);
   if (draws) memcpy(made->draws, capture->draws, draws);
   made->draw_count = capture->draw_count;
@@ -282,16 +272,16 @@ static tt_status keep_words(tt_captured *made, const tt_capture *capture) {
 }
 
 /* The lock is held. */
-static tt_status make(tt_stream *stream, tt_capture *capture, tt_want want, tt_captured **out) {
+static tt_status make(tt_stream *stream, tt_capture *capture, const tt_policy *policy,
+                      tt_captured **out) {
   if (capture->step_count == 0) return TT_SUCCESS;
   tt_captured *made = tt_calloc(1, sizeof *made);
   if (!made) return tt_out_of_memory();
   made->device = stream->device;
   tt_status status = bind_outputs(made, capture);
-  if (!status && made->bound_output_count) status = build(made, capture, want);
+  if (!status && made->output_count) status = build(made, capture, policy);
   if (!status) status = keep_words(made, capture);
-  if (made->program) tt_program_pin(made->program);
-  if (status || !made->program) tt_captured_destroy(made);
+  if (status || !made->output_count) tt_captured_destroy(made);
   else *out = made;
   return status;
 }
@@ -329,9 +319,6 @@ void tt_capture_destroy(tt_capture *capture) {
 }
 
 tt_status tt_capture_end(tt_stream *stream, const tt_policy *policy, tt_captured **out) {
-  tt_want want = policy->text_only    ? TT_WANT_BACKGROUND
-                 : policy->known_only ? TT_WANT_KNOWN
-                                      : TT_WANT_NOW;
   tt_status status = TT_SUCCESS;
   *out = NULL;
   tt_device_lock(stream->device);
@@ -339,7 +326,7 @@ tt_status tt_capture_end(tt_stream *stream, const tt_policy *policy, tt_captured
   if (!capture) status = tt_error(TT_FAILED_PRECONDITION, "this stream is not captured");
   else if (capture->outer)
     status = tt_error(TT_FAILED_PRECONDITION, "a part of this graph is still being captured");
-  else status = make(stream, capture, want, out);
+  else status = make(stream, capture, policy, out);
   if (capture && !capture->outer) tt_capture_take(stream);
   tt_device_unlock(stream->device);
   if (capture && capture->outer) tt_capture_abandon(stream);

@@ -1,5 +1,5 @@
 /* Capturing: a stream records into a graph instead of launching, over storages that have a type and
- * no value; the graph is replayed as one launch.
+ * no value; the graph is replayed as one launch, or divided into few (divided.h).
  *
  * While a stream is captured, the storages that its operators touch have *symbols* for values:
  * pending values that only the capture knows. A storage from before is an input: at each replay the
@@ -22,7 +22,7 @@ typedef struct tt_capture tt_capture;
 /* -- Thread-safe -- */
 /* FAILED_PRECONDITION: the stream is captured already. */
 tt_status tt_capture_begin(tt_stream *stream, const tt_policy *policy);
-/* Ends it. *out, the caller's, is NULL where nothing was computed; its program is being compiled.
+/* Ends it. *out, the caller's, is NULL where nothing was computed; its programs are being compiled.
  * FAILED_PRECONDITION: the stream is not captured, or policy forbids new programs. */
 tt_status tt_capture_end(tt_stream *stream, const tt_policy *policy, tt_captured **out);
 /* Ends it, and forgets what was recorded. */

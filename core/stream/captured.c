@@ -7,9 +7,8 @@
 void tt_captured_destroy(tt_captured *captured) {
   if (!captured) return;
   for (int i = 0; i < captured->input_count; i++) tt_storage_release(captured->inputs[i].storage);
-  for (int i = 0; i < captured->bound_output_count; i++)
-    tt_storage_release(captured->outputs[i].storage);
-  if (captured->program) tt_program_release(captured->program);
+  for (int i = 0; i < captured->output_count; i++) tt_storage_release(captured->outputs[i].storage);
+  tt_divided_deinit(&captured->divided);
   tt_arena_deinit(&captured->arena);
   tt_free(captured);
 }
@@ -20,59 +19,95 @@ tt_draw tt_captured_draw(const tt_captured *captured, int i) { return captured->
 void tt_captured_sizes(const tt_captured *captured, int *steps, int *inputs, int *outputs) {
   *steps = captured->step_count;
   *inputs = captured->input_count;
-  *outputs = captured->bound_output_count;
+  *outputs = captured->output_count;
+}
+
+/* -- Replaying -- */
+
+typedef struct replay {
+  tt_captured *captured;
+  tt_stream *stream;
+  const tt_captured_storages *on;
+  const tt_policy *policy;
+  uint32_t site;
+  tt_value **values; /* [value_count] one reference each, until the launches have theirs */
+  uint32_t *words;
+  tt_launch *first; /* of a list */
+} replay;
+
+static tt_status prepare(replay *r, const tt_philox_place *places) {
+  const tt_captured *captured = r->captured;
+  tt_origin origin = {
+      .name = "a captured graph", .site = r->site, .captured_steps = captured->step_count};
+  r->values = tt_calloc((size_t)captured->divided.value_count, sizeof(tt_value *));
+  r->words = tt_malloc(sizeof *r->words * ((size_t)captured->words.word_count + 1));
+  if (!r->values || !r->words) return tt_out_of_memory();
+  tt_graph_fill_words(&captured->words, NULL, places, r->words);
+  return tt_divided_launches(&captured->divided, captured->device, r->words, &origin, &r->first);
+}
+
+static void let_go(replay *r) {
+  for (int i = 0; r->values && i < r->captured->divided.value_count; i++)
+    tt_value_release(r->values[i]);
+  tt_free(r->values);
+  tt_free(r->words);
+  r->values = NULL;
+  r->words = NULL;
 }
 
 /* What the storages hold, which then has a job. The lock is held. */
-static tt_status find_inputs(tt_captured *captured, const tt_captured_storages *on,
-                             tt_launch *launch, const tt_policy *policy, uint32_t site) {
-  for (int i = 0; i < captured->input_count; i++) {
-    const tt_bound *input = &captured->inputs[i];
-    tt_storage *storage = on ? on->inputs[i] : input->storage;
+static tt_status find_inputs(replay *r) {
+  for (int i = 0; i < r->captured->input_count; i++) {
+    const tt_bound *input = &r->captured->inputs[i];
+    tt_storage *storage = r->on ? r->on->inputs[i] : input->storage;
     if (!tt_type_equal(storage->type, &input->type))
       return tt_error(TT_FAILED_PRECONDITION,
                       "a tensor that a captured graph reads has another size or dtype than when it "
                       "was captured; capture the graph again");
     if (storage->value) {
-      TT_TRY(tt_value_launch(storage->value, TT_CUT_SYNC, policy));
-      launch->inputs[i] = tt_value_retain(storage->value);
+      TT_TRY(tt_value_launch(storage->value, TT_CUT_SYNC, r->policy));
+      r->values[i] = tt_value_retain(storage->value);
     } else {
-      TT_TRY(tt_device_zeros(captured->device, storage->type, site, &launch->inputs[i]));
+      TT_TRY(tt_device_zeros(r->captured->device, storage->type, r->site, &r->values[i]));
     }
   }
   return TT_SUCCESS;
 }
 
-static tt_status make_outputs(tt_captured *captured, tt_stream *stream, tt_launch *launch,
-                              uint32_t site) {
-  for (int i = 0; i < captured->bound_output_count; i++) {
-    const tt_bound *output = &captured->outputs[i];
-    tt_value **value = &launch->outputs[output->output];
-    TT_TRY(tt_type_intern(&output->type, &captured->output_types[output->output]));
-    if (!*value)
-      TT_TRY(tt_value_create(&captured->device->account, stream,
-                             captured->output_types[output->output], site, value));
+static tt_status make_values(replay *r) {
+  const tt_divided *divided = &r->captured->divided;
+  for (int i = r->captured->input_count; i < divided->value_count; i++) {
+    const tt_type *type = NULL;
+    TT_TRY(tt_type_intern(&divided->types[i], &type));
+    TT_TRY(tt_value_create(&r->captured->device->account, r->stream, type, r->site, &r->values[i]));
   }
   return TT_SUCCESS;
 }
 
-/* The old values, which the launch may be the last to hold, go at once. */
-static void write_outputs(tt_captured *captured, const tt_captured_storages *on,
-                          const tt_launch *launch) {
-  for (int i = 0; i < captured->bound_output_count; i++) {
-    const tt_bound *output = &captured->outputs[i];
-    tt_value *made = tt_value_retain(launch->outputs[output->output]);
-    tt_value_release(tt_storage_hold(on ? on->outputs[i] : output->storage, made));
+/* The old values, which a launch may be the last to hold, go at once. */
+static void write_outputs(const replay *r) {
+  for (int i = 0; i < r->captured->output_count; i++) {
+    const tt_bound *output = &r->captured->outputs[i];
+    tt_value *made = tt_value_retain(r->values[output->value]);
+    tt_value_release(tt_storage_hold(r->on ? r->on->outputs[i] : output->storage, made));
   }
 }
 
-static tt_status replay(tt_captured *captured, tt_stream *stream, const tt_captured_storages *on,
-                        tt_launch *launch, const tt_policy *policy, uint32_t site) {
-  TT_TRY(tt_stream_flush(stream, TT_CUT_SYNC, policy));
-  TT_TRY(find_inputs(captured, on, launch, policy, site));
-  TT_TRY(make_outputs(captured, stream, launch, site));
-  write_outputs(captured, on, launch);
-  tt_submit(stream->queue, launch);
+/* The lock is held. */
+static tt_status launch(replay *r) {
+  if (r->stream->capture)
+    return tt_error(TT_FAILED_PRECONDITION,
+                    "a captured graph cannot be replayed while another is captured");
+  TT_TRY(tt_stream_flush(r->stream, TT_CUT_SYNC, r->policy));
+  TT_TRY(find_inputs(r));
+  TT_TRY(make_values(r));
+  tt_divided_bind(&r->captured->divided, r->values, r->first);
+  write_outputs(r);
+  let_go(r);
+  for (tt_launch *next; r->first; r->first = next) {
+    next = r->first->next;
+    tt_submit(r->stream->queue, r->first);
+  }
   tt_count_add(TT_COUNT_GRAPH_REPLAYS, 1);
   return TT_SUCCESS;
 }
@@ -80,23 +115,17 @@ static tt_status replay(tt_captured *captured, tt_stream *stream, const tt_captu
 tt_status tt_captured_replay(tt_captured *captured, tt_stream *stream,
                              const tt_captured_storages *on, const tt_philox_place *places,
                              const tt_policy *policy, uint32_t site) {
+  replay r = {.captured = captured, .stream = stream, .on = on, .policy = policy, .site = site};
   TT_TRY(tt_queue_await_room(stream->queue));
-  tt_launch *launch = tt_launch_create(captured->device, captured->input_count,
-                                       captured->output_count, captured->words.word_count, 0);
-  if (!launch) return tt_out_of_memory();
-  launch->origin = (tt_origin){.program = captured->program,
-                               .name = "a captured graph",
-                               .site = site,
-                               .captured_steps = captured->step_count};
-  tt_graph_fill_words(&captured->words, NULL, places, launch->words);
-  tt_guard_enter();
-  tt_device_lock(stream->device);
-  tt_status status = stream->capture
-                         ? tt_error(TT_FAILED_PRECONDITION,
-                                    "a captured graph cannot be replayed while another is captured")
-                         : replay(captured, stream, on, launch, policy, site);
-  tt_device_unlock(stream->device);
-  tt_guard_leave();
-  if (status) tt_launch_destroy(launch);
+  tt_status status = prepare(&r, places);
+  if (!status) {
+    tt_guard_enter();
+    tt_device_lock(stream->device);
+    status = launch(&r);
+    tt_device_unlock(stream->device);
+    tt_guard_leave();
+  }
+  let_go(&r);
+  tt_launch_destroy_list(r.first);
   return status;
 }

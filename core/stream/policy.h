@@ -6,12 +6,20 @@
 
 typedef enum tt_mode { TT_MODE_DEBUG, TT_MODE_STRICT, TT_MODE_FUSED } tt_mode;
 
+/* What becomes of the layers of a captured graph that repeat (stream/divided.h). */
+typedef enum tt_repeats {
+  TT_REPEATS_WHOLE,  /* the graph is one program */
+  TT_REPEATS_AUTO,   /* equal ones are a program where that pays */
+  TT_REPEATS_DIVIDED /* wherever two follow one another */
+} tt_repeats;
+
 typedef struct tt_policy {
   tt_mode mode;
   bool known_only;    /* nothing new is compiled: an error instead */
   bool follows;       /* the thread works for another one, which waits: autograd's do */
   bool deterministic; /* no result depends on when a compilation ends */
   bool text_only;     /* what is captured is not compiled before it is launched */
+  tt_repeats repeats; /* of what is captured */
 } tt_policy;
 
 #endif

@@ -11,15 +11,15 @@ namespace tt {
 // and are shared alike. Throws where one of them is not the device's, or is conjugate or negated.
 std::string signature(const std::vector<at::Tensor>& args);
 
-// One launch that serves all arguments of one signature. One thread at a time captures it; any
-// thread may call it then.
+// One launch, or one for each of its layers, that serves all arguments of one signature. One thread
+// at a time captures it; any thread may call it then.
 class Function : Fixed {
  public:
   // Begins to capture, on this thread's current device and stream. The tensors that stand for the
   // arguments are only told of, and hold nothing.
   std::vector<at::Tensor> begin(const std::vector<at::Tensor>& args);
   // Ends it with what was computed of them. `text_only`: it is only to be described.
-  void end(const std::vector<at::Tensor>& results, bool text_only = false);
+  void end(const std::vector<at::Tensor>& results, tt_repeats repeats, bool text_only);
   void abandon() { graph_.abandon(); }
   // Arguments that were written are written; results are new tensors, but for those that are
   // arguments.

@@ -37,8 +37,9 @@ tt_stream* Graph::stop() {
   return std::exchange(stream_, nullptr);
 }
 
-void Graph::end(bool text_only) {
+void Graph::end(tt_repeats repeats, bool text_only) {
   Policy policy;
+  policy.repeats = repeats;
   policy.text_only = text_only;
   check(tt_capture_end(stop(), policy, &captured_));
   ended_ = true;
@@ -75,7 +76,7 @@ void Graph::launch(const tt_captured_storages* on) {
 void Graph::each_storage(c10::function_ref<void(tt_storage*)> input,
                          c10::function_ref<void(tt_storage*)> output) const {
   for (int i = 0; captured_ && i < captured_->input_count; i++) input(captured_->inputs[i].storage);
-  for (int i = 0; captured_ && i < captured_->bound_output_count; i++)
+  for (int i = 0; captured_ && i < captured_->output_count; i++)
     output(captured_->outputs[i].storage);
 }
 

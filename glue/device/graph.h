@@ -14,10 +14,11 @@ class Graph : Fixed {
  public:
   ~Graph();
 
-  void begin();                      // on this thread's current device and stream
-  void end(bool text_only = false);  // else its program is compiled from now on
-  void abandon();                    // forgets what was recorded
-  void replay();                     // on this thread's current stream
+  void begin();  // on this thread's current device and stream
+  // Its program is compiled from now on, or those of what it is divided into; not if `text_only`.
+  void end(tt_repeats repeats = TT_REPEATS_WHOLE, bool text_only = false);
+  void abandon();  // forgets what was recorded
+  void replay();   // on this thread's current stream
   // The same with other storages than those that it was captured with.
   void replay_on(const tt_captured_storages& storages);
   // Those that it was captured with: what it reads, and what it leaves.

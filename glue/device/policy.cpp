@@ -89,8 +89,12 @@ int setting_now(Setting setting) {
 void set_for_process(Setting setting, int value) { of_process[setting] = value; }
 
 Policy::Policy()
-    : tt_policy{static_cast<tt_mode>(setting_now(kMode)), setting_now(kKnownOnly) != 0, of_autograd,
-                at::globalContext().deterministicAlgorithms(), false} {}
+    : tt_policy{static_cast<tt_mode>(setting_now(kMode)),
+                setting_now(kKnownOnly) != 0,
+                of_autograd,
+                at::globalContext().deterministicAlgorithms(),
+                false,
+                TT_REPEATS_WHOLE} {}
 
 tt_precision product_precision() {
   auto found = chosen(kPrecision);

@@ -93,7 +93,8 @@ template <class Release> void bind_graphs(py::module_& m, const Release& release
   py::class_<Function> function(m, "Function");
   function.def(py::init<>())
       .def("begin", &Function::begin, release)
-      .def("end", &Function::end, "results"_a, "text_only"_a = false, release)
+      .def("end", &Function::end, "results"_a, "repeats"_a = TT_REPEATS_WHOLE,
+           "text_only"_a = false, release)
       .def("abandon", &Function::abandon, release)
       .def("__call__", &Function::call, release)
       .def("sizes", &Function::sizes);

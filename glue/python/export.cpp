@@ -3,6 +3,8 @@
 #include "device/policy.h"
 #include "dispatch/dispatch.h"
 
+#include <algorithm>
+
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
@@ -84,13 +86,16 @@ py::object source(const Function::Origin& origin) {
 py::dict describe(const Function& function) {
   const tt_captured* captured = function.captured();
   TORCH_CHECK(captured, "the function computes nothing");
-  const tt_module& module = captured->program->module;
+  const tt_divided_part& whole = captured->divided.parts[0];  // text_only: there is one
+  const tt_module& module = whole.program->module;
   py::list inputs, outputs, draws;
   for (const auto& one : function.inputs()) inputs.append(source(one));
-  for (int i = 0; i < captured->bound_output_count; i++) {
+  for (int i = 0; i < captured->output_count; i++) {
     const auto& one = function.outputs()[static_cast<size_t>(i)];
     bool outside = one.kept && !storage_of(one.kept.unsafeGetStorageImpl())->born;
-    outputs.append(py::make_tuple(captured->outputs[i].output, one.argument, one.result, outside));
+    const int* end = whole.outputs + whole.output_count;
+    auto at = std::find(whole.outputs, end, captured->outputs[i].value) - whole.outputs;
+    outputs.append(py::make_tuple(at, one.argument, one.result, outside));
   }
   std::vector<uint32_t> words(static_cast<size_t>(captured->words.word_count));
   std::vector<tt_philox_place> places(static_cast<size_t>(captured->draw_count));
@@ -107,15 +112,13 @@ py::dict describe(const Function& function) {
                   "draws"_a = draws, "blocks"_a = blocks);
 }
 
-// What became of the program. Waits for the compiler.
-py::dict tell(const Function& function) {
-  const tt_captured* captured = function.captured();
-  if (!captured) return describe(function);  // throws
+// What became of a program, which is launched so many times. Waits for the compiler.
+py::dict tell(tt_program* program, int launches, bool in_memory) {
   tt_program_facts facts;
   tt_status status = TT_SUCCESS;
   {
     py::gil_scoped_release release;
-    status = tt_program_tell(captured->program, &facts);
+    status = tt_program_tell(program, &facts);
   }
   py::bytes optimized = bytes({facts.optimized.data, facts.optimized.size});
   tt_text_deinit(&facts.optimized);
@@ -126,11 +129,26 @@ py::dict tell(const Function& function) {
     memory = py::dict("arguments"_a = facts.memory.arguments, "outputs"_a = facts.memory.outputs,
                       "in place"_a = facts.memory.aliased,
                       "temporaries"_a = facts.memory.temporaries, "code"_a = facts.memory.code);
-  const tt_text& text = captured->program->module.text;
+  const tt_text& text = program->module.text;
   return py::dict("text"_a = py::str(text.data, text.size), "optimized"_a = optimized,
-                  "source"_a = static_cast<int>(facts.source), "known"_a = captured->known,
+                  "source"_a = static_cast<int>(facts.source), "known"_a = in_memory,
                   "compile_ns"_a = facts.compile_ns, "memory"_a = memory,
-                  "flops"_a = known(facts.flops), "bytes"_a = known(facts.bytes));
+                  "flops"_a = known(facts.flops), "bytes"_a = known(facts.bytes),
+                  "launches"_a = launches);
+}
+
+// Of each of its programs, in the order of their first launches.
+py::list tell_all(const Function& function) {
+  const tt_captured* captured = function.captured();
+  py::list all;
+  std::vector<tt_program*> programs;
+  for (int i = 0; captured && i < captured->divided.part_count; i++)
+    programs.push_back(captured->divided.parts[i].program);
+  for (auto one = programs.begin(); one != programs.end(); ++one)
+    if (std::find(programs.begin(), one, *one) == one)
+      all.append(tell(*one, static_cast<int>(std::count(one, programs.end(), *one)),
+                      captured->divided.known));
+  return all;
 }
 
 }  // namespace
@@ -145,7 +163,7 @@ void bind_export(py::module_& m, py::class_<Function>& function) {
       .def("note", [](const Exported& exported) { return bytes(exported.file.note); })
       .def("text", [](const Exported& exported) { return bytes(exported.file.code); });
   function.def("describe", &describe)
-      .def("tell", &tell)
+      .def("tell", &tell_all)
       .def(
           "adopt", [](Function& self, const Exported& one) { return self.adopt(one.file); },
           release);

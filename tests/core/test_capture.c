@@ -288,7 +288,7 @@ static void test_text_only(void **state) {
   ok(tt_capture_end(stream, &policy, &made));
   policy.text_only = policy.known_only = false;
   assert_int_equal(tt_count_get(TT_COUNT_COMPILES), 0);
-  assert_true(made->program->module.text.size > 0 && !made->known);
+  assert_true(made->divided.parts[0].program->module.text.size > 0 && !made->divided.known);
   ok(tt_captured_replay(made, stream, NULL, NULL, &policy, 0));
   ok(stream_sync(stream));
   assert_int_equal(tt_count_get(TT_COUNT_COMPILES), 1);
@@ -340,6 +340,90 @@ static void test_destroyed_before_it_is_launched(void **state) {
   tt_storage_release(sum);
 }
 
+enum { LAYERS = 5 };
+
+/* x = (0.5 x) + y, again and again, divided; y is written in the end. */
+static tt_status record_layers(tt_storage *x, tt_storage *y) {
+  tt_status status = TT_SUCCESS;
+  tt_storage *hidden = tt_storage_retain(x);
+  for (int i = 0; i < LAYERS && !status; i++) {
+    tt_storage *half = NULL, *sum = NULL;
+    status = record_scale(stream, hidden, 0.5f, &half);
+    if (!status) status = record_add(stream, half, y, &sum);
+    tt_storage_release(half);
+    tt_storage_release(hidden);
+    hidden = sum;
+  }
+  if (!status) status = record_add_into(stream, y, NULL, hidden, NULL);
+  tt_storage_release(hidden);
+  return status;
+}
+
+static tt_status capture_layers(tt_storage *x, tt_storage *y, tt_captured **made) {
+  TT_TRY(tt_capture_begin(stream, &policy));
+  tt_status status = tt_capture_touch(stream, x, &policy);
+  if (!status) status = tt_capture_touch(stream, y, &policy);
+  if (!status) status = record_layers(x, y);
+  if (status) {
+    tt_capture_abandon(stream);
+    return status;
+  }
+  policy.repeats = TT_REPEATS_DIVIDED;
+  status = tt_capture_end(stream, &policy, made);
+  policy.repeats = TT_REPEATS_WHOLE;
+  return status;
+}
+
+/* One of the launches fails: what is said, and that it is said once, is as if there were but one.
+ */
+static void test_failing_parts(void **state) {
+  (void)state;
+  tt_captured *made = NULL;
+  uint32_t site = tt_site_add("train.py", 7, "step");
+  ok(capture_layers(a, b, &made));
+  assert_int_equal(made->divided.part_count, LAYERS + 1);
+  int steps = 0, inputs = 0, outputs = 0;
+  tt_captured_sizes(made, &steps, &inputs, &outputs);
+  assert_true(steps == 2 * LAYERS + 1 && inputs == 2 && outputs == 1);
+  static const char *words[] = {"stablehlo.multiply", "tf.aliasing_output"}; /* first, last */
+  for (int last = 0; last < 2; last++) {
+    int64_t launches = tt_count_get(TT_COUNT_LAUNCHES);
+    ok(storage_write(b, a->type, (float[8]){0}, 0));
+    fake.tt_fake_fail_programs(words[last], 1, TT_FAKE_EXECUTE);
+    ok(tt_captured_replay(made, stream, NULL, NULL, &policy, site));
+    fails(stream_sync(stream), TT_INTERNAL,
+          "a captured graph, called at train.py:7 in step (11 operators): PJRT_");
+    fails(value_of(b), TT_INTERNAL, "a captured graph, called at train.py:7");
+    ok(stream_sync(stream));
+    ok(value_of(a));
+    assert_int_equal(tt_count_get(TT_COUNT_LAUNCHES) - launches, last ? LAYERS : 0);
+    fake_reset();
+  }
+  ok(storage_write(b, a->type, (float[8]){0}, 0));
+  ok(tt_captured_replay(made, stream, NULL, NULL, &policy, site));
+  ok(value_of(b));
+  tt_captured_destroy(made);
+}
+
+static tt_status divide_and_replay(int64_t n) {
+  tt_storage *x = NULL, *y = NULL;
+  float data[64] = {0};
+  tt_type type = tt_type_make(TT_F32, 1, &n);
+  tt_captured *made = NULL;
+  tt_status status = tt_stream_new_storage(stream, &type, &x);
+  if (!status) status = tt_stream_new_storage(stream, &type, &y);
+  if (!status) status = storage_write(x, &type, data, 0);
+  if (!status) status = capture_layers(x, y, &made);
+  for (int i = 0; i < 3 && made && !status; i++)
+    status = tt_captured_replay(made, stream, NULL, NULL, &policy, 0);
+  status = tt_join(status, stream_sync(stream));
+  if (!status) status = value_of(y);
+  tt_captured_destroy(made);
+  tt_storage_release(x);
+  tt_storage_release(y);
+  return status;
+}
+
 static tt_status capture_and_replay(int64_t n) {
   tt_storage *x = NULL, *y = NULL, *sum = NULL;
   float data[64] = {0};
@@ -368,25 +452,25 @@ static tt_status capture_and_replay(int64_t n) {
   return status;
 }
 
-static void test_failures(void **state) {
+static void fail_everywhere(void **state, tt_status (*run)(int64_t n)) {
   int failures = 0;
   for (int lasting = 0; lasting < 2; lasting++)
     for (int64_t nth = 1;; nth++) {
       tt_alloc_fail_at(nth, lasting);
-      tt_status status = capture_and_replay(4 + nth % 40);
+      tt_status status = run(4 + nth % 40);
       int64_t asked = tt_alloc_count();
       tt_alloc_fail_at(0, false);
       failures += status != NULL;
       if (status) fails(status, TT_RESOURCE_EXHAUSTED, "out of host memory");
       if (asked < nth) break;
-      ok(capture_and_replay(4 + nth % 40));
+      ok(run(4 + nth % 40));
     }
   assert_true(failures > 40);
   for (int async = 0; async < 2; async++)
     for (int64_t nth = 1;; nth++) {
       fake.tt_fake_async(async);
       fake.tt_fake_fail_at(nth);
-      tt_status status = capture_and_replay(5);
+      tt_status status = run(5);
       bool happened = fake.tt_fake_failed();
       fake.tt_fake_fail_at(0);
       if (status && tt_status_code(status) != TT_UNKNOWN) fails(status, TT_INTERNAL, "injected");
@@ -396,6 +480,9 @@ static void test_failures(void **state) {
       assert_int_equal(start(state), 0);
     }
 }
+
+static void test_failures(void **state) { fail_everywhere(state, capture_and_replay); }
+static void test_failures_of_parts(void **state) { fail_everywhere(state, divide_and_replay); }
 
 /* -- Reclaiming -- */
 
@@ -499,7 +586,9 @@ int main(void) {
       TEST(test_text_only),
       TEST(test_failing_replays),
       TEST(test_destroyed_before_it_is_launched),
+      TEST(test_failing_parts),
       TEST(test_failures),
+      TEST(test_failures_of_parts),
       TEST(test_reclaiming),
       TEST(test_threads),
       TEST(test_the_end),

@@ -205,6 +205,79 @@ static void templates(void) {
   tt_storage_release(a);
 }
 
+/* -- Layers -- */
+
+enum { LAYERS = 6 };
+
+/* Of each layer: w += x; draws; x = 2 w + x. x is written in the end, as are all w. */
+static tt_captured *capture_layers(tt_storage *in, tt_storage **weights, tt_storage **draws,
+                                   tt_storage **out, tt_repeats repeats) {
+  tt_captured *captured = NULL;
+  tt_storage *x = tt_storage_retain(in);
+  begin();
+  touch(in);
+  for (int i = 0; i < LAYERS; i++) {
+    tt_storage *twice = NULL, *sum = NULL;
+    touch(weights[i]);
+    ok(record_add_into(stream, weights[i], NULL, x, NULL));
+    ok(record_draw(stream, NULL, i + 1, (tt_philox_place){0}, &draws[i]));
+    ok(record_scale(stream, weights[i], 2, &twice));
+    ok(record_add(stream, twice, x, &sum));
+    release(2, (tt_storage *[]){twice, x});
+    x = sum;
+  }
+  ok(record_add_into(stream, in, NULL, x, NULL));
+  *out = x;
+  policy.repeats = repeats;
+  ok(tt_capture_end(stream, &policy, &captured));
+  policy.repeats = TT_REPEATS_WHOLE;
+  return captured;
+}
+
+/* The same numbers, memory and places of random numbers, whole or divided. */
+static void layers(void) {
+  static const tt_repeats all[] = {TT_REPEATS_WHOLE, TT_REPEATS_AUTO, TT_REPEATS_DIVIDED};
+  for (int k = 0; k < 3; k++) {
+    tt_storage *weights[LAYERS] = {NULL}, *draws[LAYERS] = {NULL}, *out = NULL;
+    float x[2] = {1, 2}, w[LAYERS][2] = {{0}};
+    tt_storage *in = floats_of(stream, 2, x);
+    for (int i = 0; i < LAYERS; i++) weights[i] = floats_of(stream, 2, w[i]);
+    int64_t programs = tt_count_get(TT_COUNT_PROGRAMS);
+    tt_captured *captured = capture_layers(in, weights, draws, &out, all[k]);
+    bool divided = all[k] == TT_REPEATS_DIVIDED; /* what is so small is not by itself */
+    assert_int_equal(captured->divided.part_count, divided ? LAYERS + 1 : 1);
+    assert_true(tt_count_get(TT_COUNT_PROGRAMS) - programs <= 2);
+    int64_t launches = tt_count_get(TT_COUNT_LAUNCHES),
+            replays = tt_count_get(TT_COUNT_GRAPH_REPLAYS);
+    tt_memory before, after;
+    for (uint64_t turn = 0; turn < 4; turn++) {
+      if (turn == 1) memory_of(stream, &before);
+      replay(captured, &(tt_philox_place){5, 100 * turn});
+      float sum[2] = {x[0], x[1]};
+      for (int i = 0, drawn = 0; i < LAYERS; drawn += ++i) {
+        for (int e = 0; e < 2; e++) {
+          w[i][e] += sum[e];
+          sum[e] += 2 * w[i][e];
+        }
+        expect(weights[i], 2, w[i]);
+        expect_place(draws[i], 5, 100 * turn + (uint64_t)drawn);
+      }
+      expect(out, 2, sum);
+      for (int e = 0; e < 2; e++) x[e] += sum[e];
+      expect(in, 2, x);
+    }
+    ok(stream_sync(stream));
+    memory_of(stream, &after);
+    assert_int_equal(after.allocated, before.allocated);
+    assert_int_equal(tt_count_get(TT_COUNT_LAUNCHES) - launches, divided ? 4 * (LAYERS + 1) : 4);
+    assert_int_equal(tt_count_get(TT_COUNT_GRAPH_REPLAYS) - replays, 4);
+    tt_captured_destroy(captured);
+    release(LAYERS, weights);
+    release(LAYERS, draws);
+    release(2, (tt_storage *[]){in, out});
+  }
+}
+
 /* -- All of it -- */
 
 static void on_all(void (*test)(void)) {
@@ -233,12 +306,14 @@ TEST(views_and_zeros)
 TEST(random_numbers)
 TEST(resizes)
 TEST(templates)
+TEST(layers)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_a_step),          cmocka_unit_test(test_in_order),
       cmocka_unit_test(test_views_and_zeros), cmocka_unit_test(test_random_numbers),
       cmocka_unit_test(test_resizes),         cmocka_unit_test(test_templates),
+      cmocka_unit_test(test_layers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

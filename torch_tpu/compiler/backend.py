@@ -1,5 +1,6 @@
 """The backend "tpu" of `torch.compile`, which is the default where tensors are on `tpu`."""
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -7,6 +8,7 @@ import torch
 from torch import fx
 
 from torch_tpu import _patches
+from torch_tpu.compiler import functions
 
 DEVICE = "tpu"
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
@@ -21,19 +23,32 @@ def tpu(
 ) -> Callable[..., Any]:
     """Compiles a graph that Dynamo has traced: one program forward, one backward.
 
-    `mode`: all modes mean the same, as every graph is one launch. `options`: none yet. Raises
-    ValueError for others.
+    `mode`: all modes mean the same, as every graph is one launch. `options`: "repeat", whether
+    layers that repeat are compiled once: "auto", where that costs no run time; True, wherever two
+    follow one another; False. Raises ValueError for others.
     """
     if mode not in (None, *MODES):
         raise ValueError(f"torch.compile(mode={mode!r}): it is one of {', '.join(MODES)}")
+    options = dict(options or {})
+    repeat = options.pop("repeat", "auto")
+    if repeat not in functions.REPEATS:
+        raise ValueError(
+            f"torch.compile(options={{'repeat': {repeat!r}}}): it is 'auto', True or False"
+        )
     if options:
         raise ValueError(f"torch.compile(options=...): backend 'tpu' has no {', '.join(options)}")
     from torch._functorch import config
 
-    # The cache keeps a forward graph together with its backward.
+    from torch_tpu.compiler import layers
+
+    once = repeat is not False and layers.outlined(graph)
+    # The cache keeps a forward graph together with its backward, and must know of the options.
     together = config.patch(bundled_autograd_cache=True, force_non_lazy_backward_lowering=True)
-    with together, _patches.no_code_generators():
-        compiled: Callable[..., Any] = _autograd()(graph, inputs)
+    compiler_config: Any = torch.compiler.config
+    tagged = compiler_config.patch(cache_key_tag=f"{compiler_config.cache_key_tag} repeat={repeat}")
+    tracing = _patches.layers_traced_once() if once else contextlib.nullcontext()
+    with together, tagged, tracing, _patches.no_code_generators():
+        compiled: Callable[..., Any] = _autograd(repeat)(graph, inputs)
     return compiled
 
 
@@ -60,17 +75,20 @@ def install() -> None:
         registry.set_default_backend(default)
 
 
-def _autograd() -> Callable[..., Any]:
+def _autograd(repeat: bool | str) -> Callable[..., Any]:
     from functorch.compile import (  # type: ignore[import-untyped]
         min_cut_rematerialization_partition,
     )
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
 
+    from torch_tpu.compiler import layers
     from torch_tpu.compiler.cached import Cached
 
     def compiler() -> Any:
-        return SerializableAOTDispatchCompiler(Cached, lambda graph, _: Cached(graph))
+        return SerializableAOTDispatchCompiler(
+            Cached, lambda graph, _: Cached(layers.inlined(graph), repeat)
+        )
 
     made: Callable[..., Any] = aot_autograd(
         fw_compiler=compiler(),

@@ -32,7 +32,12 @@ class Cached(Compiled, OutputCode):  # type: ignore[misc] # called with a list, 
             kept = GraphPickler.dumps(self.whole, options)
         except Exception as error:
             raise BypassAOTAutogradCache(f"a graph cannot be kept: {error}") from error
-        self.__dict__ = {"_kept": kept, "_format": FORMAT, "_checks": self._checks}
+        self.__dict__ = {
+            "_kept": kept,
+            "_format": FORMAT,
+            "_checks": self._checks,
+            "repeat": self.repeat,
+        }
 
     def post_compile(self, example_inputs: Sequence[Any], constants: Any, settings: Any) -> None:
         """Makes a graph again of what was kept."""
@@ -46,7 +51,7 @@ class Cached(Compiled, OutputCode):  # type: ignore[misc] # called with a list, 
             assert isinstance(graph, fx.GraphModule)
             graph.recompile()
             taken = self._checks
-            Compiled.__init__(self, graph)
+            Compiled.__init__(self, graph, self.repeat)
             self._checks = taken
 
     def set_triton_bundle(self, triton_bundle: Any) -> None:

@@ -13,7 +13,9 @@ from torch_tpu.compiler import checks, control, mixed, origin
 
 MOST = 64  # signatures of one graph; further ones run eagerly
 
+REPEATS = {False: _C.Repeats.WHOLE, "auto": _C.Repeats.AUTO, True: _C.Repeats.DIVIDED}
 _numbers = itertools.count()
+
 _all: weakref.WeakSet["Compiled"] = weakref.WeakSet()
 
 
@@ -26,11 +28,13 @@ class Compiled:
     """A graph of ATen's operators that AOTAutograd made, called with a list of its arguments.
 
     What a program cannot be made of (a tensor on another device among its arguments, an operator
-    that reads a number back) is run operator by operator; `why` then says the reason.
+    that reads a number back) is run operator by operator; `why` then says the reason. `repeat` says
+    whether layers that repeat are compiled once (docs/compile.md).
     """
 
-    def __init__(self, graph: fx.GraphModule) -> None:
+    def __init__(self, graph: fx.GraphModule, repeat: bool | str = "auto") -> None:
         self.whole = graph
+        self.repeat = repeat
         self.why = ""
         self._checks = checks.take(graph)
         self._division: mixed.Division | None = None
@@ -89,7 +93,7 @@ class Compiled:
         if found is not None or len(self._programs) >= MOST:
             return found
         try:
-            made = _Program(self.graph, values, tensors)
+            made = _Program(self.graph, values, tensors, self.repeat)
         except RuntimeError as error:
             self.why = str(error).partition("\n")[0]
             return None
@@ -106,7 +110,11 @@ class _Program:
     """A graph with arguments of one signature, captured."""
 
     def __init__(
-        self, graph: fx.GraphModule, values: list[Any], tensors: list[torch.Tensor]
+        self,
+        graph: fx.GraphModule,
+        values: list[Any],
+        tensors: list[torch.Tensor],
+        repeat: bool | str,
     ) -> None:
         self.function = _C.Function()
         with tpu.device(tensors[0].device):
@@ -120,7 +128,8 @@ class _Program:
                 raise
             self._places = [isinstance(one, torch.Tensor) for one in leaves]
             self._others = [None if isinstance(one, torch.Tensor) else one for one in leaves]
-            self.function.end([one for one in leaves if isinstance(one, torch.Tensor)])
+            tensors_made = [one for one in leaves if isinstance(one, torch.Tensor)]
+            self.function.end(tensors_made, REPEATS[repeat])
 
     def __call__(self, tensors: list[torch.Tensor]) -> Any:
         results: list[Any] = self.function(tensors)

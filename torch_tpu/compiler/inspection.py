@@ -16,21 +16,23 @@ SOURCES = ("compiled", "disk", "shared disk")
 
 @dataclass(frozen=True)
 class ProgramReport:
-    """One program: a graph with arguments of one signature.
+    """One program of a graph with arguments of one signature; where layers repeat, one of several.
 
     operators: ATen's, with how often the graph has each. calls: how many entries of the op table
-    were recorded. optimized: HLO after the compiler's passes, or why there is none. flops: the
-    plugin's estimate, else those of matrix products and convolutions, with what is in a loop
-    counted once. bytes: the plugin's estimate, else those of arguments and outputs. memory:
-    bytes of arguments, outputs, those in place of arguments, temporaries, code; empty where the
-    plugin does not tell. source: "compiled", "disk", "shared disk", or "memory" where the process
-    had the program already; compile_ms is what it took to compile or to load it.
+    were recorded for the graph. launches: how many of a call's run this program. optimized: HLO
+    after the compiler's passes, or why there is none. flops: the plugin's estimate, else those of
+    matrix products and convolutions, with what is in a loop counted once. bytes: the plugin's
+    estimate, else those of arguments and outputs. memory: bytes of arguments, outputs, those in
+    place of arguments, temporaries, code; empty where the plugin does not tell. source: "compiled",
+    "disk", "shared disk", or "memory" where the process had the program already; compile_ms is what
+    it took to compile or to load it.
     """
 
     function: str
     place: str
     operators: dict[str, int]
     calls: int
+    launches: int
     stablehlo: str
     optimized: str
     flops: float
@@ -100,7 +102,8 @@ def inspect(function: Any = None) -> Report:
             continue
         if graph.why:
             eager.append({"function": _name(graph), "why": graph.why})
-        programs += [_report(graph, one) for one in graph.captured]
+        for one in graph.captured:
+            programs += [_report(graph, one, facts) for facts in one.tell()]
     return Report(tuple(programs), tuple(eager))
 
 
@@ -111,8 +114,7 @@ def _name(graph: "functions.Compiled") -> str:
     return f"{name}, backward" if backward else name
 
 
-def _report(graph: "functions.Compiled", function: Any) -> ProgramReport:
-    facts = function.tell()
+def _report(graph: "functions.Compiled", function: Any, facts: dict[str, Any]) -> ProgramReport:
     counted = Counter(
         str(node.target) for node in graph.graph.graph.nodes if node.op == "call_function"
     )
@@ -129,6 +131,7 @@ def _report(graph: "functions.Compiled", function: Any) -> ProgramReport:
         place=f"{place.file}:{place.line}" if place else "",
         operators=dict(counted.most_common()),
         calls=function.sizes()[0],
+        launches=facts["launches"],
         stablehlo=facts["text"],
         optimized=_optimized(facts["optimized"]),
         flops=flops,
@@ -157,6 +160,7 @@ def _rows(one: ProgramReport) -> list[tuple[str, str]]:
         ("from", f"{one.source}, {one.compile_ms:.1f} ms"),
         ("operators", f"{sum(one.operators.values())}: {operators}"),
         ("calls", str(one.calls)),
+        ("launches", str(one.launches)),
         ("memory", memory or "the plugin does not tell"),
         ("flops", f"{one.flops:.4g} ({one.flops_from})"),
     ]

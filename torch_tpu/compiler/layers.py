@@ -1,0 +1,203 @@
+"""Layers that repeat are traced once: equal stretches of Dynamo's graph become calls of one graph.
+
+AOTAutograd takes a tenth of a second for the layer of a transformer. PyTorch's `invoke_subgraph`
+lets it trace one for all; what is recorded of the layers is the same. Where anything could tell the
+difference (what is written, views that leave a layer, sizes that vary, regions of autocast or of
+other modes), the graph stays as it is.
+"""
+
+import operator
+from collections import Counter
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import torch
+from torch import fx
+from torch._higher_order_ops.passes.inline_invoke_subgraph import inline_invoke_subgraph
+from torch._subclasses.fake_tensor import FakeTensor
+
+LEAST = 8  # equal layers: for fewer, what PyTorch does once is more than what it is spared
+SHORTEST = 4  # nodes of a layer
+
+
+class Repetition(NamedTuple):
+    """Items from `first` on are `times` times the same `period`; it may begin `slack` later."""
+
+    first: int
+    period: int
+    times: int
+    slack: int
+
+
+class Stretch(NamedTuple):
+    """Consecutive nodes, with what they read of others, and those that others read."""
+
+    nodes: list[fx.Node]
+    inputs: list[fx.Node]
+    outputs: list[fx.Node]
+    wiring: Any
+
+
+def repetition(items: list[int]) -> Repetition | None:
+    """The longest one of all (core/graph/repeat.h)."""
+    best: Repetition | None = None
+    saved = 0
+    for period in range(SHORTEST, len(items) // LEAST + 1):
+        at = streak = 0
+        while at + period < len(items):
+            streak = streak + 1 if items[at] == items[at + period] else 0
+            if streak < LEAST - 1:
+                at += period
+                continue
+            begin, end = at, at
+            while begin and items[begin - 1] == items[begin - 1 + period]:
+                begin -= 1
+            while end + period < len(items) and items[end] == items[end + period]:
+                end += 1
+            times, slack = divmod(end - begin + period, period)
+            if times >= LEAST and (times - 1) * period > saved:
+                best, saved = Repetition(begin, period, times, slack), (times - 1) * period
+            at, streak = end + 1, 0
+    return best
+
+
+def outlined(graph: fx.GraphModule) -> bool:
+    """Lets equal layers of a graph of Dynamo's be one, in place. False: there are none."""
+    nodes = [node for node in graph.graph.nodes if node.op not in ("placeholder", "output")]
+    if len(nodes) < LEAST * SHORTEST or not all(map(_is_plain, graph.graph.nodes)):
+        return False
+    if torch.is_autocast_enabled("tpu") or torch.is_autocast_enabled("cpu"):
+        return False
+    numbers: dict[Any, int] = {}
+    found = repetition([numbers.setdefault(_key(node), len(numbers)) for node in nodes])
+    if found is None:
+        return False
+    begin = _begin(nodes, found)
+    ends = range(begin, begin + found.times * found.period, found.period)
+    stretches = [_stretch(nodes[end : end + found.period]) for end in ends]
+    [(wiring, count)] = Counter(one.wiring for one in stretches).most_common(1)
+    equal = [one for one in stretches if one.wiring == wiring]
+    if count < LEAST:
+        return False
+    layer = _layer(equal[0])
+    if not _keeps_to_itself(layer):
+        return False
+    _replace(graph, layer, equal)
+    return True
+
+
+def inlined(graph: fx.GraphModule) -> fx.GraphModule:
+    """Puts the layer back where it is called, in place: who reads the graph sees its operators."""
+    inline_invoke_subgraph(graph)
+    graph.recompile()
+    return graph
+
+
+def _values(node: fx.Node) -> tuple[Any, ...]:
+    value = node.meta.get("example_value")
+    return tuple(value) if isinstance(value, tuple | list) else (value,)
+
+
+def _is_plain(node: fx.Node) -> bool:
+    """A tensor of fixed sizes, or several; nothing that changes how others are computed."""
+    if node.op == "output":
+        return True
+    if node.op not in ("placeholder", "call_function", "call_method"):
+        return False
+    for value in _values(node):
+        if type(value) is not FakeTensor and type(value) is not torch.nn.Parameter:
+            return False
+        if not all(type(size) is int for size in value.shape):
+            return False
+    return not node.is_impure() or node.op == "placeholder"
+
+
+def _key(node: fx.Node) -> Any:
+    """Equal for nodes that do the same to operands that are alike."""
+
+    def form(arg: Any) -> Any:
+        if isinstance(arg, fx.Node):
+            return fx.Node
+        if isinstance(arg, tuple | list):
+            return (type(arg), *map(form, arg))
+        if isinstance(arg, dict):
+            return tuple((key, form(value)) for key, value in arg.items())
+        if isinstance(arg, slice):
+            return (slice, form(arg.start), form(arg.stop), form(arg.step))
+        return (type(arg), repr(arg))
+
+    made = tuple(
+        (one.dtype, one.device, tuple(one.shape), one.stride(), one.requires_grad)
+        for one in _values(node)
+    )
+    return (node.op, node.target, form(node.args), form(node.kwargs), made)
+
+
+def _begin(nodes: list[fx.Node], found: Repetition) -> int:
+    """Where the fewest values cross from one layer to the next."""
+    places = {node: i for i, node in enumerate(nodes)}
+    change = [0] * (len(nodes) + 2)
+    for i, node in enumerate(nodes):
+        last = max((places.get(user, len(nodes)) for user in node.users), default=i)
+        change[i + 1] += 1
+        change[last + 1] -= 1
+    across = list(accumulate(change))
+
+    def crossing(begin: int) -> int:
+        return sum(across[begin + i * found.period] for i in range(found.times + 1))
+
+    return min(range(found.first, found.first + found.slack + 1), key=crossing)
+
+
+def _stretch(nodes: list[fx.Node]) -> Stretch:
+    local = {node: i for i, node in enumerate(nodes)}
+    inputs: dict[fx.Node, int] = {}
+
+    def number(node: fx.Node) -> int:
+        return local[node] if node in local else -1 - inputs.setdefault(node, len(inputs))
+
+    wiring = tuple(tuple(map(number, node.all_input_nodes)) for node in nodes)
+    outputs = [node for node in nodes if any(user not in local for user in node.users)]
+    return Stretch(nodes, list(inputs), outputs, (wiring, tuple(local[one] for one in outputs)))
+
+
+def _layer(stretch: Stretch) -> fx.GraphModule:
+    graph, copies = fx.Graph(), dict[fx.Node, fx.Node]()
+    for i, node in enumerate(stretch.inputs):
+        copies[node] = graph.placeholder(f"arg{i}")
+        copies[node].meta["example_value"] = node.meta["example_value"]
+    for node in stretch.nodes:
+        copies[node] = graph.node_copy(node, lambda one: copies[one])
+    graph.output(tuple(copies[node] for node in stretch.outputs))
+    return fx.GraphModule({}, graph)
+
+
+def _keeps_to_itself(layer: fx.GraphModule) -> bool:
+    """It writes nothing that it is given, and its results share no memory with that."""
+    from torch._higher_order_ops.utils import has_potential_input_alias_or_mutation
+
+    inputs = [node.meta["example_value"] for node in layer.graph.find_nodes(op="placeholder")]
+    last: Any = layer.graph.output_node().args[0]
+    outputs = [node.meta["example_value"] for node in last]
+    if not all(isinstance(one, torch.Tensor) for one in (*inputs, *outputs)):
+        return False
+    return not any(has_potential_input_alias_or_mutation(layer, inputs))
+
+
+def _replace(graph: fx.GraphModule, layer: fx.GraphModule, equal: list[Stretch]) -> None:
+    name = next(f"layer_{i}" for i in range(len(equal) + 1) if not hasattr(graph, f"layer_{i}"))
+    graph.add_submodule(name, layer)
+    call, now = torch.ops.higher_order.invoke_subgraph, dict[fx.Node, fx.Node]()
+    for one in equal:
+        inputs = [now.get(node, node) for node in one.inputs]
+        with graph.graph.inserting_before(one.nodes[0]):
+            made = graph.graph.call_function(call, (graph.graph.get_attr(name), name, *inputs))
+            made.meta["example_value"] = tuple(node.meta["example_value"] for node in one.outputs)
+            for i, node in enumerate(one.outputs):
+                now[node] = graph.graph.call_function(operator.getitem, (made, i))
+                now[node].meta = dict(node.meta)
+                node.replace_all_uses_with(now[node])
+        for node in reversed(one.nodes):
+            graph.graph.erase_node(node)
+    graph.graph.lint()
+    graph.recompile()
