@@ -62,6 +62,7 @@ def _load() -> None:
     except ImportError as error:
         raise ImportError(_explain_import(error)) from error
     from torch_tpu import _agreement, _patches, tpu  # noqa: F401 (the glue asks _agreement)
+    from torch_tpu.integrations import _imports
 
     _apply_environment()
     backend_registration.rename_privateuse1_backend("tpu")
@@ -75,6 +76,7 @@ def _load() -> None:
             sys.modules[name.replace("torch_tpu.tpu", "torch.tpu", 1)] = module
     backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
     _patches.apply()
+    _imports.Watcher(_tell_dynamo).watch([TRACE_RULES, "torch._dynamo.backends.registry"])
     atexit.register(_let_autograd_end)
     _loaded = True
 
@@ -94,10 +96,8 @@ def _let_autograd_end() -> None:
 def _apply_environment() -> None:
     """Sets the properties of `torch.tpu` that an environment variable chooses."""
     from torch_tpu import _env, integrations, tpu
-    from torch_tpu.integrations import _imports
 
     integrations.watch(_env.value("INTEGRATIONS"))
-    _imports.Watcher(_tell_dynamo).watch([TRACE_RULES, "torch._dynamo.backends.registry"])
     for name in ("eager_mode", "host_fallback"):
         try:
             setattr(tpu, name, _env.value(name.upper()))
