@@ -90,6 +90,10 @@ template <class Release> void bind_graphs(py::module_& m, const Release& release
       .def("capturing", &Graph::capturing)
       .def("captured", &Graph::captured)
       .def("sizes", &Graph::sizes);
+  py::enum_<tt_repeats>(m, "Repeats")
+      .value("WHOLE", TT_REPEATS_WHOLE)
+      .value("AUTO", TT_REPEATS_AUTO)
+      .value("DIVIDED", TT_REPEATS_DIVIDED);
   py::class_<Function> function(m, "Function");
   function.def(py::init<>())
       .def("begin", &Function::begin, release)
