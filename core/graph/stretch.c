@@ -124,12 +124,14 @@ static tt_status add_step(dividing *d, const tt_step *step, int end, stretch *s)
 
 static tt_status make_stretch(dividing *d, int begin, int end, tt_stretch *out) {
   stretch s = {.steps = NULL};
+  tt_graph *graph = NULL;
   TT_TRY(reserve(d, begin, end, &s));
   tt_status status = TT_SUCCESS;
   for (int i = begin; i < end && !status; i++) status = add_step(d, step_at(d, i), end, &s);
   for (int i = 0; i < s.slot_count; i++) d->slot_of[s.slots[i]] = -1;
   if (!status)
-    status = tt_graph_create(d->arena, s.steps, s.step_count, s.slot_count, s.live, &out->graph);
+    status = tt_graph_create(d->arena, s.steps, s.step_count, s.slot_count, s.live, &graph);
+  out->graph = graph;
   out->slots = s.slots;
   out->words = s.words;
   return status;
@@ -185,7 +187,7 @@ static tt_status divide(dividing *d, int begin, int end) {
   tt_repeat found = {.count = 0};
   tt_stretch *made = NULL;
   if (begin == end) return TT_SUCCESS;
-  if (d->limits) TT_TRY(find_equal(d, begin, end, &found, &made));
+  TT_TRY(find_equal(d, begin, end, &found, &made));
   if (!found.count) return make_stretch(d, begin, end, &d->made[d->made_count++]);
   d->room -= found.count + 1; /* and what is left before it */
   TT_TRY(divide(d, begin, found.first));
@@ -194,8 +196,9 @@ static tt_status divide(dividing *d, int begin, int end) {
   return divide(d, found.first + found.count * found.period, end);
 }
 
-tt_status tt_graph_divide(tt_arena *arena, const tt_graph *graph, const tt_repeat_limits *limits,
-                          tt_stretch **out, int *count) {
+static tt_status divide_at_repetitions(tt_arena *arena, const tt_graph *graph,
+                                       const tt_repeat_limits *limits, tt_stretch **out,
+                                       int *count) {
   dividing d = {.arena = arena, .graph = graph, .limits = limits, .room = TT_MOST_STRETCHES - 1};
   TT_TRY(allocate(&d));
   TT_TRY(find_kept(&d));
@@ -204,4 +207,28 @@ tt_status tt_graph_divide(tt_arena *arena, const tt_graph *graph, const tt_repea
   *out = d.made;
   *count = d.made_count;
   return TT_SUCCESS;
+}
+
+/* `count` numbers from 0 on. */
+static int *count_up(tt_arena *arena, int count) {
+  int *numbers = tt_arena_alloc(arena, sizeof *numbers * ((size_t)count + 1));
+  for (int i = 0; numbers && i < count; i++) numbers[i] = i;
+  return numbers;
+}
+
+static tt_status keep_whole(tt_arena *arena, const tt_graph *graph, tt_stretch **out, int *count) {
+  tt_stretch *whole = tt_arena_alloc(arena, sizeof *whole);
+  int *slots = count_up(arena, graph->slot_count), *words = count_up(arena, graph->word_count);
+  if (!whole || !slots || !words) return tt_out_of_memory();
+  *whole = (tt_stretch){.graph = graph, .slots = slots, .words = words};
+  *out = whole;
+  *count = 1;
+  return TT_SUCCESS;
+}
+
+tt_status tt_graph_divide(tt_arena *arena, const tt_graph *graph, const tt_repeat_limits *limits,
+                          tt_stretch **out, int *count) {
+  *count = 0;
+  if (limits) TT_TRY(divide_at_repetitions(arena, graph, limits, out, count));
+  return *count > 1 ? TT_SUCCESS : keep_whole(arena, graph, out, count);
 }

@@ -10,14 +10,14 @@
 enum { TT_MOST_STRETCHES = 512 };
 
 typedef struct tt_stretch {
-  tt_graph *graph;  /* over slots of its own; its results are what others need */
-  const int *slots; /* [graph->slot_count] which of the whole graph's slots each one is */
-  const int *words; /* [graph->word_count] likewise */
+  const tt_graph *graph; /* over slots of its own; its results are what others need */
+  const int *slots;      /* [graph->slot_count] which of the whole graph's slots each one is */
+  const int *words;      /* [graph->word_count] likewise */
 } tt_stretch;
 
-/* The stretches, in order, in the arena; steps that no output needs are in none. *out has one where
- * nothing repeats, or `limits` is NULL; else at most TT_MOST_STRETCHES. Weights are bytes that the
- * steps read and write. */
+/* The stretches, in order, in the arena; steps that no output needs are in none. *out has one, the
+ * graph itself, where nothing repeats, or `limits` is NULL; else at most TT_MOST_STRETCHES. Weights
+ * are bytes that the steps read and write. */
 tt_status tt_graph_divide(tt_arena *arena, const tt_graph *graph, const tt_repeat_limits *limits,
                           tt_stretch **out, int *count);
 
