@@ -257,6 +257,10 @@ static void test_layers(void **state) {
     ok(tt_graph_create(&m.arena, m.steps, m.step_count, m.slot_count, m.live, &graph));
     check_divided(&m, graph, NULL, &count, &different);
     assert_int_equal(count, 1);
+    tt_stretch *whole = NULL;
+    ok(tt_graph_divide(&m.arena, graph, NULL, &whole, &count));
+    assert_ptr_equal(whole->graph,
+                     graph); /* its inputs and words are in the order of the graph's */
     check_divided(&m, graph, &limits, &count, &different);
     assert_true(count <= TT_MOST_STRETCHES);
     if (layers >= 6) assert_true(count >= layers - 1 && count - different >= 3);
