@@ -121,3 +121,11 @@ def test_what_is_no_hlo_is_refused():
     for data in (b"", b"nonsense", b"\x0a\x01\xff", b"\x0a\xff\xff\xff\xff\xff"):
         with pytest.raises(ValueError, match="not understood"):
             hlo.text(data)
+
+
+def test_logs_show_programs(tmp_path):
+    code = "import torch; torch.compile(lambda x: x.sin() + 1)(torch.ones(3, device='tpu')).cpu()"
+    status, _, err = python(code, fresh=True, TORCH_LOGS="output_code", TORCH_TRACE=str(tmp_path))
+    assert status == 0 and "StableHLO (from: " in err and "stablehlo.sine" in err, err
+    [trace] = tmp_path.iterdir()
+    assert "tpu_stablehlo" in trace.read_text() and "stablehlo.sine" in trace.read_text()

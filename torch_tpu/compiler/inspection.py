@@ -9,9 +9,7 @@ from string import Template
 from typing import Any
 
 from torch_tpu.compiler import flops as flops_of
-from torch_tpu.compiler import functions, hlo, origin
-
-SOURCES = ("compiled", "disk", "shared disk")
+from torch_tpu.compiler import functions, hlo, logs, origin
 
 
 @dataclass(frozen=True)
@@ -139,7 +137,7 @@ def _report(graph: "functions.Compiled", function: Any, facts: dict[str, Any]) -
         bytes=moved,
         memory=memory,
         compile_ms=facts["compile_ns"] / 1e6,
-        source="memory" if facts["known"] else SOURCES[facts["source"]],
+        source=logs.source_of(facts),
     )
 
 
