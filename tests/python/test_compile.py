@@ -368,3 +368,37 @@ def test_fake_tensors_hold_nothing():
         for function in (torch.sum, torch.sort, torch.Tensor.cpu, torch.clone, torch.nonzero):
             with pytest.raises(RuntimeError, match="holds nothing"):
                 function(fake)
+
+
+ARTIFACTS = """
+import sys, torch
+from pathlib import Path
+f = torch.compile(lambda x: (x @ x.T).softmax(1).sum(0))
+x = torch.arange(12.0, device="tpu").view(3, 4)
+path = Path(sys.argv[1])
+if path.exists():
+    assert torch.compiler.load_cache_artifacts(path.read_bytes()).tpu_programs_artifacts
+before = torch.tpu.metrics()["compiles"]
+print(f(x).tolist())
+torch.tpu.synchronize()
+assert (torch.tpu.metrics()["compiles"] == before) == path.exists()
+data, info = torch.compiler.save_cache_artifacts()
+assert info.tpu_programs_artifacts and info.aot_autograd_artifacts
+path.write_bytes(data)
+"""
+
+
+@pytest.mark.slow
+def test_artifacts_of_caches(tmp_path):
+    """What one process saves, another one with empty caches loads, and compiles nothing."""
+    printed = []
+    for run in ("first", "second"):
+        folders = {
+            "TORCH_TPU_CACHE_DIR": str(tmp_path / run / "programs"),
+            "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / run / "graphs"),
+        }
+        code = f"import sys; sys.argv = ['', {str(tmp_path / 'artifacts')!r}]\n{ARTIFACTS}"
+        status, out, err = python(code, fresh=True, **folders)
+        assert status == 0, err
+        printed.append(out)
+    assert printed[0] == printed[1]

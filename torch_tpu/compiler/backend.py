@@ -11,6 +11,7 @@ from torch_tpu import _patches
 from torch_tpu.compiler import functions
 
 DEVICE = "tpu"
+FORMAT = 4  # of what AOTAutograd's cache keeps of ours (cached.py)
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 
@@ -42,10 +43,11 @@ def tpu(
     from torch_tpu.compiler import layers
 
     once = repeat is not False and layers.outlined(graph)
-    # The cache keeps a forward graph together with its backward, and must know of the options.
+    # The cache keeps a forward graph together with its backward, and its keys say how we made them.
     together = config.patch(bundled_autograd_cache=True, force_non_lazy_backward_lowering=True)
     compiler_config: Any = torch.compiler.config
-    tagged = compiler_config.patch(cache_key_tag=f"{compiler_config.cache_key_tag} repeat={repeat}")
+    tag = f"{compiler_config.cache_key_tag} tpu={FORMAT} repeat={repeat}"
+    tagged = compiler_config.patch(cache_key_tag=tag)
     tracing = _patches.layers_traced_once() if once else contextlib.nullcontext()
     with together, tagged, tracing, _patches.no_code_generators():
         compiled: Callable[..., Any] = _autograd(repeat)(graph, inputs)
@@ -67,7 +69,7 @@ def install() -> None:
     """Makes it the backend that `torch.compile` takes where none is named."""
     from torch._dynamo.backends import registry
 
-    from torch_tpu.compiler import control, fakes
+    from torch_tpu.compiler import artifacts, control, fakes  # noqa: F401 # artifacts: a new kind
 
     control.install()
     fakes.install()

@@ -4,15 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch import fx
-from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache, FXGraphCacheMiss
+from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache
 from torch._guards import detect_fake_mode
 from torch._inductor.output_code import OutputCode
 from torch.fx._graph_pickler import GraphPickler, Options
 
 from torch_tpu.compiler import mixed
 from torch_tpu.compiler.functions import Compiled
-
-FORMAT = 3  # of what is kept
 
 
 class Cached(Compiled, OutputCode):  # type: ignore[misc] # called with a list, of any kind
@@ -32,19 +30,12 @@ class Cached(Compiled, OutputCode):  # type: ignore[misc] # called with a list, 
             kept = GraphPickler.dumps(self.whole, options)
         except Exception as error:
             raise BypassAOTAutogradCache(f"a graph cannot be kept: {error}") from error
-        self.__dict__ = {
-            "_kept": kept,
-            "_format": FORMAT,
-            "_checks": self._checks,
-            "repeat": self.repeat,
-        }
+        self.__dict__ = {"_kept": kept, "_checks": self._checks, "repeat": self.repeat}
 
     def post_compile(self, example_inputs: Sequence[Any], constants: Any, settings: Any) -> None:
         """Makes a graph again of what was kept."""
         kept = self.__dict__.pop("_kept", None)
         if kept is not None:
-            if self.__dict__.pop("_format", None) != FORMAT:
-                raise FXGraphCacheMiss("the graph was kept by another version")
             mode = detect_fake_mode(example_inputs)
             assert mode is not None, "AOTAutograd traces with fake tensors"
             graph = GraphPickler.loads(kept, mode)

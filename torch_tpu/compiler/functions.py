@@ -9,7 +9,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from torch_tpu import _C, tpu
-from torch_tpu.compiler import checks, control, logs, mixed, origin
+from torch_tpu.compiler import artifacts, checks, control, logs, mixed, origin
 
 MOST = 64  # signatures of one graph; further ones run eagerly
 
@@ -130,6 +130,7 @@ class _Program:
             self._others = [None if isinstance(one, torch.Tensor) else one for one in leaves]
             tensors_made = [one for one in leaves if isinstance(one, torch.Tensor)]
             self.function.end(tensors_made, REPEATS[repeat])
+        artifacts.record()
         logs.show(self.function)
 
     def __call__(self, tensors: list[torch.Tensor]) -> Any:
