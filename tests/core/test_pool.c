@@ -231,7 +231,7 @@ static void test_priority(void **state) {
   assert_int_equal(pthread_create(&compiler, NULL, stay, &thread), 0);
   while (!atomic_load(&thread)) nap();
   assert_null(tt_pool_submit(pool, TT_BACKGROUND, gate_job, NULL));
-  wait_for_nice(thread, 19);
+  wait_for_nice(thread, 10);
   assert_int_equal(getpriority(PRIO_PROCESS, 0), 0);
   assert_null(tt_pool_submit(pool, TT_NOW, gate_job, NULL));
   wait_for_nice(thread, 0);
