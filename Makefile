@@ -74,7 +74,7 @@ run: build
 test: test-python test-accel test-sanitized test-c test-tsan
 
 test-c: build
-	cd build/release && $(CTEST)
+	cd build/release && $(if $(QUICK_ASAN),TT_CASES=48) $(CTEST)
 
 # Without most of what compiles for minutes in the CPU plugin, which no sanitizer sees into, and
 # without injected failures of a single thread under TSan; not so in `make test-all`.

@@ -117,6 +117,7 @@ def double(tensors, results):
     tensors.get()  # what was sent is to be had as long as its sender lives
 
 
+@pytest.mark.slow
 def test_a_queue_between_processes():
     context = mp.get_context("spawn")
     tensors, results = context.SimpleQueue(), context.SimpleQueue()

@@ -558,6 +558,7 @@ def fused_after(layers, iterations, read_at=None):
     return counted("fused")[0] - before
 
 
+@pytest.mark.slow  # it waits for what the background compiles
 def test_recurring_chunks_are_fused_and_compute_the_same():
     layers, reference = Layers("tpu"), Layers("cpu")
     deadline, fused = time.monotonic() + 120, 0

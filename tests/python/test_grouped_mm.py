@@ -64,7 +64,7 @@ DIVISIONS = {
 }
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", slow_but(DTYPES, DTYPES[0]))
 @pytest.mark.parametrize("form", FORMS)
 def test_divisions(form, dtype, mode):
     for division in DIVISIONS.values():

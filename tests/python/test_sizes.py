@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from support import check, modes, only_tpu, raises_alike
+from support import check, modes, only_tpu, raises_alike, slow_but
 
 pytestmark = [only_tpu, pytest.mark.usefixtures("no_host")]
 SHAPES = [(), (7,), (3, 4), (0, 3), (2, 3, 2)]
@@ -68,7 +68,7 @@ def test_a_number_is_written_through_a_mask_without_waiting():
 
 @pytest.mark.diagonal
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bool, torch.int32])
+@pytest.mark.parametrize("dtype", slow_but([torch.float32, torch.bool, torch.int32], torch.bool))
 def test_unique(shape, dtype):
     x = numbers(shape, dtype)
     for wanted in (False, True):

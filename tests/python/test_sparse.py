@@ -91,7 +91,10 @@ OPERATIONS = {
 }
 
 
-@pytest.mark.parametrize("name", OPERATIONS)
+QUICK = ("coalesce", "to_dense", "add", "sums", "mask", "csr", "blocks", "nothing")
+
+
+@pytest.mark.parametrize("name", slow_but(OPERATIONS, *QUICK))
 def test_operation(name):
     compare(OPERATIONS[name])
 

@@ -196,6 +196,7 @@ def test_a_read_waits_for_nothing_but_its_value():
 
 
 @pytest.mark.skipif(not ACCEL.exists(), reason="what takes time are the delays of this plugin")
+@pytest.mark.slow
 def test_copies_overlap_computations():
     """Each stream alone is busy for half of the time that both take in turn."""
     code = "import runpy; runpy.run_path('bench/overlap.py', run_name='__main__')"

@@ -5,7 +5,7 @@ import random
 
 import pytest
 import torch
-from support import DEVICE, only_tpu, raises_alike, same
+from support import DEVICE, only_tpu, raises_alike, same, slow_but
 from torch import nn
 
 BINARY = (torch.complex, torch.polar, torch.copysign, torch.clamp_min, torch.logical_and)
@@ -56,7 +56,7 @@ def test_elementwise_in_other_orders():
     check(torch.nn.functional.logsigmoid, x)
 
 
-@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (2, 5, 3)])
+@pytest.mark.parametrize("shape", slow_but([(5, 3), (3, 5), (2, 5, 3)], (2, 5, 3)))
 def test_factorisations(shape):
     for x in (numbers(*shape), numbers(*shape).mT):
         check(torch.geqrf, x)
