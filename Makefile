@@ -74,15 +74,16 @@ run: build
 test: test-python test-accel test-sanitized test-c test-tsan
 
 test-c: build
-	cd build/release && $(if $(QUICK_ASAN),TT_CASES=48) $(CTEST)
+	cd build/release && $(QUICK_CASES) $(CTEST)
 
 # Without most of what compiles for minutes in the CPU plugin, which no sanitizer sees into, and
 # without injected failures of a single thread under TSan; not so in `make test-all`.
+QUICK_CASES := TT_CASES=48
 QUICK_ASAN := -E "hlo_run|streams_cpu|template_cpu"
 QUICK_TSAN := |stream_failures
 test-sanitized: build/asan
 	$(CMAKE) --build build/asan -j $(JOBS)
-	cd build/asan && $(if $(QUICK_ASAN),TT_CASES=48) $(CTEST) $(QUICK_ASAN)
+	cd build/asan && $(QUICK_CASES) $(CTEST) $(QUICK_ASAN)
 
 test-tsan: build/tsan
 	$(CMAKE) --build build/tsan -j $(JOBS)
@@ -121,6 +122,7 @@ test-accel-all: build
 	    -m "not sweep" -k "not test_many_random_programs" || exit 1; \
 	done
 
+test-all: QUICK_CASES :=
 test-all: QUICK_ASAN :=
 test-all: QUICK_TSAN :=
 test-all: test-c test-sanitized test-tsan test-accel-all build $(MODELS_STAMP)

@@ -14,6 +14,11 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <memory>
+#include <tuple>
+
+extern "C" {
+#include "graph/repeat.h"
+}
 
 namespace py = pybind11;
 using namespace py::literals;
@@ -78,6 +83,21 @@ void bind_operators(py::module_& m) {
   m.def("op_rows", &op_rows);
 }
 
+// Of equal numbers, at least so often, of at least such a length (graph/repeat.h).
+std::tuple<int, int, int, int> find_repetition(const std::vector<intptr_t>& items, int times,
+                                               int length) {
+  std::vector<const void*> pointers;
+  std::vector<int64_t> weights{0};
+  for (intptr_t one : items) {
+    pointers.push_back(reinterpret_cast<const void*>(one));
+    weights.push_back(weights.back() + 1);
+  }
+  tt_repeat_limits limits{times, 1, length};
+  tt_repeat found =
+      tt_repeat_find(pointers.data(), weights.data(), static_cast<int>(items.size()), &limits);
+  return {found.first, found.period, found.count, found.slack};
+}
+
 template <class Release> void bind_graphs(py::module_& m, const Release& release) {
   py::class_<Graph>(m, "Graph")
       .def(py::init<>())
@@ -112,6 +132,7 @@ template <class Release> void bind_graphs(py::module_& m, const Release& release
       .def("record", &Region::record, release);
   m.def("signature",
         [](const std::vector<at::Tensor>& args) { return py::bytes(signature(args)); });
+  m.def("find_repetition", &find_repetition);
   m.def("is_capturing", [](int64_t index) { return captured_stream(number(index)) != nullptr; });
 }
 

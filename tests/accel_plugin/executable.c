@@ -146,27 +146,20 @@ ACCEL(Executable_NumOutputs) {
   return NULL;
 }
 
-ACCEL(Executable_GetCompiledMemoryStats) {
-  ACCEL_ENTER(Executable_GetCompiledMemoryStats);
-  PJRT_Executable_GetCompiledMemoryStats_Args inner = *args;
-  inner.executable = args->executable->inner;
-  PJRT_Error *error = ACCEL_INNER(Executable_GetCompiledMemoryStats, &inner);
-  if (error) return error;
-  inner.executable = args->executable;
-  *args = inner;
-  return NULL;
-}
-
-ACCEL(Executable_GetCostAnalysis) {
-  ACCEL_ENTER(Executable_GetCostAnalysis);
-  PJRT_Executable_GetCostAnalysis_Args inner = *args;
-  inner.executable = args->executable->inner;
-  PJRT_Error *error = ACCEL_INNER(Executable_GetCostAnalysis, &inner);
-  if (error) return error;
-  inner.executable = args->executable;
-  *args = inner;
-  return NULL;
-}
+/* What the inner plugin says of a program is said of ours. */
+#define ACCEL_SAYS(slot)                                                                           \
+  ACCEL(slot) {                                                                                    \
+    ACCEL_ENTER(slot);                                                                             \
+    PJRT_##slot##_Args inner = *args;                                                              \
+    inner.executable = args->executable->inner;                                                    \
+    PJRT_Error *error = ACCEL_INNER(slot, &inner);                                                 \
+    if (error) return error;                                                                       \
+    inner.executable = args->executable;                                                           \
+    *args = inner;                                                                                 \
+    return NULL;                                                                                   \
+  }
+ACCEL_SAYS(Executable_GetCompiledMemoryStats)
+ACCEL_SAYS(Executable_GetCostAnalysis)
 
 ACCEL(Executable_OptimizedProgram) {
   ACCEL_ENTER(Executable_OptimizedProgram);

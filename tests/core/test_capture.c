@@ -405,20 +405,31 @@ static void test_failing_parts(void **state) {
   tt_captured_destroy(made);
 }
 
-static tt_status divide_and_replay(int64_t n) {
-  tt_storage *x = NULL, *y = NULL;
+/* Of n numbers; y holds nothing yet. */
+static tt_status two_storages(int64_t n, tt_storage **x, tt_storage **y) {
   float data[64] = {0};
   tt_type type = tt_type_make(TT_F32, 1, &n);
-  tt_captured *made = NULL;
-  tt_status status = tt_stream_new_storage(stream, &type, &x);
-  if (!status) status = tt_stream_new_storage(stream, &type, &y);
-  if (!status) status = storage_write(x, &type, data, 0);
-  if (!status) status = capture_layers(x, y, &made);
+  TT_TRY(tt_stream_new_storage(stream, &type, x));
+  TT_TRY(tt_stream_new_storage(stream, &type, y));
+  return storage_write(*x, &type, data, 0);
+}
+
+/* Unless something has failed already. Destroys what was captured. */
+static tt_status replay_three_times(tt_status status, tt_captured *made, tt_storage *y) {
   for (int i = 0; i < 3 && made && !status; i++)
     status = tt_captured_replay(made, stream, NULL, NULL, &policy, 0);
   status = tt_join(status, stream_sync(stream));
   if (!status) status = value_of(y);
   tt_captured_destroy(made);
+  return status;
+}
+
+static tt_status divide_and_replay(int64_t n) {
+  tt_storage *x = NULL, *y = NULL;
+  tt_captured *made = NULL;
+  tt_status status = two_storages(n, &x, &y);
+  if (!status) status = capture_layers(x, y, &made);
+  status = replay_three_times(status, made, y);
   tt_storage_release(x);
   tt_storage_release(y);
   return status;
@@ -426,12 +437,8 @@ static tt_status divide_and_replay(int64_t n) {
 
 static tt_status capture_and_replay(int64_t n) {
   tt_storage *x = NULL, *y = NULL, *sum = NULL;
-  float data[64] = {0};
-  tt_type type = tt_type_make(TT_F32, 1, &n);
   tt_captured *made = NULL;
-  tt_status status = tt_stream_new_storage(stream, &type, &x);
-  if (!status) status = tt_stream_new_storage(stream, &type, &y);
-  if (!status) status = storage_write(x, &type, data, 0);
+  tt_status status = two_storages(n, &x, &y);
   if (!status) status = tt_capture_begin(stream, &policy);
   if (!status) {
     status = tt_capture_touch(stream, x, &policy);
@@ -443,11 +450,7 @@ static tt_status capture_and_replay(int64_t n) {
     else status = tt_capture_end(stream, &policy, &made);
   }
   assert_true(tt_stream_captured(stream) == 0);
-  for (int i = 0; i < 3 && made && !status; i++)
-    status = tt_captured_replay(made, stream, NULL, NULL, &policy, 0);
-  status = tt_join(status, stream_sync(stream));
-  if (!status) status = value_of(y);
-  tt_captured_destroy(made);
+  status = replay_three_times(status, made, y);
   for (int i = 0; i < 3; i++) tt_storage_release((tt_storage *[]){x, y, sum}[i]);
   return status;
 }

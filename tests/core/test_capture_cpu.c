@@ -1,27 +1,7 @@
 /* Captured graphs with right numbers: on the CPU plugin and on an accelerator-like one. */
-#include "numbers.h"
+#include "captures.h"
 
 #include <pthread.h>
-
-static tt_stream *stream, *second;
-
-static void touch(tt_storage *storage) { ok(tt_capture_touch(stream, storage, &policy)); }
-
-static tt_captured *end(void) {
-  tt_captured *made = NULL;
-  ok(tt_capture_end(stream, &policy, &made));
-  return made;
-}
-
-static void begin(void) { ok(tt_capture_begin(stream, &policy)); }
-
-static void replay(tt_captured *captured, const tt_philox_place *places) {
-  ok(tt_captured_replay(captured, stream, NULL, places, &policy, 0));
-}
-
-static void release(int count, tt_storage **storages) {
-  for (int i = 0; i < count; i++) tt_storage_release(storages[i]);
-}
 
 /* -- What is replayed -- */
 
@@ -280,33 +260,13 @@ static void layers(void) {
 
 /* -- All of it -- */
 
-static void on_all(void (*test)(void)) {
-  static const tt_mode modes[] = {TT_MODE_STRICT, TT_MODE_FUSED, TT_MODE_DEBUG};
-  for (int plugin = 0; plugin < PLUGINS; plugin++) {
-    if (!numbers_open(plugin)) skip();
-    stream = stream_at(0);
-    ok(tt_stream_get(session->devices[0], 3, &second));
-    for (int i = 0; i < 3; i++) {
-      policy.mode = modes[i];
-      test();
-    }
-    ok(session_sync());
-    assert_int_equal(numbers_close(), 0);
-  }
-}
-
-#define TEST(name)                                                                                 \
-  static void test_##name(void **state) {                                                          \
-    (void)state;                                                                                   \
-    on_all(name);                                                                                  \
-  }
-TEST(a_step)
-TEST(in_order)
-TEST(views_and_zeros)
-TEST(random_numbers)
-TEST(resizes)
-TEST(templates)
-TEST(layers)
+ON_ALL(a_step)
+ON_ALL(in_order)
+ON_ALL(views_and_zeros)
+ON_ALL(random_numbers)
+ON_ALL(resizes)
+ON_ALL(templates)
+ON_ALL(layers)
 
 int main(void) {
   const struct CMUnitTest tests[] = {

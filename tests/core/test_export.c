@@ -1,54 +1,8 @@
 /* Programs in files, and arrays: what is written is read, and what is damaged is refused. */
-#include "support.h"
-
-#include "export/export.h"
+#include "exported.h"
 
 #include <stdio.h>
 #include <unistd.h>
-
-static char folder[64], path[96], other[96];
-
-static const char add_text[] =
-    "module @export {\n"
-    "func.func public @main(%arg0: tensor<2xf32>, %arg1: tensor<2xf32>, %arg2: tensor<4xui32>)"
-    " -> (tensor<2xf32>, tensor<4xui32>) {\n"
-    "%0 = stablehlo.add %arg0, %arg1 : tensor<2xf32>\n"
-    "func.return %0, %arg2 : tensor<2xf32>, tensor<4xui32>\n}\n}\n";
-static const float weight[2] = {10, 20};
-static tt_port ports[5];
-
-static tt_exported content(void) {
-  tt_type floats = type_of(TT_F32, 1, DIMS(2)), place = type_of(TT_U32, 1, DIMS(4));
-  ports[0] = (tt_port){TT_PORT_INPUT, "x", floats, -1, NULL};
-  ports[1] = (tt_port){TT_PORT_WEIGHT, "layer.weight", floats, -1, weight};
-  ports[2] = (tt_port){TT_PORT_RANDOM, "random", place, -1, NULL};
-  ports[3] = (tt_port){TT_PORT_OUTPUT, "output", floats, 0, NULL};
-  ports[4] = (tt_port){TT_PORT_OUTPUT, "place", place, -1, NULL};
-  return (tt_exported){.code = {add_text, sizeof add_text - 1},
-                       .note = {"a note", 6},
-                       .plugin = {"/a/plugin.so", 12},
-                       .blocks = 7,
-                       .parameter_count = 3,
-                       .output_count = 2,
-                       .ports = ports};
-}
-
-static int setup(void **state) {
-  (void)state;
-  const char *base = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
-  snprintf(folder, sizeof folder, "%s/test_export.XXXXXX", base);
-  if (!mkdtemp(folder)) return -1;
-  snprintf(path, sizeof path, "%s/program", folder);
-  snprintf(other, sizeof other, "%s/other", folder);
-  return 0;
-}
-
-static int teardown(void **state) {
-  (void)state;
-  (void)unlink(path);
-  (void)unlink(other);
-  return rmdir(folder);
-}
 
 /* -- Files -- */
 
@@ -269,10 +223,10 @@ static void failing_allocations(void **state) {
 /* A plugin that serialises nothing: the file has StableHLO alone, and runs. */
 static void only_text(void **state) {
   (void)state;
-  char text[sizeof add_text + 32];
+  char text[512];
   tt_exported given = content(), got;
   if (!fake_open()) skip();
-  snprintf(text, sizeof text, "%s// unserializable\n", add_text);
+  snprintf(text, sizeof text, "%s// unserializable\n", (const char *)given.code.data);
   given.code = (tt_bytes){text, strlen(text)};
   ok(whole_way(&given));
   ok(tt_exported_read(path, &got));
@@ -377,5 +331,5 @@ int main(void) {
       cmocka_unit_test(failing_allocations),
       cmocka_unit_test(only_text),
   };
-  return cmocka_run_group_tests(tests, setup, teardown);
+  return cmocka_run_group_tests(tests, folder_setup, folder_teardown);
 }

@@ -1,26 +1,6 @@
 /* Branches and loops in captured graphs, with right numbers: on the CPU plugin and on an
  * accelerator-like one. */
-#include "numbers.h"
-
-static tt_stream *stream;
-
-static void touch(tt_storage *storage) { ok(tt_capture_touch(stream, storage, &policy)); }
-
-static tt_captured *end(void) {
-  tt_captured *made = NULL;
-  ok(tt_capture_end(stream, &policy, &made));
-  return made;
-}
-
-static void begin(void) { ok(tt_capture_begin(stream, &policy)); }
-
-static void replay(tt_captured *captured, const tt_philox_place *places) {
-  ok(tt_captured_replay(captured, stream, NULL, places, &policy, 0));
-}
-
-static void release(int count, tt_storage **storages) {
-  for (int i = 0; i < count; i++) tt_storage_release(storages[i]);
-}
+#include "captures.h"
 
 /* -- Operators of a part -- */
 
@@ -153,19 +133,24 @@ static tt_nested *running_sum(const tt_type *type, tt_storage *outside) {
   return end_part(3, results);
 }
 
+/* Over three rows of operands[1]; operands[0] is carried. */
+static tt_nested_region scan_of(tt_nested *body, tt_storage *const *operands) {
+  return (tt_nested_region){.kind = TT_REGION_SCAN,
+                            .name = "scan",
+                            .bodies = {body},
+                            .operands = operands,
+                            .operand_count = 2,
+                            .carried = 1,
+                            .length = 3};
+}
+
 static void scans(void) {
   tt_storage *s = floats_of(stream, 1, (float[1]){100}), *results[3] = {NULL};
   tt_storage *xs = storage_of(stream, type_of(TT_F32, 2, DIMS(3, 1)), (float[3]){1, 2, 3});
   tt_storage *outside = floats_of(stream, 1, (float[1]){5}), *before = NULL, *after = NULL;
   begin();
   ok(record_draw(stream, NULL, 2, (tt_philox_place){7, 7}, &before));
-  tt_nested_region region = {.kind = TT_REGION_SCAN,
-                             .name = "scan",
-                             .bodies = {running_sum(s->type, outside)},
-                             .operands = (tt_storage *[]){s, xs},
-                             .operand_count = 2,
-                             .carried = 1,
-                             .length = 3};
+  tt_nested_region region = scan_of(running_sum(s->type, outside), (tt_storage *[]){s, xs});
   ok(record(&region, results));
   ok(record_draw(stream, NULL, 1, (tt_philox_place){7, 7}, &after));
   tt_captured *captured = end();
@@ -235,13 +220,7 @@ static void nested_parts(void) {
   tt_storage *results[2] = {NULL};
   begin();
   ok(tt_nested_begin(stream));
-  tt_nested_region scan = {.kind = TT_REGION_SCAN,
-                           .name = "scan",
-                           .bodies = {running_sum(s->type, s)},
-                           .operands = (tt_storage *[]){s, xs},
-                           .operand_count = 2,
-                           .carried = 1,
-                           .length = 3};
+  tt_nested_region scan = scan_of(running_sum(s->type, s), (tt_storage *[]){s, xs});
   ok(record(&scan, inner));
   tt_storage_release(inner[1]);
   tt_nested *yes = end_part(2, (tt_storage *[]){inner[0], inner[2]});
@@ -396,34 +375,15 @@ static void memory_that_runs_out(void) {
 
 /* -- All of it -- */
 
-static void on_all(void (*test)(void)) {
-  static const tt_mode modes[] = {TT_MODE_STRICT, TT_MODE_FUSED, TT_MODE_DEBUG};
-  for (int plugin = 0; plugin < PLUGINS; plugin++) {
-    if (!numbers_open(plugin)) skip();
-    stream = stream_at(0);
-    for (int i = 0; i < 3; i++) {
-      policy.mode = modes[i];
-      test();
-    }
-    ok(session_sync());
-    assert_int_equal(numbers_close(), 0);
-  }
-}
-
-#define TEST(name)                                                                                 \
-  static void test_##name(void **state) {                                                          \
-    (void)state;                                                                                   \
-    on_all(name);                                                                                  \
-  }
-TEST(branches)
-TEST(loop)
-TEST(scans)
-TEST(nested_parts)
-TEST(two_generators)
-TEST(bodies_that_do_not_fit)
-TEST(draws_without_end)
-TEST(parts_that_fail)
-TEST(memory_that_runs_out)
+ON_ALL(branches)
+ON_ALL(loop)
+ON_ALL(scans)
+ON_ALL(nested_parts)
+ON_ALL(two_generators)
+ON_ALL(bodies_that_do_not_fit)
+ON_ALL(draws_without_end)
+ON_ALL(parts_that_fail)
+ON_ALL(memory_that_runs_out)
 
 int main(void) {
   const struct CMUnitTest tests[] = {

@@ -1,11 +1,5 @@
 /* Templates with right numbers: on the CPU plugin and on an accelerator-like one. */
-#include "numbers.h"
-
-static tt_stream *stream;
-
-static void release(int count, tt_storage **storages) {
-  for (int i = 0; i < count; i++) tt_storage_release(storages[i]);
-}
+#include "computed.h"
 
 static void begin(tt_storage *const *args, int count) {
   ok(tt_template_begin(session->calls, args, count));
@@ -117,19 +111,19 @@ static void nested(void) {
   tt_template *inner = in_place(1, 2, slots);
   tt_storage *arg = floats_of(stream, 1, &one), *results[2] = {NULL};
   begin(&arg, 1);
-  tt_storage *first[3] = {arg, NULL}, *second[3] = {NULL};
+  tt_storage *first[3] = {arg, NULL}, *later[3] = {NULL};
   ok(record_scale(stream, arg, 4, &first[1]));
   run(inner, first, nowhere); /* arg = 5 arg; first[2] = 15 */
-  second[0] = first[2];
-  second[1] = arg;
-  run(inner, second, nowhere); /* first[2] = 20; second[2] = 60 */
-  results[0] = second[2];
+  later[0] = first[2];
+  later[1] = arg;
+  run(inner, later, nowhere); /* first[2] = 20; later[2] = 60 */
+  results[0] = later[2];
   results[1] = first[2];
   tt_template *t = end(results, 2, outer);
   expect(arg, 1, (float[]){5});
   expect(results[0], 1, (float[]){60});
   expect(results[1], 1, (float[]){20});
-  for (tt_storage **s = (tt_storage *[]){first[1], first[2], second[2], arg, NULL}; *s; s++)
+  for (tt_storage **s = (tt_storage *[]){first[1], first[2], later[2], arg, NULL}; *s; s++)
     tt_storage_release(*s);
   tt_storage *storages[3] = {floats_of(stream, 1, &two)};
   run(t, storages, nowhere);
@@ -165,29 +159,10 @@ static void unwritten(void) {
   tt_template_release(t);
 }
 
-static void on_all(void (*test)(void)) {
-  static const tt_mode modes[] = {TT_MODE_STRICT, TT_MODE_FUSED, TT_MODE_DEBUG};
-  for (int plugin = 0; plugin < PLUGINS; plugin++) {
-    if (!numbers_open(plugin)) skip();
-    stream = stream_at(0);
-    for (int i = 0; i < 3; i++) {
-      policy.mode = modes[i];
-      test();
-    }
-    ok(session_sync());
-    assert_int_equal(numbers_close(), 0);
-  }
-}
-
-#define TEST(name)                                                                                 \
-  static void test_##name(void **state) {                                                          \
-    (void)state;                                                                                   \
-    on_all(name);                                                                                  \
-  }
-TEST(arguments_in_place)
-TEST(draws)
-TEST(nested)
-TEST(unwritten)
+ON_ALL(arguments_in_place)
+ON_ALL(draws)
+ON_ALL(nested)
+ON_ALL(unwritten)
 
 int main(void) {
   const struct CMUnitTest tests[] = {

@@ -8,6 +8,7 @@ from collections import defaultdict
 # user's own cache of programs.
 _cache = tempfile.TemporaryDirectory(prefix="torchtpu-tests-", ignore_cleanup_errors=True)
 os.environ["TORCH_TPU_CACHE_DIR"] = _cache.name
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(_cache.name, "graphs")
 
 import pytest  # noqa: E402
 import torch  # noqa: E402
@@ -92,3 +93,14 @@ def no_host():
     """Refuses to run any operator on the host."""
     if DEVICE == "tpu":
         torch.tpu.host_fallback = "error"
+
+
+@pytest.fixture
+def fresh_dynamo():
+    """Nothing is compiled by torch.compile before or afterwards, and no cache has a graph."""
+    from torch._inductor.utils import fresh_cache
+
+    torch._dynamo.reset()
+    with fresh_cache():
+        yield
+    torch._dynamo.reset()

@@ -6,22 +6,12 @@ import gc
 import pytest
 import torch
 import torch.nn.functional as F
-from support import DEVICE, check, counted, move, only_tpu, python, same, slow_but
-from torch._inductor.utils import fresh_cache
+from support import DEVICE, LOOSE, check, counted, move, only_tpu, python, same, slow_but
 from torch._subclasses.fake_tensor import FakeTensorMode, no_dispatch
 
 from torch_tpu import compiler
 
-pytestmark = only_tpu
-LOOSE = {"rtol": 1e-4, "atol": 1e-5}
-
-
-@pytest.fixture(autouse=True)
-def fresh_dynamo():
-    torch._dynamo.reset()
-    with fresh_cache():
-        yield
-    torch._dynamo.reset()
+pytestmark = [only_tpu, pytest.mark.usefixtures("fresh_dynamo")]
 
 
 def check_compiled(function, *args, **options):

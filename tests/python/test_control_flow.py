@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from support import DEVICE, counted, move, only_tpu, python, same, slow_but
+from support import DEVICE, LOOSE, counted, move, only_tpu, python, same, slow_but
 from torch._higher_order_ops import associative_scan, scan, while_loop
 from torch._higher_order_ops import map as hop_map
 from torch._higher_order_ops.cond import cond_op
@@ -15,15 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from torch_tpu import compiler
 
-pytestmark = only_tpu
-LOOSE = {"rtol": 1e-4, "atol": 1e-5}
-
-
-@pytest.fixture(autouse=True)
-def fresh_dynamo():
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
+pytestmark = [only_tpu, pytest.mark.usefixtures("fresh_dynamo")]
 
 
 def tensors(tree):

@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from support import DEVICE, ROOT, only_tpu, python, same, slow_but
+from support import DEVICE, LOOSE, ROOT, only_tpu, python, same, slow_but
 
 from torch_tpu import export
 
 pytestmark = only_tpu
 TT_RUN = ROOT / "build/release/tt_run"
 JAX = ROOT / ".venv-bench/bin/python"
-LOOSE = {"rtol": 1e-4, "atol": 1e-5}
 needs_tt_run = pytest.mark.skipif(not TT_RUN.exists(), reason="tt_run is not built")
 
 

@@ -10,15 +10,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from torch_tpu.compiler import hlo
 
-pytestmark = only_tpu
+pytestmark = [only_tpu, pytest.mark.usefixtures("fresh_dynamo")]
 inspect = torch.tpu.compiler.inspect
-
-
-@pytest.fixture(autouse=True)
-def fresh_dynamo():
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
 
 
 class Halves(torch.nn.Module):

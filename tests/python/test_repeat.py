@@ -5,19 +5,11 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from support import DEVICE, counted, move, only_tpu, same
+from support import DEVICE, LOOSE, counted, move, only_tpu, same
 
 from torch_tpu.compiler import layers
 
-pytestmark = only_tpu
-LOOSE = {"rtol": 1e-4, "atol": 1e-5}
-
-
-@pytest.fixture(autouse=True)
-def fresh_dynamo():
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
+pytestmark = [only_tpu, pytest.mark.usefixtures("fresh_dynamo")]
 
 
 class Block(torch.nn.Module):

@@ -62,8 +62,9 @@ class Programs(CacheArtifact):
 
 
 def record() -> None:
-    """Has the next saving contain what is compiled from now on."""
-    CacheArtifactManager.record_artifact(KIND, str(next(_numbers)), b"")
+    """Has the next saving contain what is compiled from now on: one promise for all of it."""
+    if not CacheArtifactManager._new_cache_artifacts.get(KIND):
+        CacheArtifactManager.record_artifact(KIND, str(next(_numbers)), b"")
 
 
 def _pack() -> bytes:

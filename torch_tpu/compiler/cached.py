@@ -41,9 +41,7 @@ class Cached(Compiled, OutputCode):  # type: ignore[misc] # called with a list, 
             graph = GraphPickler.loads(kept, mode)
             assert isinstance(graph, fx.GraphModule)
             graph.recompile()
-            taken = self._checks
-            Compiled.__init__(self, graph, self.repeat)
-            self._checks = taken
+            Compiled.__init__(self, graph, self.repeat, self._checks)
 
     def set_triton_bundle(self, triton_bundle: Any) -> None:
         """There is none."""

@@ -4,7 +4,6 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_impls import register_op_impl
-from torch.utils import _pytree as pytree
 
 from torch_tpu._agreement import operators, results
 
@@ -17,12 +16,11 @@ def install() -> None:
 
 
 def _state(mode: Any, overload: Any, *args: Any, **kwargs: Any) -> Any:
-    tensors = [one for one in pytree.tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
-    if not any(one.device.type == "tpu" for one in tensors):
-        return NotImplemented
     schema = overload._schema
     given = dict(zip((one.name for one in schema.arguments), args, strict=False)) | kwargs
     ordered = [given.get(one.name, one.default_value) for one in schema.arguments]
+    if not any(one.device.type == "tpu" for one in operators.tensors_of(ordered)):
+        return NotImplemented
     with mode:
         found = results.state(operators.operator(schema.name, ""), ordered)
     if not found:

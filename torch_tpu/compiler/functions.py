@@ -27,16 +27,21 @@ def compiled() -> list["Compiled"]:
 class Compiled:
     """A graph of ATen's operators that AOTAutograd made, called with a list of its arguments.
 
-    What a program cannot be made of (a tensor on another device among its arguments, an operator
-    that reads a number back) is run operator by operator; `why` then says the reason. `repeat` says
-    whether layers that repeat are compiled once (docs/compile.md).
+    What a program cannot be made of (an operator that reads a number back) is run operator by
+    operator; `why` then says the reason. `repeat` says whether layers that repeat are compiled once
+    (docs/compile.md); `taken` are checks that were taken out of the graph before.
     """
 
-    def __init__(self, graph: fx.GraphModule, repeat: bool | str = "auto") -> None:
+    def __init__(
+        self,
+        graph: fx.GraphModule,
+        repeat: bool | str = "auto",
+        taken: list[checks.Check] | None = None,
+    ) -> None:
         self.whole = graph
         self.repeat = repeat
         self.why = ""
-        self._checks = checks.take(graph)
+        self._checks = checks.take(graph) if taken is None else taken
         self._division: mixed.Division | None = None
         try:
             if mixed.is_mixed(graph):
@@ -63,9 +68,8 @@ class Compiled:
         tensors = [one for one in values if isinstance(one, torch.Tensor)]
         if self.why or not tensors or _C.is_capturing(tpu.current_device()):
             return self.graph(*values)
-        with torch.no_grad():
-            program = self._program(values, tensors)
-            return program(tensors) if program else self.graph(*values)
+        program = self._program(values, tensors)
+        return program(tensors) if program else self.graph(*values)
 
     @property
     def programs(self) -> int:

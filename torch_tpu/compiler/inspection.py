@@ -10,6 +10,7 @@ from typing import Any
 
 from torch_tpu.compiler import flops as flops_of
 from torch_tpu.compiler import functions, hlo, logs, origin
+from torch_tpu.tpu.memory import bytes_text
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,7 @@ def _optimized(module: bytes) -> str:
 def _rows(one: ProgramReport) -> list[tuple[str, str]]:
     """What is short of a program, as names and values."""
     operators = ", ".join(f"{count} {name}" for name, count in one.operators.items())
-    memory = ", ".join(f"{name} {_bytes(size)}" for name, size in one.memory.items())
+    memory = ", ".join(f"{name} {bytes_text(size)}" for name, size in one.memory.items())
     rows = [
         ("from", f"{one.source}, {one.compile_ms:.1f} ms"),
         ("operators", f"{sum(one.operators.values())}: {operators}"),
@@ -163,16 +164,8 @@ def _rows(one: ProgramReport) -> list[tuple[str, str]]:
         ("flops", f"{one.flops:.4g} ({one.flops_from})"),
     ]
     if one.bytes is not None:
-        rows.append(("bytes", _bytes(one.bytes)))
+        rows.append(("bytes", bytes_text(one.bytes)))
     return rows
-
-
-def _bytes(size: float) -> str:
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if size < 1024 or unit == "GiB":
-            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1024
-    raise AssertionError
 
 
 def _folded(title: str, text: str) -> str:

@@ -16,6 +16,8 @@ from torch import fx
 from torch._higher_order_ops.passes.inline_invoke_subgraph import inline_invoke_subgraph
 from torch._subclasses.fake_tensor import FakeTensor
 
+from torch_tpu import _C
+
 LEAST = 8  # equal layers: for fewer, what PyTorch does once is more than what it is spared
 SHORTEST = 4  # nodes of a layer
 
@@ -38,29 +40,6 @@ class Stretch(NamedTuple):
     wiring: Any
 
 
-def repetition(items: list[int]) -> Repetition | None:
-    """The longest one of all (core/graph/repeat.h)."""
-    best: Repetition | None = None
-    saved = 0
-    for period in range(SHORTEST, len(items) // LEAST + 1):
-        at = streak = 0
-        while at + period < len(items):
-            streak = streak + 1 if items[at] == items[at + period] else 0
-            if streak < LEAST - 1:
-                at += period
-                continue
-            begin, end = at, at
-            while begin and items[begin - 1] == items[begin - 1 + period]:
-                begin -= 1
-            while end + period < len(items) and items[end] == items[end + period]:
-                end += 1
-            times, slack = divmod(end - begin + period, period)
-            if times >= LEAST and (times - 1) * period > saved:
-                best, saved = Repetition(begin, period, times, slack), (times - 1) * period
-            at, streak = end + 1, 0
-    return best
-
-
 def outlined(graph: fx.GraphModule) -> bool:
     """Lets equal layers of a graph of Dynamo's be one, in place. False: there are none."""
     nodes = [node for node in graph.graph.nodes if node.op not in ("placeholder", "output")]
@@ -69,8 +48,9 @@ def outlined(graph: fx.GraphModule) -> bool:
     if torch.is_autocast_enabled("tpu") or torch.is_autocast_enabled("cpu"):
         return False
     numbers: dict[Any, int] = {}
-    found = repetition([numbers.setdefault(_key(node), len(numbers)) for node in nodes])
-    if found is None:
+    items = [numbers.setdefault(_key(node), len(numbers)) for node in nodes]
+    found = Repetition(*_C.find_repetition(items, LEAST, SHORTEST))
+    if not found.times:
         return False
     begin = _begin(nodes, found)
     ends = range(begin, begin + found.times * found.period, found.period)

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 
+from torch_tpu._agreement.operators import tensors_of
+
 HOST = torch.device("cpu")
 aten = torch.ops.aten
 
@@ -29,20 +31,14 @@ class Sent(NamedTuple):
     at: int  # which element; -1: it is sent alone
 
 
-def tensors_of(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors of a node's value."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for one in value:
-            yield from tensors_of(one)
+def values_of(node: fx.Node) -> list[torch.Tensor]:
+    """The tensors that a node is."""
+    return tensors_of([node.meta.get("val")])
 
 
 def is_mixed(graph: fx.GraphModule) -> bool:
     """Whether tensors of a graph are on the host, and others are not."""
-    found = {
-        one.device.type for node in graph.graph.nodes for one in tensors_of(node.meta.get("val"))
-    }
+    found = {one.device.type for node in graph.graph.nodes for one in values_of(node)}
     return "cpu" in found and len(found) > 1
 
 
@@ -56,17 +52,15 @@ class Division:
         nodes = graph.graph.nodes
         self._graph = graph
         self._inputs = [node for node in nodes if node.op == "placeholder"]
-        self._results: list[Any] = list(next(iter(reversed(nodes))).args[0])
+        results: Any = graph.graph.output_node().args[0]
+        self._results = list(results)
         # Copies of the device's values to inputs on the host: target and source.
         self._written: dict[fx.Node, tuple[fx.Node, fx.Node]] = {}
         self._on_host, self._drawn = self._classify()
         self._sent = self._find_sent()
-        self.packs = 1 + max((one.pack for one in self._sent), default=-1)
+        self._packs = 1 + max((one.pack for one in self._sent), default=-1)
         self._device = next(
-            one.device
-            for node in nodes
-            for one in tensors_of(node.meta.get("val"))
-            if one.device.type != "cpu"
+            one.device for node in nodes for one in values_of(node) if one.device.type != "cpu"
         )
         self.device = self._make_device()
         self.host = self._make_host()
@@ -76,11 +70,11 @@ class Division:
         on_host: set[fx.Node] = set()
         drawn: set[fx.Node] = set()
         for node in self._graph.graph.nodes:
-            found = [one.device.type for one in tensors_of(node.meta.get("val"))]
+            found = [one.device.type for one in values_of(node)]
             if node.op == "output" or "cpu" not in found:
                 continue
             draws = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-            if all(one in on_host or not self._holds(one) for one in node.all_input_nodes):
+            if all(one in on_host or not values_of(one) for one in node.all_input_nodes):
                 on_host.add(node)
                 if draws or any(one in drawn for one in node.all_input_nodes):
                     drawn.add(node)
@@ -92,10 +86,6 @@ class Division:
                 if target in self._inputs and target.meta["val"].device.type == "cpu":
                     self._written[node] = target, source
         return on_host, drawn
-
-    @staticmethod
-    def _holds(node: fx.Node) -> bool:
-        return any(True for _ in tensors_of(node.meta.get("val")))
 
     def _find_sent(self) -> list[Sent]:
         """Inputs and random values that a program's results depend on."""
@@ -128,7 +118,7 @@ class Division:
         return sent
 
     def _is_programs(self, node: fx.Node) -> bool:
-        return node not in self._on_host and (node.op != "output") and self._holds(node)
+        return node not in self._on_host and node.op != "output" and bool(values_of(node))
 
     def _make_device(self) -> fx.GraphModule:
         """The device's: its own inputs, then what is sent; its own results."""
@@ -137,7 +127,7 @@ class Division:
         for node in self._inputs:
             if node not in self._on_host:
                 env[node] = graph.node_copy(node)
-        packs = [graph.placeholder(f"sent_{i}") for i in range(self.packs)]
+        packs = [graph.placeholder(f"sent_{i}") for i in range(self._packs)]
         for one in self._sent:
             pack = packs[one.pack]
             env[one.node] = (
@@ -167,14 +157,14 @@ class Division:
         return made
 
     def _is_device_result(self, one: Any) -> bool:
-        return isinstance(one, fx.Node) and one not in self._on_host and self._holds(one)
+        return isinstance(one, fx.Node) and one not in self._on_host and bool(values_of(one))
 
     def _make_host(self) -> fx.GraphModule:
         """The host's: all inputs; what is sent of random numbers, then its own results."""
         graph = fx.Graph()
         env: dict[fx.Node, Any] = {}
         for node in self._graph.graph.nodes:
-            is_hosts = node.op == "placeholder" or node in self._on_host or not self._holds(node)
+            is_hosts = node.op == "placeholder" or node in self._on_host or not values_of(node)
             if is_hosts and node.op != "output" and all(one in env for one in node.all_input_nodes):
                 env[node] = graph.node_copy(node, lambda one: env[one])
         drawn = [env[one.node] for one in self._sent if one.node in self._drawn]
@@ -206,7 +196,7 @@ class Division:
         late = [one for one in self._sent if one.node in self._drawn]
         sent |= self._send(dict(zip(late, drawn, strict=True)))
         own = [of[node] for node in self._inputs if node not in self._on_host]
-        from_device = iter(launch([*own, *(sent[pack] for pack in range(self.packs))]))
+        from_device = iter(launch([*own, *(sent[pack] for pack in range(self._packs))]))
         from_host = iter(on_host)
         results = tuple(self._result(one, from_device, from_host) for one in self._results)
         for (target, _), value in zip(self._written.values(), from_device, strict=True):

@@ -90,16 +90,16 @@ def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
     free, total = mem_get_info(index)
     stats = memory_stats(index)
     rows = [
-        ("in tensors", _bytes(stats["allocated_bytes.all.current"])),
-        ("peak", _bytes(stats["allocated_bytes.all.peak"])),
-        ("on the device", _bytes(stats["reserved_bytes.all.current"])),
-        ("peak", _bytes(stats["reserved_bytes.all.peak"])),
+        ("in tensors", bytes_text(stats["allocated_bytes.all.current"])),
+        ("peak", bytes_text(stats["allocated_bytes.all.peak"])),
+        ("on the device", bytes_text(stats["reserved_bytes.all.current"])),
+        ("peak", bytes_text(stats["reserved_bytes.all.peak"])),
     ]
     if not abbreviated:
         rows += [
-            ("ever asked for", _bytes(stats["reserved_bytes.all.allocated"])),
-            ("free", _bytes(free)),
-            ("total", _bytes(total)),
+            ("ever asked for", bytes_text(stats["reserved_bytes.all.allocated"])),
+            ("free", bytes_text(free)),
+            ("total", bytes_text(total)),
             ("buffers alive", str(stats["allocation.all.current"])),
             ("buffers made", str(stats["allocation.all.allocated"])),
             ("buffers freed", str(stats["allocation.all.freed"])),
@@ -107,7 +107,8 @@ def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
     return "\n".join([f"Memory of tpu:{index}"] + [f"  {n:<16}{v:>14}" for n, v in rows])
 
 
-def _bytes(count: float) -> str:
+def bytes_text(count: float) -> str:
+    """A number of bytes in the unit that suits it."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(count) < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
