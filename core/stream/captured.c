@@ -1,6 +1,7 @@
 /* Replaying captured graphs. */
 #include "stream/captured.h"
 
+#include "call/bounded.h"
 #include "stream/pending.h"
 #include "stream/submit.h"
 
@@ -55,12 +56,17 @@ static void let_go(replay *r) {
   r->words = NULL;
 }
 
+bool tt_captured_takes_padding(const tt_captured *captured, int i, const tt_storage *storage) {
+  return storage->bounded && tt_type_equal(storage->bounded, &captured->inputs[i].type);
+}
+
 /* What the storages hold, which then has a job. The lock is held. */
 static tt_status find_inputs(replay *r) {
   for (int i = 0; i < r->captured->input_count; i++) {
     const tt_bound *input = &r->captured->inputs[i];
     tt_storage *storage = r->on ? r->on->inputs[i] : input->storage;
-    if (!tt_type_equal(storage->type, &input->type))
+    bool padded = r->on && tt_captured_takes_padding(r->captured, i, storage);
+    if (!padded && !tt_type_equal(storage->type, &input->type))
       return tt_error(TT_FAILED_PRECONDITION,
                       "a tensor that a captured graph reads has another size or dtype than when it "
                       "was captured; capture the graph again");
@@ -74,6 +80,15 @@ static tt_status find_inputs(replay *r) {
   return TT_SUCCESS;
 }
 
+static tt_status bound_output(replay *r, int i) {
+  const tt_captured_length *one = &r->on->lengths[i];
+  tt_value *value = r->values[r->captured->outputs[one->output].value];
+  TT_TRY(tt_type_intern_bounded(value->holding.type, one->dim, &value->holding.type));
+  tt_type exact = tt_bounded_exact(value->holding.type, one->length);
+  value->length = one->length;
+  return tt_type_intern(&exact, &value->exact);
+}
+
 static tt_status make_values(replay *r) {
   const tt_divided *divided = &r->captured->divided;
   for (int i = r->captured->input_count; i < divided->value_count; i++) {
@@ -81,6 +96,7 @@ static tt_status make_values(replay *r) {
     TT_TRY(tt_type_intern(&divided->types[i], &type));
     TT_TRY(tt_value_create(&r->captured->device->account, r->stream, type, r->site, &r->values[i]));
   }
+  for (int i = 0; r->on && i < r->on->length_count; i++) TT_TRY(bound_output(r, i));
   return TT_SUCCESS;
 }
 

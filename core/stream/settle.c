@@ -95,6 +95,7 @@ tt_status tt_captured_settle(const tt_captured *captured, tt_stream *stream,
                              uint32_t site) {
   for (int i = 0; i < captured->input_count; i++) {
     tt_storage *storage = on ? on->inputs[i] : captured->inputs[i].storage;
+    if (on && tt_captured_takes_padding(captured, i, storage)) continue;
     TT_TRY(tt_storage_settle(stream, storage, policy, site));
   }
   return TT_SUCCESS;

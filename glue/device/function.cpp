@@ -128,11 +128,32 @@ bool Function::adopt(const tt_exported& file) {
   return loaded;
 }
 
-std::vector<at::Tensor> Function::call(const std::vector<at::Tensor>& args) {
+// Of each of what is made, the length that it has, or nullptr.
+std::vector<const Function::Length*> Function::lengths_of_made(
+    const std::vector<Length>& lengths) const {
+  std::vector<const Length*> of(made_.size(), nullptr);
+  for (const Length& one : lengths) {
+    TORCH_INTERNAL_ASSERT(one.result < results_.size());
+    const Result& result = results_[one.result];
+    TORCH_CHECK(result.origin.result >= 0 && result.view.rank > one.dim,
+                "result ", one.result, " of a compiled function cannot have padding");
+    of[static_cast<size_t>(result.origin.result)] = &one;
+  }
+  return of;
+}
+
+std::vector<at::Tensor> Function::call(const std::vector<at::Tensor>& args,
+                                       const std::vector<Length>& lengths) {
   Guarded guarded;
   std::vector<c10::Storage> made;
-  for (const c10::Storage& like : made_)
-    made.push_back(empty_storage(storage_of(like.unsafeGetStorageImpl())->type, device_));
+  std::vector<const Length*> length_of = lengths_of_made(lengths);
+  for (size_t i = 0; i < made_.size(); i++) {
+    tt_type exact = *storage_of(made_[i].unsafeGetStorageImpl())->type;
+    if (length_of[i]) exact.dims[length_of[i]->dim] = length_of[i]->length;
+    const tt_type* type = nullptr;
+    check(tt_type_intern(&exact, &type));
+    made.push_back(empty_storage(type, device_));
+  }
   auto find = [&](const Origin& origin) {
     if (origin.argument >= 0) return storage_of(args[static_cast<size_t>(origin.argument)]);
     const c10::Storage& storage =
@@ -141,16 +162,25 @@ std::vector<at::Tensor> Function::call(const std::vector<at::Tensor>& args) {
   };
   c10::SmallVector<tt_storage*, 64> inputs, outputs;
   for (const Origin& one : inputs_) inputs.push_back(find(one));
-  for (const Origin& one : outputs_) outputs.push_back(find(one));
-  graph_.replay_on({inputs.data(), outputs.data()});
+  c10::SmallVector<tt_captured_length, 4> counts;
+  for (const Origin& one : outputs_) {
+    const Length* length = one.result < 0 ? nullptr : length_of[static_cast<size_t>(one.result)];
+    if (length) counts.push_back({static_cast<int>(outputs.size()), length->dim, length->length});
+    outputs.push_back(find(one));
+  }
+  graph_.replay_on(
+      {inputs.data(), outputs.data(), counts.data(), static_cast<int>(counts.size())});
   std::vector<at::Tensor> results;
   for (const Result& one : results_) {
     auto place = static_cast<size_t>(one.origin.argument);
     if (one.same) results.push_back(args[place]);
     else if (one.origin.argument >= 0)
       results.push_back(tensor_on(args[place].storage(), one.view));
-    else if (one.origin.result >= 0)
-      results.push_back(tensor_on(made[static_cast<size_t>(one.origin.result)], one.view));
+    else if (one.origin.result >= 0) {
+      auto k = static_cast<size_t>(one.origin.result);
+      const tt_type* type = storage_of(made[k].unsafeGetStorageImpl())->type;
+      results.push_back(tensor_on(made[k], length_of[k] ? tt_view_whole(type) : one.view));
+    }
     else results.push_back(one.like);
   }
   return results;

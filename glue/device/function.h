@@ -22,8 +22,15 @@ class Function : Fixed {
   void end(const std::vector<at::Tensor>& results, tt_repeats repeats, bool text_only);
   void abandon() { graph_.abandon(); }
   // Arguments that were written are written; results are new tensors, but for those that are
-  // arguments.
-  std::vector<at::Tensor> call(const std::vector<at::Tensor>& args);
+  // arguments. Of a result that has a length only so many elements along a dim are shown; the rest,
+  // which is padding, nobody sees.
+  struct Length {
+    size_t result;
+    int dim;
+    int64_t length;
+  };
+  std::vector<at::Tensor> call(const std::vector<at::Tensor>& args,
+                               const std::vector<Length>& lengths);
   std::vector<int> sizes() const { return graph_.sizes(); }
   // Becomes the program of a file, on this thread's current device; its arguments are the program's
   // parameters. Whether it was loaded, not compiled.
@@ -46,6 +53,7 @@ class Function : Fixed {
     tt_view view;
   };
   Origin origin_of(tt_storage* storage) const;
+  std::vector<const Length*> lengths_of_made(const std::vector<Length>& lengths) const;
 
   Graph graph_;
   c10::DeviceIndex device_ = -1;

@@ -43,6 +43,20 @@ py::list op_rows() {
   return list;
 }
 
+// What an operator's rows say of dims that are longer than what counts of them (ops/ops.h): the
+// row's class, its rule, the neutral element of what it leaves out, and which argument lists the
+// dims that it reduces; None: there is no row.
+py::object op_along(const std::string& name) {
+  const tt_op_row* row = tt_op_find(name.c_str());
+  if (!row) return py::none();
+  const tt_op_along* along = tt_op_along_of(row->name);
+  const tt_op_length* length = tt_op_length_of(row->name);
+  bool reduces = row->cls == TT_REDUCE && length;
+  return py::make_tuple(tt_op_class_name(row->cls), along->rule,
+                        static_cast<int>(reduces ? length->neutral : along->neutral),
+                        reduces ? length->reduced : -1);
+}
+
 py::list env_vars() {
   py::list list;
   for (int i = 0; i < TT_ENV_COUNT; i++) {
@@ -81,6 +95,7 @@ void bind_operators(py::module_& m) {
   m.def("fit_output", &fit_output);
   m.def("lend", &lend);
   m.def("op_rows", &op_rows);
+  m.def("op_along", &op_along);
 }
 
 // Of equal numbers, at least so often, of at least such a length (graph/repeat.h).
@@ -96,6 +111,14 @@ std::tuple<int, int, int, int> find_repetition(const std::vector<intptr_t>& item
   tt_repeat found =
       tt_repeat_find(pointers.data(), weights.data(), static_cast<int>(items.size()), &limits);
   return {found.first, found.period, found.count, found.slack};
+}
+
+// The sizes with padding of a tensor that is a whole storage with a bounded value, else None.
+std::optional<std::vector<int64_t>> padded_sizes(const at::Tensor& tensor) {
+  const tt_storage* storage = storage_of(tensor);
+  const tt_type* bounded = storage->bounded;
+  if (!bounded || !is_canonical(tensor, storage)) return std::nullopt;
+  return std::vector<int64_t>(bounded->dims, bounded->dims + bounded->rank);
 }
 
 template <class Release> void bind_graphs(py::module_& m, const Release& release) {
@@ -120,7 +143,15 @@ template <class Release> void bind_graphs(py::module_& m, const Release& release
       .def("end", &Function::end, "results"_a, "repeats"_a = TT_REPEATS_WHOLE,
            "text_only"_a = false, release)
       .def("abandon", &Function::abandon, release)
-      .def("__call__", &Function::call, release)
+      .def(
+          "__call__",
+          [](Function& function, const std::vector<at::Tensor>& args,
+             const std::vector<std::tuple<size_t, int, int64_t>>& lengths) {
+            std::vector<Function::Length> all;
+            for (auto [result, dim, length] : lengths) all.push_back({result, dim, length});
+            return function.call(args, all);
+          },
+          "args"_a, "lengths"_a = py::tuple(), release)
       .def("sizes", &Function::sizes);
   bind_export(m, function);
   py::class_<Region>(m, "Region")
@@ -132,6 +163,7 @@ template <class Release> void bind_graphs(py::module_& m, const Release& release
       .def("record", &Region::record, release);
   m.def("signature",
         [](const std::vector<at::Tensor>& args) { return py::bytes(signature(args)); });
+  m.def("padded_sizes", &padded_sizes);
   m.def("find_repetition", &find_repetition);
   m.def("is_capturing", [](int64_t index) { return captured_stream(number(index)) != nullptr; });
 }

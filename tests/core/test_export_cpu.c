@@ -100,7 +100,7 @@ static void bound(void **state) {
     ok(tt_exported_bind(&exported, session->devices[0], &captured, &loaded));
     assert_false(loaded);
     tt_philox_place at = {3, 4};
-    ok(tt_captured_replay(captured, stream, &(tt_captured_storages){inputs, outputs}, &at, &policy,
+    ok(tt_captured_replay(captured, stream, &(tt_captured_storages){.inputs = inputs, .outputs = outputs}, &at, &policy,
                           0));
     ok(storage_read(outputs[0], sum, sizeof sum));
     ok(storage_read(outputs[1], place, sizeof place));

@@ -84,17 +84,27 @@ def _autograd(repeat: bool | str) -> Callable[..., Any]:
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
 
+    from torch._guards import TracingContext
+
     from torch_tpu.compiler import layers
+    from torch_tpu.compiler.buckets import Pair
     from torch_tpu.compiler.cached import Cached
 
-    def compiler() -> Any:
-        return SerializableAOTDispatchCompiler(
-            Cached, lambda graph, _: Cached(layers.inlined(graph), repeat)
-        )
+    pair = Pair(first=not torch._dynamo.config.assume_static_by_default)
+
+    def forward(graph: fx.GraphModule, _: Any) -> Cached:
+        context = TracingContext.try_get()
+        if context is not None and context.fw_metadata is not None:
+            pair.visible = context.fw_metadata.num_forward
+        return Cached(layers.inlined(graph), repeat, pair=pair)
+
+    def backward(graph: fx.GraphModule, _: Any) -> Cached:
+        pair.visible = None
+        return Cached(layers.inlined(graph), repeat, pair=pair)
 
     made: Callable[..., Any] = aot_autograd(
-        fw_compiler=compiler(),
-        bw_compiler=compiler(),
+        fw_compiler=SerializableAOTDispatchCompiler(Cached, forward),
+        bw_compiler=SerializableAOTDispatchCompiler(Cached, backward),
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
     )

@@ -24,13 +24,16 @@ class Cached(Compiled, OutputCode):  # type: ignore[misc] # called with a list, 
 
     def prepare_for_serialization(self) -> None:
         """Leaves what is kept; PyTorch calls it of a copy. Raises what makes it keep nothing."""
-        keys = {"val"} if mixed.is_mixed(self.whole) else set()
+        needed = mixed.is_mixed(self.whole) or self._bucketed
+        keys = {"val"} if needed else set()
+        pair = self.pair
         options = Options(ops_filter=None, node_metadata_key_filter=keys.__contains__)
         try:
             kept = GraphPickler.dumps(self.whole, options)
         except Exception as error:
             raise BypassAOTAutogradCache(f"a graph cannot be kept: {error}") from error
         self.__dict__ = {"_kept": kept, "_checks": self._checks, "repeat": self.repeat}
+        self.__dict__["pair"] = pair
 
     def post_compile(self, example_inputs: Sequence[Any], constants: Any, settings: Any) -> None:
         """Makes a graph again of what was kept."""
@@ -41,7 +44,7 @@ class Cached(Compiled, OutputCode):  # type: ignore[misc] # called with a list, 
             graph = GraphPickler.loads(kept, mode)
             assert isinstance(graph, fx.GraphModule)
             graph.recompile()
-            Compiled.__init__(self, graph, self.repeat, self._checks)
+            Compiled.__init__(self, graph, self.repeat, self._checks, self.pair)
 
     def set_triton_bundle(self, triton_bundle: Any) -> None:
         """There is none."""

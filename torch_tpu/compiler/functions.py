@@ -2,6 +2,7 @@
 
 import itertools
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,6 +11,8 @@ from torch.utils import _pytree as pytree
 
 from torch_tpu import _C, tpu
 from torch_tpu.compiler import artifacts, checks, control, logs, mixed, origin
+from torch_tpu.compiler.buckets import Bucketed, Pair, Sizes
+from torch_tpu.compiler.padding import Padding, RefusedError
 
 MOST = 64  # signatures of one graph; further ones run eagerly
 
@@ -37,6 +40,7 @@ class Compiled:
         graph: fx.GraphModule,
         repeat: bool | str = "auto",
         taken: list[checks.Check] | None = None,
+        pair: Pair | None = None,
     ) -> None:
         self.whole = graph
         self.repeat = repeat
@@ -52,6 +56,8 @@ class Compiled:
         self._boxed_call = True  # the list of arguments is ours, to be emptied
         self.number = next(_numbers)
         self.origin = origin.current()
+        self.pair = pair or Pair()
+        self._bucketed = self._find_buckets()
         self._programs: dict[Any, _Program] = {}
         _all.add(self)
 
@@ -68,8 +74,42 @@ class Compiled:
         tensors = [one for one in values if isinstance(one, torch.Tensor)]
         if self.why or not tensors or _C.is_capturing(tpu.current_device()):
             return self.graph(*values)
-        program = self._program(values, tensors)
+        if self._bucketed and not self.pair.why:
+            sizes = self._bucketed.sizes_of(values)
+            if sizes is not None:
+                return self._run_padded(self._bucketed, values, sizes)
+        program = self._program(self.graph, values, tensors)
         return program(tensors) if program else self.graph(*values)
+
+    def _find_buckets(self) -> Bucketed | None:
+        """What serves all sizes up to a bound; None: none vary, or the pair says why not."""
+        nodes = self.graph.graph.nodes
+        if self.pair.why or not any(isinstance(one.meta.get("val"), torch.SymInt) for one in nodes):
+            return None
+        try:
+            if self._division:
+                raise RefusedError("tensors are on the host as well")
+            padding = Padding(self.graph, self.pair.saved, self.pair.visible)
+        except RefusedError as reason:
+            self.pair.why = str(reason)
+            return None
+        self.pair.saved.update(padding.saved)
+        return Bucketed(padding, self.pair)
+
+    def _run_padded(self, bucketed: Bucketed, values: list[Any], sizes: Sizes) -> Any:
+        like, given = bucketed.arguments(values, sizes)
+        tensors = [one for one in like if isinstance(one, torch.Tensor)]
+        program = self._program(bucketed.module, like, tensors)
+        if program is None:
+            raise RuntimeError(self.why)
+        tensors = [one for one in given if isinstance(one, torch.Tensor)]
+        made = program(tensors, sizes.lengths)
+        return bucketed.results(made, values, sizes)
+
+    @property
+    def exact(self) -> str:
+        """Why each of the sizes that vary is a program of its own; "": they share programs."""
+        return self.pair.why
 
     @property
     def programs(self) -> int:
@@ -86,7 +126,9 @@ class Compiled:
         """Its programs, as the glue has them."""
         return [one.function for one in self._programs.values()]
 
-    def _program(self, values: list[Any], tensors: list[torch.Tensor]) -> "_Program | None":
+    def _program(
+        self, graph: fx.GraphModule, values: list[Any], tensors: list[torch.Tensor]
+    ) -> "_Program | None":
         numbers = tuple(None if isinstance(one, torch.Tensor) else one for one in values)
         try:
             key = (numbers, _C.signature(tensors), _C.precision())
@@ -97,7 +139,7 @@ class Compiled:
         if found is not None or len(self._programs) >= MOST:
             return found
         try:
-            made = _Program(self.graph, values, tensors, self.repeat)
+            made = _Program(graph, values, tensors, self.repeat)
         except RuntimeError as error:
             self.why = str(error).partition("\n")[0]
             return None
@@ -137,8 +179,10 @@ class _Program:
         artifacts.record()
         logs.show(self.function)
 
-    def __call__(self, tensors: list[torch.Tensor]) -> Any:
-        results: list[Any] = self.function(tensors)
+    def __call__(
+        self, tensors: list[torch.Tensor], lengths: Sequence[tuple[int, int, int]] = ()
+    ) -> Any:
+        results: list[Any] = self.function(tensors, lengths)
         if not all(self._places):
             found = iter(results)
             pairs = zip(self._places, self._others, strict=True)

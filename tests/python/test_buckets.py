@@ -1,0 +1,191 @@
+"""Sizes that vary: programs for all up to a bound, whose padding nothing depends on."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.fx.experimental.proxy_tensor import make_fx
+
+import torch_tpu  # noqa: F401 # the device
+from torch_tpu.compiler import buckets, functions
+
+Make = Callable[[int], tuple[torch.Tensor, ...]]
+
+
+def poison(dtype: torch.dtype) -> float:
+    if dtype.is_floating_point:
+        return math.nan
+    return 1 if dtype == torch.bool else 77
+
+
+def compiled_at(f: Callable[..., Any], args: tuple[torch.Tensor, ...]) -> functions.Compiled:
+    traced = make_fx(f, tracing_mode="symbolic", _allow_non_fake_inputs=True)(*args)
+    return functions.Compiled(traced)
+
+
+def flat(results: Any) -> list[torch.Tensor]:
+    found = results if isinstance(results, tuple | list) else [results]
+    return [one.detach().cpu() for one in found if isinstance(one, torch.Tensor)]
+
+
+def check(f: Callable[..., Any], make: Make, sizes: tuple[int, ...] = (12, 5, 20)) -> functions.Compiled:
+    """Compares what one program computes at several sizes with the CPU."""
+    torch.manual_seed(0)
+    graph = compiled_at(f, tuple(one.to("tpu") for one in make(sizes[0])))
+    assert graph.exact == "" and graph.why == ""
+    for n in sizes:
+        args = make(n)
+        results = graph([one.to("tpu") for one in args])
+        for ours, theirs in zip(flat(results), flat(f(*args)), strict=True):
+            assert ours.shape == theirs.shape
+            torch.testing.assert_close(ours, theirs, rtol=2e-5, atol=2e-5)
+    assert graph.programs == len({buckets.bound_of(n) for n in sizes})
+    return graph
+
+
+def randn(*shape: Any) -> Make:
+    """Random numbers, of sizes of which None is the one that varies."""
+    return lambda n: (torch.randn([n if one is None else one for one in shape]),)
+
+
+def two(first: Make, second: Make) -> Make:
+    return lambda n: (*first(n), *second(n))
+
+
+def ids(high: int, *shape: Any) -> Make:
+    return lambda n: (torch.randint(0, high, [n if one is None else one for one in shape]),)
+
+
+def gradients(f: Callable[..., torch.Tensor]) -> Callable[..., Any]:
+    """Of a sum of squares of a result, for all fractions among the arguments."""
+
+    def g(*args: torch.Tensor) -> Any:
+        leaves = [one.detach().requires_grad_(one.is_floating_point()) for one in args]
+        made = f(*leaves)
+        wanted = [one for one in leaves if one.requires_grad]
+        return torch.autograd.grad((made * made).sum(), wanted)
+
+    return g
+
+
+x = randn(3, None, 4)
+w = randn(4, 6)
+CASES: dict[str, tuple[Callable[..., Any], Make]] = {
+    "add": (lambda a: a + 1, x),
+    "scaled by its size": (lambda a: a * a.shape[1], x),
+    "sum": (lambda a: a.sum(1), x),
+    "sum of all": (lambda a: a.exp().sum(), x),
+    "mean": (lambda a: a.mean(1), x),
+    "mean of all": (lambda a: a.mean(), x),
+    "var": (lambda a: a.var(1), x),
+    "std": (lambda a: a.std((0, 1), keepdim=True), x),
+    "amax": (lambda a: a.amax(1), x),
+    "min": (lambda a: a.min(1), x),
+    "argmax": (lambda a: a.argmax(1), x),
+    "any": (lambda a: (a > 2).any(1), x),
+    "all": (lambda a: (a > -2).all(1), x),
+    "prod": (lambda a: a.prod(1), x),
+    "logsumexp": (lambda a: a.logsumexp(1), x),
+    "softmax": (lambda a: a.softmax(1), x),
+    "log_softmax": (lambda a: a.log_softmax(1), x),
+    "softmax over others": (lambda a: a.softmax(-1), x),
+    "cumsum": (lambda a: a.cumsum(1), x),
+    "matmul": (lambda a, b: a @ b, two(x, w)),
+    "product over it": (lambda a: a.transpose(1, 2) @ a, x),
+    "square of it": (lambda a: a @ a.transpose(1, 2), x),
+    "of rows": (lambda a, b: a.reshape(-1, 4) @ b, two(x, w)),
+    "rows over rows": (lambda a: a.reshape(-1, 4).t() @ a.reshape(-1, 4), x),
+    "sum of rows": (lambda a: a.reshape(-1, 4).sum(0), x),
+    "mean of rows": (lambda a: a.reshape(-1, 4).mean(0), x),
+    "time first": (lambda a: a.transpose(0, 1).reshape(-1, 4).sum(0), x),
+    "heads": (lambda a: a.view(3, a.shape[1], 2, 2).transpose(1, 2).sum(2), x),
+    "last": (lambda a: a[:, -1], x),
+    "first": (lambda a: a[:, 0], x),
+    "but the last": (lambda a: a[:, :-1].sum(1), x),
+    "but the first": (lambda a: a[:, 1:].amax(1), x),
+    "the last three": (lambda a: a[:, -3:], x),
+    "every second": (lambda a: a[:, ::2].sum(1), x),
+    "every second from the second": (lambda a: a[:, 1::2].sum(1), x),
+    "shifted": (lambda a: a[:, 1:] - a[:, :-1], x),
+    "flip": (lambda a: a.flip(1), x),
+    "cat behind": (lambda a: torch.cat([a, torch.ones_like(a[:, :2])], 1).sum(1), x),
+    "cat before": (lambda a: torch.cat([torch.ones_like(a[:, :2]), a], 1), x),
+    "cat with itself": (lambda a: torch.cat([a, a * 2, a], 1), x),
+    "stack": (lambda a: torch.stack([a, a + 1], 1).sum(2), x),
+    "repeat": (lambda a: a.repeat(1, 2, 1).sum(1), x),
+    "pad": (lambda a: F.pad(a, (0, 0, 2, 3), value=1.5).prod(1), x),
+    "pad to a fixed size": (lambda a: F.pad(a, (0, 0, 0, 40 - a.shape[1])), x),
+    "tril": (lambda a: (a @ a.transpose(1, 2)).tril().sum(2), x),
+    "positions": (lambda a: a + torch.arange(a.shape[1], device=a.device)[:, None], x),
+    "positions from the end": (
+        lambda a: a * torch.arange(a.shape[1], 2 * a.shape[1], device=a.device)[:, None],
+        x,
+    ),
+    "causal": (
+        lambda a: (a @ a.transpose(1, 2))
+        .masked_fill(
+            torch.ones(a.shape[1], a.shape[1], dtype=torch.bool, device=a.device).triu(1),
+            -math.inf,
+        )
+        .softmax(-1),
+        x,
+    ),
+    "attention": (lambda a: F.scaled_dot_product_attention(a[None], a[None], a[None]), x),
+    "causal attention": (
+        lambda a: F.scaled_dot_product_attention(a[None], a[None], a[None], is_causal=True),
+        x,
+    ),
+    "attention with a mask": (
+        lambda a: F.scaled_dot_product_attention(
+            a[None], a[None], a[None], attn_mask=(a @ a.transpose(1, 2) > 0)[None] | True
+        ),
+        x,
+    ),
+    "layer_norm": (lambda a: F.layer_norm(a, (4,)).sum(1), x),
+    "rms_norm": (lambda a: F.rms_norm(a, (4,)).sum(1), x),
+    "conv1d": (lambda a, b: F.conv1d(a.transpose(1, 2), b, padding=1), two(x, randn(5, 4, 3))),
+    "strided conv1d": (
+        lambda a, b: F.conv1d(a.transpose(1, 2), b, padding=1, stride=2),
+        two(x, randn(5, 4, 3)),
+    ),
+    "embedding": (lambda i, b: F.embedding(i, b).sum(1), two(ids(9, 3, None), randn(9, 4))),
+    "embedding of it": (lambda a, i: F.embedding(i, a[0]), two(x, ids(5, 3, 7))),
+    "gather": (lambda a, i: a.gather(1, i), two(x, ids(5, 3, 2, 4))),
+    "gather of classes": (lambda a, i: a.gather(2, i[..., None]), two(x, ids(4, 3, None))),
+    "index": (lambda a, i: a[:, i], two(x, ids(5, 6))),
+    "index by it": (lambda a, i: a[i].sum(0), two(randn(9, 4), ids(9, None))),
+    "cross_entropy": (
+        lambda a, i: F.cross_entropy(a.reshape(-1, 4), i.reshape(-1)),
+        two(x, ids(4, 3, None)),
+    ),
+    "mse_loss": (lambda a, b: F.mse_loss(a, b), two(x, x)),
+    "one_hot sum": (lambda i: (i[..., None] == torch.arange(4, device=i.device)).sum(1), ids(4, 3, None)),
+    "where it is": (lambda a: torch.where(a > 0, a, -1.0).sum(1), x),
+    "topk of others": (lambda a: a.topk(2, -1)[0].sum(1), x),
+    "split": (lambda a: torch.cat(a.split(2, -1)[::-1], -1).sum(1), x),
+    "transposed result": (lambda a: a.transpose(1, 2) * 2, x),
+    "two results": (lambda a: (a * 2, a.sum(1), a.shape[1] * torch.ones(2, device=a.device)), x),
+    "argument": (lambda a: (a, a + 1), x),
+}
+LOSSY = {"argmax", "any", "all", "min", "one_hot sum", "index by it", "two results", "argument", "prod"}
+
+
+@pytest.fixture(autouse=True)
+def _poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buckets, "filler", poison)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values(name: str) -> None:
+    """A program for several sizes computes what the CPU does for each."""
+    check(*CASES[name])
+
+
+@pytest.mark.parametrize("name", [one for one in CASES if one not in LOSSY])
+def test_gradients(name: str) -> None:
+    """So do its gradients."""
+    f, make = CASES[name]
+    check(gradients(f), make)

@@ -1,0 +1,319 @@
+"""Sizes that vary: a program serves all that are not above a bound (docs/compile.md)."""
+
+import bisect
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import sympy
+import torch
+from torch import fx
+from torch.nn import functional
+from torch.utils._sympy.printers import PythonPrinter
+
+from torch_tpu import _C
+from torch_tpu.compiler.padding import Dim, Padding, Result
+
+LEAST, FINE = 8, 512  # the smallest bound; above, there are halves between powers of two
+MOST_SIZES = 1024  # that are remembered, of one graph
+
+_named: tuple[int, ...] | None = None  # None: the default; (): each size is a program
+
+
+@contextmanager
+def _as_before(before: tuple[int, ...] | None) -> Iterator[None]:
+    global _named
+    try:
+        yield
+    finally:
+        _named = before
+
+
+def buckets(*sizes: int | None) -> Any:
+    """Chooses the bounds that programs for sizes that vary are compiled for, in this process.
+
+    `sizes`: the bounds; a size above all of them is a program of its own. Without any, the powers
+    of two from 8 on, above 512 also what lies half-way between them; with `dynamic=True`, also the
+    first size that is seen, so that what never changes has no padding. With None, each size is a program. What is returned may be used in a `with` statement, after which all is as before.
+    Raises ValueError for what is no positive number.
+    """
+    global _named
+    before = _named
+    if sizes == (None,):
+        _named = ()
+    elif any(not isinstance(one, int) or one < 2 for one in sizes):
+        raise ValueError(f"buckets{sizes}: bounds are whole numbers from 2 on, or None alone")
+    else:
+        _named = tuple(sorted({one for one in sizes if one is not None})) or None
+    return _as_before(before)
+
+
+def bound_of(size: int, most: int | None = None) -> int | None:
+    """What a size is given room for, `most` at most; None: it is a program of its own."""
+    if _named is not None:
+        at = bisect.bisect_left(_named, size)
+        found = _named[at] if at < len(_named) else None
+    else:
+        found = max(LEAST, 1 << (size - 1).bit_length())
+        if found > FINE and size <= found * 3 // 4:
+            found = found * 3 // 4
+    if found is not None and most is not None:
+        found = min(found, most)
+    return found
+
+
+def _function_of(exprs: Sequence[Any], symbols: Sequence[sympy.Symbol]) -> Callable[..., Any]:
+    """A function of the symbols' values, of what is expressed with them."""
+    printer = PythonPrinter()
+    printed = [printer.doprint(one) if isinstance(one, sympy.Expr) else "None" for one in exprs]
+    names = ", ".join(str(one) for one in symbols)
+    text = f"lambda {names}: ({''.join(one + ', ' for one in printed)})"
+    made: Callable[..., Any] = eval(text, {"math": math, "min": min, "max": max})
+    return made
+
+
+@dataclass
+class Pair:
+    """What a forward graph and its backward know of each other."""
+
+    visible: int | None = None  # results of the forward that are seen; None: all
+    saved: dict[str, tuple[Dim, ...]] = field(default_factory=dict)  # dims of the others, by name
+    why: str = ""  # each size is a program of its own, of both
+    first: bool = False  # the first size that is seen is a bound, as it may be the only one
+
+
+class Room(NamedTuple):
+    """What one bound of the sizes needs: example arguments of a program, by their places."""
+
+    bounds: tuple[int, ...]  # of the symbols
+    numbers: list[Any]  # of the placeholders that are numbers; None for tensors
+    examples: dict[int, torch.Tensor]  # of those with padding
+    extra: tuple[int, ...]  # the bounds that are arguments behind all others
+
+
+class Shown(NamedTuple):
+    """How a result lies in one of a program's, which has padding: as factors of its dims."""
+
+    place: int  # among the program's results
+    counts: tuple[tuple[int, ...], ...]  # of each dim's factors, the outermost first
+    wide: tuple[tuple[int, ...], ...]  # the same with padding
+    length: tuple[int, int] | None  # a dim, and how many of its first elements count; no other has padding
+
+    @staticmethod
+    def made(place: int, parts: list[int], counts: Sequence[int], wide: Sequence[int]) -> "Shown":
+        """Of dims that have so many factors, which these are."""
+        each, room, at = [], [], 0
+        for part in parts:
+            each.append(tuple(counts[at : at + part]))
+            room.append(tuple(wide[at : at + part]))
+            at += part
+        padded = [i for i, one in enumerate(each) if one != room[i]]
+        length = None
+        if len(padded) == 1 and each[padded[0]][1:] == room[padded[0]][1:]:
+            length = padded[0], math.prod(each[padded[0]])
+        return Shown(place, tuple(each), tuple(room), length)
+
+    def of(self, made: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
+        """The result, of the program's, whose dims lie in this order."""
+        if self.length is None and self.counts != self.wide:
+            made = made.view([one for dim in self.wide for one in dim])
+            for i, count in enumerate(one for dim in self.counts for one in dim):
+                made = made.narrow(i, 0, count)
+            made = made.reshape([math.prod(one) for one in self.counts]).contiguous()
+        return made.permute([order.index(i) for i in range(len(order))])
+
+
+class Sizes(NamedTuple):
+    """What a call with certain sizes needs."""
+
+    room: Room
+    counts: torch.Tensor  # what counts, on the device
+    numbers: tuple[Any, ...]  # those of the results that are numbers
+    shown: list[Shown]
+
+    @property
+    def lengths(self) -> list[tuple[int, int, int]]:
+        """Of the program's results those with padding: which, the dim, and how much counts."""
+        return [(one.place, *one.length) for one in self.shown if one.length]
+
+
+class Bucketed:
+    """A graph that serves all sizes up to a bound: `module`, whose arguments and results differ."""
+
+    def __init__(self, padding: Padding, pair: Pair) -> None:
+        self.padding = padding
+        self._pair = pair
+        self.module = fx.GraphModule(padding.source, padding.graph)
+        self.module.graph.eliminate_dead_code()
+        self.module.recompile()
+        self._shapes: dict[int, tuple[Any, ...]] = {}
+        self._given: dict[sympy.Symbol, tuple[int, int]] = {}
+        self._find_symbols()
+        self._witnesses = self._find_witnesses()
+        symbols = self._symbols = sorted(self._given, key=str)
+        self._most = [self._upper(one) for one in symbols]
+        self._lengths = _function_of(padding.lengths, symbols)
+        self._results = _function_of([one.value for one in padding.results], symbols)
+        self._factors = {
+            i: _function_of([n for k in one.order for n in one.dims[k]], symbols)
+            for i, one in enumerate(padding.results)
+            if one.kind == "shown"
+        }
+        self._first: dict[sympy.Symbol, int] = {}
+        self._sizes: dict[Any, Sizes] = {}
+        self._rooms: dict[tuple[int, ...], Room] = {}
+
+    def _find_symbols(self) -> None:
+        """Where the sizes are found among the arguments: a number, or a tensor's dim."""
+        self._ints: dict[int, sympy.Expr] = {}
+        for i, node in enumerate(self.padding.placeholders):
+            value = node.meta["val"]
+            if isinstance(value, torch.SymInt):
+                self._ints[i] = value.node.expr
+                if value.node.expr.is_Symbol:
+                    self._given[value.node.expr] = i, -1
+        for i, node in enumerate(self.padding.placeholders):
+            value = node.meta["val"]
+            if not isinstance(value, torch.Tensor) or node.name in self.padding.given:
+                continue
+            sizes = [one.node.expr if isinstance(one, torch.SymInt) else one for one in value.shape]
+            for k, one in enumerate(sizes):
+                if isinstance(one, sympy.Symbol):
+                    self._given.setdefault(one, (i, k))
+            if any(isinstance(one, sympy.Expr) for one in sizes):
+                self._shapes[i] = tuple(sympy.sympify(one) for one in sizes)
+
+    def _upper(self, symbol: sympy.Symbol) -> int | None:
+        """The largest value that the graph was traced for."""
+        env = self.padding.shape_env
+        limit = env.var_to_range[symbol].upper if env and symbol in env.var_to_range else None
+        return int(limit) if limit is not None and limit.is_Integer and limit < 2**31 else None
+
+    def _find_witnesses(self) -> dict[sympy.Symbol, tuple[int, int, Callable[..., Any]]]:
+        """Dims of arguments that have padding already, which tell the bounds: a symbol each."""
+        found: dict[sympy.Symbol, tuple[int, int, Callable[..., Any]]] = {}
+        for i, node in enumerate(self.padding.placeholders):
+            if node.name not in self.padding.given:
+                continue
+            for k, size in enumerate(node.meta["val"].shape):
+                expr = size.node.expr if isinstance(size, torch.SymInt) else None
+                if expr is not None and len(expr.free_symbols) == 1:
+                    (symbol,) = expr.free_symbols
+                    found.setdefault(symbol, (i, k, _function_of([expr], [symbol])))
+        return found
+
+    def sizes_of(self, values: Sequence[Any]) -> Sizes | None:
+        """What a call with these arguments needs; None: its sizes are a program of their own."""
+        here = tuple(
+            values[i] if k < 0 else values[i].shape[k]
+            for i, k in (self._given[one] for one in self._symbols)
+        )
+        bounds = tuple(self._bound(one, n, values) for one, n in zip(self._symbols, here, strict=True))
+        if None in bounds:
+            return None
+        found = self._sizes.get((here, bounds))
+        if found is None:
+            if len(self._sizes) >= MOST_SIZES:
+                self._sizes.clear()
+            found = self._sizes[here, bounds] = self._make_sizes(here, bounds)  # type: ignore[arg-type]
+        return found
+
+    def _bound(self, symbol: sympy.Symbol, size: int, values: Sequence[Any]) -> int | None:
+        """What a size is given room for, or was given by the graph that left an argument."""
+        if symbol not in self._witnesses:
+            if self._pair.first and _named is None and self._first.setdefault(symbol, size) == size:
+                return size
+            return bound_of(size, self._most[self._symbols.index(symbol)])
+        i, k, function = self._witnesses[symbol]
+        wide = values[i].shape[k]
+        if function(size)[0] == wide:
+            return size
+        low, high = size, 2 * size
+        while function(high)[0] < wide:
+            high *= 2
+        return low + bisect.bisect_left(range(low, high), wide, key=lambda n: function(n)[0])
+
+    def _make_sizes(self, here: tuple[int, ...], bounds: tuple[int, ...]) -> Sizes:
+        room = self._rooms.get(bounds)
+        if room is None:
+            if len(self._rooms) >= MOST_SIZES:
+                self._rooms.clear()
+            room = self._rooms[bounds] = self._make_room(bounds)
+        counts = self._lengths(*here) or (0,)
+        on_device = torch.tensor(counts, dtype=torch.int64).to(self.padding.device)
+        return Sizes(room, on_device, self._results(*here), self._shown(here, bounds))
+
+    def _make_room(self, bounds: tuple[int, ...]) -> Room:
+        at = dict(zip(self._symbols, bounds, strict=True))
+        numbers = [
+            int(self._ints[i].subs(at)) if i in self._ints else None
+            for i in range(len(self.padding.placeholders))
+        ]
+        examples = {}
+        for i, sizes in self._shapes.items():
+            wide = [int(one.subs(at)) for one in sizes]
+            dtype = self.padding.placeholders[i].meta["val"].dtype
+            examples[i] = torch.empty(wide, dtype=dtype, device=self.padding.device)
+        return Room(bounds, numbers, examples, tuple(self._lengths(*bounds)))
+
+    def arguments(self, values: Sequence[Any], sizes: Sizes) -> tuple[list[Any], list[Any]]:
+        """Arguments like those that the program is captured with, and those to launch it with."""
+        like: list[Any] = []
+        given: list[Any] = []
+        for i, value in enumerate(values):
+            example = sizes.room.examples.get(i)
+            if example is not None:
+                like.append(example)
+                given.append(padded(value, example))
+            else:
+                is_number = sizes.room.numbers[i] is not None
+                like.append(sizes.room.numbers[i] if is_number else value)
+                given.append(value)
+        like += [sizes.counts, *sizes.room.extra]
+        given += [sizes.counts, *sizes.room.extra]
+        return like, given
+
+    def results(self, made: Sequence[Any], values: Sequence[Any], sizes: Sizes) -> list[Any]:
+        """The graph's results, of the program's."""
+        found = iter(made)
+        cuts = iter(sizes.shown)
+        all_: list[Any] = []
+        for result, number in zip(self.padding.results, sizes.numbers, strict=True):
+            if result.kind == "number":
+                all_.append(number if isinstance(result.value, sympy.Expr) else result.value)
+            elif result.kind == "argument":
+                all_.append(values[result.place])
+            else:
+                one = next(found)
+                all_.append(next(cuts).of(one, result.order) if result.kind == "shown" else one)
+        return all_
+
+    def _shown(self, here: tuple[int, ...], bounds: tuple[int, ...]) -> list[Shown]:
+        """How the results that are seen lie in those of the program."""
+        made, place = [], 0
+        for i, result in enumerate(self.padding.results):
+            if result.kind == "shown":
+                dims = [result.dims[k] for k in result.order]
+                counts, wide = self._factors[i](*here), self._factors[i](*bounds)
+                made.append(Shown.made(place, [len(one) for one in dims], counts, wide))
+            place += result.kind not in ("number", "argument")
+        return made
+
+
+def filler(_: torch.dtype) -> float:
+    """What padding of arguments is; nothing may depend on it."""
+    return 0
+
+
+def padded(value: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """A tensor with zeros behind it along each dim, or itself where it has the room already."""
+    if value.shape == like.shape:
+        return value if _C.is_canonical(value) else value.contiguous().clone()
+    if _C.padded_sizes(value) == list(like.shape):
+        return value
+    more = []
+    for size, wide in zip(reversed(value.shape), reversed(like.shape), strict=True):
+        more += [0, wide - size]
+    return functional.pad(value.detach().cpu(), more, value=filler(value.dtype)).to(like.device)

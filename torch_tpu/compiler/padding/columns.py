@@ -1,0 +1,178 @@
+"""Rules that the op table's columns tell (ops/ops.h)."""
+
+from typing import Any
+
+import torch
+from torch import fx
+
+from torch_tpu.compiler.padding import dims as d
+from torch_tpu.compiler.padding.dims import Dim
+from torch_tpu.compiler.padding.graph import Args, Apply, Padding, RefusedError, columns
+
+
+def tensors(cx: Padding, node: fx.Node) -> list[fx.Node]:
+    """The operands that are tensors."""
+    return [one for one in node.all_input_nodes if isinstance(cx.value(one), torch.Tensor)]
+
+
+def broadcast(cx: Padding, node: fx.Node) -> tuple[Dim, ...]:
+    """The dims of a result to which all operands are broadcast."""
+    exact = d.dims_of(cx.shape(node))
+    found: list[set[Dim]] = [set() for _ in exact]
+    for one in tensors(cx, node):
+        own = cx.dims_at(one)
+        for i, dim in enumerate(own, len(exact) - len(own)):
+            if dim != d.ONE:
+                found[i].add(dim)
+    if any(len(dims) > 1 for dims in found):
+        raise RefusedError(f"{node.target}: padding lies differently in its operands")
+    return tuple(dims.pop() if dims else dim for dims, dim in zip(found, exact, strict=True))
+
+
+def pointwise(cx: Padding, node: fx.Node, _: Args) -> fx.Node:
+    """What makes each element of the result of those at its place."""
+    return cx.run(node, broadcast(cx, node))
+
+
+def reduced_dims(listed: Any, rank: int) -> list[int]:
+    """Those that an argument lists: None and an empty list are all."""
+    if listed is None or listed == []:
+        return list(range(rank))
+    return sorted({one % max(rank, 1) for one in ([listed] if isinstance(listed, int) else listed)})
+
+
+def without(dims: tuple[Dim, ...], gone: list[int], keep: bool) -> tuple[Dim, ...]:
+    """What a reduction leaves of dims."""
+    if keep:
+        return tuple(d.ONE if i in gone else dim for i, dim in enumerate(dims))
+    return tuple(dim for i, dim in enumerate(dims) if i not in gone)
+
+
+def results_like(cx: Padding, node: fx.Node, dims: tuple[Dim, ...]) -> Any:
+    """The same dims for each of a node's results."""
+    value = cx.value(node)
+    return [dims] * len(value) if isinstance(value, tuple | list) else dims
+
+
+def _rank(cx: Padding, node: fx.Node) -> int:
+    value = cx.value(node)
+    return (value[0] if isinstance(value, tuple | list) else value).dim()
+
+
+def _reduction(reducer: str, listed: int) -> Apply:
+    def apply(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+        own = cx.dims_at(a.self_)
+        names = [one.name for one in node.target._schema.arguments]  # type: ignore[union-attr]
+        dims = reduced_dims(getattr(a, names[listed]) if listed > 0 else None, len(own))
+        kept = without(own, dims, _rank(cx, node) == len(own))
+        return cx.run(node, results_like(cx, node, kept), **{names[0]: cx.cleaned(a.self_, reducer, dims)})
+
+    return apply
+
+
+def _listed(reducer: str, argument: int) -> Apply:
+    """A result like the first operand, along dims of which padding is left out."""
+
+    def apply(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+        names = [one.name for one in node.target._schema.arguments]  # type: ignore[union-attr]
+        first = getattr(a, names[0])
+        own = cx.dims_at(first)
+        dims = reduced_dims(getattr(a, names[argument]), len(own))
+        return cx.run(node, own, **{names[0]: cx.cleaned(first, reducer, dims)})
+
+    return apply
+
+
+# -- Patterns: "ij,jk->ik" --
+
+Code = str | int  # a letter; a place in "...", from the end
+
+
+def _codes(pattern: str, rank: int) -> list[Code]:
+    if pattern == "!":
+        return ["!"] * rank
+    before, dots, after = pattern.partition("...")
+    rest = rank - len(before) - len(after)
+    if rest < 0 or (not dots and rest):
+        raise RefusedError("an operand has another rank than its rule")
+    return [*before, *reversed(range(rest)), *after] if dots else list(before)
+
+
+class _Match:
+    """What a pattern's codes stand for."""
+
+    def __init__(self, rule: str) -> None:
+        operands, _, results = rule.partition("->")
+        self.operands, self.results = operands.split(","), results.split(",")
+        self.dims: dict[Code, Dim] = {}
+
+    def codes(self, i: int, rank: int) -> list[Code]:
+        """Of the dims of argument i."""
+        pattern = self.operands[i] if i < len(self.operands) else "!"
+        if pattern == "*":
+            return _codes(self.results[0], max(rank, len(self.results[0])))[-rank:] if rank else []
+        return _codes(pattern, rank)
+
+    def note(self, codes: list[Code], dims: tuple[Dim, ...]) -> None:
+        for code, dim in zip(codes, dims, strict=True):
+            if dim == d.ONE:
+                continue
+            fixed = isinstance(code, str) and (code.isupper() or code == "!")
+            if fixed and d.varies(dim):
+                raise RefusedError("a dim whose size varies is one that may not")
+            if not fixed and self.dims.setdefault(code, dim) != dim:
+                raise RefusedError("padding lies differently in its operands")
+
+    def is_summed(self, code: Code) -> bool:
+        """Whether the first result lacks it."""
+        inside = "..." in self.results[0] if isinstance(code, int) else code in self.results[0]
+        return not inside and code != "!"
+
+    def result(self, k: int, exact: tuple[Dim, ...]) -> tuple[Dim, ...]:
+        """The dims of result k."""
+        if k >= len(self.results):
+            return exact
+        codes = _codes(self.results[k], len(exact))
+        return tuple(self.dims.get(code, dim) for code, dim in zip(codes, exact, strict=True))
+
+
+def pattern(text: str, reducer: str) -> Apply:
+    """The rule of a pattern; padding of what is summed is replaced."""
+
+    def apply(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+        match = _Match(text)
+        operands = {}
+        for i, argument in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
+            one = getattr(a, argument.name)
+            if isinstance(one, fx.Node) and isinstance(cx.value(one), torch.Tensor):
+                codes = match.codes(i, len(cx.dims_at(one)))
+                match.note(codes, cx.dims_at(one))
+                operands[argument.name] = one, codes
+        changed = {
+            name: cx.cleaned(one, reducer, [k for k, code in enumerate(codes) if match.is_summed(code)])
+            for name, (one, codes) in operands.items()
+        }
+        exact = cx.exact_dims(node)
+        dims = (
+            [match.result(k, one) for k, one in enumerate(exact)]
+            if isinstance(exact, list)
+            else match.result(0, exact)
+        )
+        return cx.run(node, dims, **changed)
+
+    return apply
+
+
+def _rule_of(kind: str, text: str | None, reducer: str, listed: int) -> Apply | None:
+    if text is None:
+        if kind == "pointwise":
+            return pointwise
+        return _reduction(reducer, listed) if kind == "reduce" and listed >= 0 else None
+    if text == "":
+        return pointwise
+    if text.startswith("%"):
+        return _listed(reducer, int(text[1:]))
+    return pattern(text, reducer) if "->" in text else None
+
+
+columns.append(_rule_of)

@@ -1,0 +1,61 @@
+"""Rules of what makes values of sizes alone."""
+
+from typing import Any
+
+import torch
+from torch import fx
+
+from torch_tpu.compiler.padding import dims as d
+from torch_tpu.compiler.padding.graph import Args, Padding, RefusedError, aten, rule
+from torch_tpu.compiler.padding.views import number_of
+
+
+@rule("zeros", "ones", "empty", "new_zeros", "new_ones", "new_empty", "eye", "empty_strided")
+def sized(cx: Padding, node: fx.Node, _: Args) -> fx.Node:
+    return cx.run(node, d.dims_of(cx.shape(node)))
+
+
+@rule("zeros_like", "ones_like", "empty_like")
+def like(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+    return cx.run(node, cx.dims_at(a.self_))
+
+
+@rule("full", "new_full", "full_like")
+def full(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+    dims = cx.dims_at(a.self_) if "like" in str(node.target) else d.dims_of(cx.shape(node))
+    if not isinstance(a.fill_value, fx.Node):
+        return cx.run(node, dims)
+    zeros = cx.run(node, dims, fill_value=0)
+    return cx.emit(aten.add.Tensor, zeros, _number(cx, a.fill_value), dims=dims)
+
+
+def _number(cx: Padding, value: Any) -> Any:
+    """A number that counts, as an operand."""
+    if not isinstance(value, fx.Node):
+        return value
+    if not isinstance(cx.value(value), torch.SymInt):
+        raise RefusedError("a fraction that depends on a size")
+    return cx.length(number_of(value))
+
+
+@rule("scalar_tensor")
+def scalar_tensor(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+    return cx.emit(aten._to_copy.default, _number(cx, a.s), dtype=cx.value(node).dtype)
+
+
+@rule("arange")
+def arange(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+    names = [one.name for one in node.target._schema.arguments]  # type: ignore[union-attr]
+    value = cx.value(node)
+    if value.dtype.is_floating_point:
+        raise RefusedError(f"{node.target} of fractions")
+    start = a.start if "start" in names else 0
+    step = a.step if "step" in names else 1
+    if isinstance(step, fx.Node):
+        raise RefusedError(f"{node.target} with a step that depends on a size")
+    made: Any = cx.iota(d.expr_of(value.shape[0]))
+    if step != 1:
+        made = cx.emit(aten.mul.Tensor, made, step)
+    if isinstance(start, fx.Node) or start != 0:
+        made = cx.emit(aten.add.Tensor, made, _number(cx, start))
+    return cx.emit(aten._to_copy.default, made, dtype=value.dtype, dims=d.dims_of(value.shape))

@@ -1,0 +1,107 @@
+"""Dims whose size varies: how what counts of them lies among padding.
+
+A dim is a tuple of factors, the outermost first, whose product is its size. What counts are the
+elements all of whose digits are below their factor's value; where a program serves all sizes up to
+a bound, a digit runs to its factor's value at the bound, and the rest is padding. A factor that is
+a number is part of the one before it, so `(n,)` and `(4*n,)` begin with what counts, and `(2, n)`
+is two rows that do.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch.utils._sympy.functions import CleanDiv, FloorDiv, Max, Min
+
+Dim = tuple[sympy.Expr, ...]
+
+ONE: Dim = (sympy.Integer(1),)
+
+
+def expr_of(size: Any) -> sympy.Expr:
+    """A size, or another whole number that depends on sizes, as an expression of them."""
+    return sympy.expand(size.node.expr) if isinstance(size, torch.SymInt) else sympy.Integer(size)
+
+
+def joined(factors: Iterable[sympy.Expr]) -> Dim:
+    """The dim that has these factors."""
+    all_: list[sympy.Expr] = []
+    for factor in factors:
+        if factor == 1:
+            continue
+        if all_ and factor.is_Integer:
+            all_[-1] = sympy.expand(all_[-1] * factor)
+        else:
+            all_.append(factor)
+    return tuple(all_) or ONE
+
+
+def dims_of(sizes: Iterable[Any]) -> tuple[Dim, ...]:
+    """Dims that begin with what counts, of these sizes."""
+    return tuple((expr_of(size),) for size in sizes)
+
+
+def size_of(dim: Dim) -> sympy.Expr:
+    """The product of its factors."""
+    return sympy.expand(sympy.Mul(*dim))
+
+
+def varies(dim: Dim) -> bool:
+    """Whether it has padding."""
+    return any(factor.free_symbols for factor in dim)
+
+
+def is_prefix(dim: Dim) -> bool:
+    """Whether it begins with what counts."""
+    return len(dim) == 1 or not varies(dim)
+
+
+def grows(expr: sympy.Expr) -> bool:
+    """Whether a size is known never to shrink where those that it depends on grow."""
+    if expr.is_Symbol or expr.is_Integer:
+        return True
+    if isinstance(expr, sympy.Add):
+        return all(grows(one) for one in expr.args)
+    if isinstance(expr, sympy.Mul):
+        return all(grows(one) and not (one.is_Integer and one < 0) for one in expr.args)
+    if isinstance(expr, sympy.Pow):
+        return bool(expr.args[1].is_Integer and expr.args[1] > 0) and grows(expr.args[0])
+    if isinstance(expr, FloorDiv | CleanDiv):
+        return bool(expr.args[1].is_Integer and expr.args[1] > 0) and grows(expr.args[0])
+    return isinstance(expr, Min | Max) and all(grows(one) for one in expr.args)
+
+
+def regrouped(dims: Sequence[Dim], sizes: Sequence[Any]) -> tuple[Dim, ...] | None:
+    """The dims of these sizes that a tensor with `dims` has when it is viewed so.
+
+    None where a row of a new dim would mix what counts and padding in another way.
+    """
+    factors = [one for dim in dims for one in dim]
+    made = []
+    for size in sizes:
+        wanted = expr_of(size)
+        taken: list[sympy.Expr] = []
+        while wanted != 1:
+            while factors and factors[0] == 1:
+                factors.pop(0)
+            if not factors:
+                return None
+            rest = sympy.cancel(wanted / factors[0])
+            if _is_size(rest):
+                taken.append(factors.pop(0))
+                wanted = rest
+                continue
+            inner = sympy.cancel(factors[0] / wanted)
+            if not inner.is_Integer or (wanted.is_Integer and factors[0].free_symbols):
+                return None
+            taken.append(wanted)
+            factors[0] = inner
+            wanted = sympy.Integer(1)
+        made.append(joined(taken))
+    return tuple(made) if all(one == 1 for one in factors) else None
+
+
+def _is_size(expr: sympy.Expr) -> bool:
+    """Whether it can be a product of factors that are left: no fraction."""
+    return sympy.fraction(sympy.together(expr))[1] == 1 and not (expr.is_Integer and expr < 1)
