@@ -70,7 +70,7 @@ def _function_of(exprs: Sequence[Any], symbols: Sequence[sympy.Symbol]) -> Calla
     printed = [printer.doprint(one) if isinstance(one, sympy.Expr) else "None" for one in exprs]
     names = ", ".join(str(one) for one in symbols)
     text = f"lambda {names}: ({''.join(one + ', ' for one in printed)})"
-    made: Callable[..., Any] = eval(text, {"math": math, "min": min, "max": max})
+    made: Callable[..., Any] = eval(text, {"math": math, "min": min, "max": max, "torch": torch})
     return made
 
 
@@ -80,6 +80,7 @@ class Pair:
 
     visible: int | None = None  # results of the forward that are seen; None: all
     saved: dict[str, tuple[Dim, ...]] = field(default_factory=dict)  # dims of the others, by name
+    shown: dict[tuple[Dim, ...], tuple[Dim, ...]] = field(default_factory=dict)  # by their sizes
     why: str = ""  # each size is a program of its own, of both
     first: bool = False  # the first size that is seen is a bound, as it may be the only one
 
@@ -90,6 +91,7 @@ class Room(NamedTuple):
     bounds: tuple[int, ...]  # of the symbols
     numbers: list[Any]  # of the placeholders that are numbers; None for tensors
     examples: dict[int, torch.Tensor]  # of those with padding
+    wide: dict[int, tuple[int, ...]]  # their dims' factors
     extra: tuple[int, ...]  # the bounds that are arguments behind all others
 
 
@@ -129,8 +131,9 @@ class Sizes(NamedTuple):
     """What a call with certain sizes needs."""
 
     room: Room
-    counts: torch.Tensor  # what counts, on the device
+    counts: tuple[torch.Tensor, torch.Tensor]  # whole numbers and fractions, on the device
     numbers: tuple[Any, ...]  # those of the results that are numbers
+    exact: dict[int, tuple[int, ...]]  # of arguments that get padding, their dims' factors
     shown: list[Shown]
 
     @property
@@ -148,13 +151,18 @@ class Bucketed:
         self.module = fx.GraphModule(padding.source, padding.graph)
         self.module.graph.eliminate_dead_code()
         self.module.recompile()
-        self._shapes: dict[int, tuple[Any, ...]] = {}
+        self._shapes: dict[int, Callable[..., tuple[int, ...]]] = {}
         self._given: dict[sympy.Symbol, tuple[int, int]] = {}
         self._find_symbols()
         self._witnesses = self._find_witnesses()
         symbols = self._symbols = sorted(self._given, key=str)
         self._most = [self._upper(one) for one in symbols]
+        for i, node in enumerate(padding.placeholders):
+            if node.name not in padding.given and padding.is_padded(node):
+                factors = [one for dim in padding.dims_at(node) for one in dim]
+                self._shapes[i] = _function_of(factors, symbols)
         self._lengths = _function_of(padding.lengths, symbols)
+        self._fractions = _function_of(padding.fractions, symbols)
         self._results = _function_of([one.value for one in padding.results], symbols)
         self._factors = {
             i: _function_of([n for k in one.order for n in one.dims[k]], symbols)
@@ -182,8 +190,6 @@ class Bucketed:
             for k, one in enumerate(sizes):
                 if isinstance(one, sympy.Symbol):
                     self._given.setdefault(one, (i, k))
-            if any(isinstance(one, sympy.Expr) for one in sizes):
-                self._shapes[i] = tuple(sympy.sympify(one) for one in sizes)
 
     def _upper(self, symbol: sympy.Symbol) -> int | None:
         """The largest value that the graph was traced for."""
@@ -241,9 +247,14 @@ class Bucketed:
             if len(self._rooms) >= MOST_SIZES:
                 self._rooms.clear()
             room = self._rooms[bounds] = self._make_room(bounds)
-        counts = self._lengths(*here) or (0,)
-        on_device = torch.tensor(counts, dtype=torch.int64).to(self.padding.device)
-        return Sizes(room, on_device, self._results(*here), self._shown(here, bounds))
+        whole, fractions = self._lengths(*here) or (0,), self._fractions(*here) or (0.0,)
+        device = self.padding.device
+        counts = (
+            torch.tensor(whole, dtype=torch.int64).to(device),
+            torch.tensor(fractions, dtype=torch.float64).to(device),
+        )
+        exact = {i: factors(*here) for i, factors in self._shapes.items()}
+        return Sizes(room, counts, self._results(*here), exact, self._shown(here, bounds))
 
     def _make_room(self, bounds: tuple[int, ...]) -> Room:
         at = dict(zip(self._symbols, bounds, strict=True))
@@ -251,12 +262,14 @@ class Bucketed:
             int(self._ints[i].subs(at)) if i in self._ints else None
             for i in range(len(self.padding.placeholders))
         ]
-        examples = {}
-        for i, sizes in self._shapes.items():
-            wide = [int(one.subs(at)) for one in sizes]
-            dtype = self.padding.placeholders[i].meta["val"].dtype
-            examples[i] = torch.empty(wide, dtype=dtype, device=self.padding.device)
-        return Room(bounds, numbers, examples, tuple(self._lengths(*bounds)))
+        examples, factors = {}, {}
+        for i, function in self._shapes.items():
+            node = self.padding.placeholders[i]
+            wide = iter(factors.setdefault(i, function(*bounds)))
+            shape = [math.prod(next(wide) for _ in dim) for dim in self.padding.dims_at(node)]
+            dtype = node.meta["val"].dtype
+            examples[i] = torch.empty(shape, dtype=dtype, device=self.padding.device)
+        return Room(bounds, numbers, examples, factors, tuple(self._lengths(*bounds)))
 
     def arguments(self, values: Sequence[Any], sizes: Sizes) -> tuple[list[Any], list[Any]]:
         """Arguments like those that the program is captured with, and those to launch it with."""
@@ -266,13 +279,13 @@ class Bucketed:
             example = sizes.room.examples.get(i)
             if example is not None:
                 like.append(example)
-                given.append(padded(value, example))
+                given.append(padded(value, example, sizes.exact[i], sizes.room.wide[i]))
             else:
                 is_number = sizes.room.numbers[i] is not None
                 like.append(sizes.room.numbers[i] if is_number else value)
                 given.append(value)
-        like += [sizes.counts, *sizes.room.extra]
-        given += [sizes.counts, *sizes.room.extra]
+        like += [*sizes.counts, *sizes.room.extra]
+        given += [*sizes.counts, *sizes.room.extra]
         return like, given
 
     def results(self, made: Sequence[Any], values: Sequence[Any], sizes: Sizes) -> list[Any]:
@@ -307,13 +320,20 @@ def filler(_: torch.dtype) -> float:
     return 0
 
 
-def padded(value: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """A tensor with zeros behind it along each dim, or itself where it has the room already."""
+def padded(
+    value: torch.Tensor, like: torch.Tensor, exact: tuple[int, ...], wide: tuple[int, ...]
+) -> torch.Tensor:
+    """A tensor with padding, as much as `like` has, or itself where it has that already.
+
+    `exact` and `wide` are the factors of its dims, without and with padding.
+    """
     if value.shape == like.shape:
         return value if _C.is_canonical(value) else value.contiguous().clone()
-    if _C.padded_sizes(value) == list(like.shape):
+    if len(exact) == value.dim() and _C.padded_sizes(value) == list(like.shape):
         return value
     more = []
-    for size, wide in zip(reversed(value.shape), reversed(like.shape), strict=True):
-        more += [0, wide - size]
-    return functional.pad(value.detach().cpu(), more, value=filler(value.dtype)).to(like.device)
+    for size, room in zip(reversed(exact), reversed(wide), strict=True):
+        more += [0, room - size]
+    parts = value.detach().cpu().reshape(exact)
+    made = functional.pad(parts, more, value=filler(value.dtype))
+    return made.reshape(like.shape).to(like.device)

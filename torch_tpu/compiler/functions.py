@@ -89,11 +89,13 @@ class Compiled:
         try:
             if self._division:
                 raise RefusedError("tensors are on the host as well")
-            padding = Padding(self.graph, self.pair.saved, self.pair.visible)
+            pair = self.pair
+            padding = Padding(self.graph, pair.saved, pair.visible, pair.shown)
         except RefusedError as reason:
             self.pair.why = str(reason)
             return None
-        self.pair.saved.update(padding.saved)
+        pair.saved.update(padding.saved)
+        pair.shown.update(padding.shown)
         return Bucketed(padding, self.pair)
 
     def _run_padded(self, bucketed: Bucketed, values: list[Any], sizes: Sizes) -> Any:

@@ -7,7 +7,7 @@ from torch import fx
 
 from torch_tpu.compiler.padding import dims as d
 from torch_tpu.compiler.padding.dims import Dim
-from torch_tpu.compiler.padding.graph import Args, Apply, Padding, RefusedError, columns
+from torch_tpu.compiler.padding.graph import Apply, Args, Padding, RefusedError, aten, columns
 
 
 def tensors(cx: Padding, node: fx.Node) -> list[fx.Node]:
@@ -19,14 +19,19 @@ def broadcast(cx: Padding, node: fx.Node) -> tuple[Dim, ...]:
     """The dims of a result to which all operands are broadcast."""
     exact = d.dims_of(cx.shape(node))
     found: list[set[Dim]] = [set() for _ in exact]
+    free = [True] * len(exact)
     for one in tensors(cx, node):
         own = cx.dims_at(one)
         for i, dim in enumerate(own, len(exact) - len(own)):
-            if dim != d.ONE:
+            if dim != d.ONE and not isinstance(dim, d.Free):
                 found[i].add(dim)
+                free[i] = False
     if any(len(dims) > 1 for dims in found):
         raise RefusedError(f"{node.target}: padding lies differently in its operands")
-    return tuple(dims.pop() if dims else dim for dims, dim in zip(found, exact, strict=True))
+    return tuple(
+        dims.pop() if dims else d.Free(dim) if equal else dim
+        for dims, dim, equal in zip(found, exact, free, strict=True)
+    )
 
 
 def pointwise(cx: Padding, node: fx.Node, _: Args) -> fx.Node:
@@ -120,8 +125,23 @@ class _Match:
             fixed = isinstance(code, str) and (code.isupper() or code == "!")
             if fixed and d.varies(dim):
                 raise RefusedError("a dim whose size varies is one that may not")
-            if not fixed and self.dims.setdefault(code, dim) != dim:
+            known = self.dims.get(code, dim)
+            if isinstance(known, d.Free):
+                known = dim
+            if not fixed and known != dim and not isinstance(dim, d.Free):
                 raise RefusedError("padding lies differently in its operands")
+            self.dims[code] = known
+
+    def as_others(self, cx: Padding, node: fx.Node, codes: list[Code]) -> fx.Node:
+        """An operand whose padding lies as that of the others, in the new graph."""
+        own = cx.dims_at(node)
+        dims = tuple(
+            self.dims[code] if isinstance(dim, d.Free) and code in self.dims else dim
+            for code, dim in zip(codes, own, strict=True)
+        )
+        if dims == own:
+            return cx.of(node)  # type: ignore[no-any-return]
+        return cx.emit(aten.alias.default, cx.of(node), dims=dims)
 
     def is_summed(self, code: Code) -> bool:
         """Whether the first result lacks it."""
@@ -136,8 +156,8 @@ class _Match:
         return tuple(self.dims.get(code, dim) for code, dim in zip(codes, exact, strict=True))
 
 
-def pattern(text: str, reducer: str) -> Apply:
-    """The rule of a pattern; padding of what is summed is replaced."""
+def pattern(text: str) -> Apply:
+    """The rule of a pattern; padding of what is summed is zero."""
 
     def apply(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
         match = _Match(text)
@@ -148,10 +168,10 @@ def pattern(text: str, reducer: str) -> Apply:
                 codes = match.codes(i, len(cx.dims_at(one)))
                 match.note(codes, cx.dims_at(one))
                 operands[argument.name] = one, codes
-        changed = {
-            name: cx.cleaned(one, reducer, [k for k, code in enumerate(codes) if match.is_summed(code)])
-            for name, (one, codes) in operands.items()
-        }
+        changed = {}
+        for name, (one, codes) in operands.items():
+            summed = [k for k, code in enumerate(codes) if match.is_summed(code)]
+            changed[name] = cx.cleaned(match.as_others(cx, one, codes), 0, summed)
         exact = cx.exact_dims(node)
         dims = (
             [match.result(k, one) for k, one in enumerate(exact)]
@@ -172,7 +192,7 @@ def _rule_of(kind: str, text: str | None, reducer: str, listed: int) -> Apply | 
         return pointwise
     if text.startswith("%"):
         return _listed(reducer, int(text[1:]))
-    return pattern(text, reducer) if "->" in text else None
+    return pattern(text) if "->" in text and reducer == "sum" else None
 
 
 columns.append(_rule_of)

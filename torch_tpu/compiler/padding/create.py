@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import torch
 from torch import fx
 
 from torch_tpu.compiler.padding import dims as d
@@ -26,21 +25,12 @@ def full(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
     if not isinstance(a.fill_value, fx.Node):
         return cx.run(node, dims)
     zeros = cx.run(node, dims, fill_value=0)
-    return cx.emit(aten.add.Tensor, zeros, _number(cx, a.fill_value), dims=dims)
-
-
-def _number(cx: Padding, value: Any) -> Any:
-    """A number that counts, as an operand."""
-    if not isinstance(value, fx.Node):
-        return value
-    if not isinstance(cx.value(value), torch.SymInt):
-        raise RefusedError("a fraction that depends on a size")
-    return cx.length(number_of(value))
+    return cx.emit(aten.add.Tensor, zeros, cx.number(cx.value(a.fill_value), cx.value(node).dtype), dims=dims)
 
 
 @rule("scalar_tensor")
 def scalar_tensor(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
-    return cx.emit(aten._to_copy.default, _number(cx, a.s), dtype=cx.value(node).dtype)
+    return cx.emit(aten._to_copy.default, cx.number(cx.value(a.s), cx.value(node).dtype), dtype=cx.value(node).dtype)
 
 
 @rule("arange")
@@ -57,5 +47,6 @@ def arange(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
     if step != 1:
         made = cx.emit(aten.mul.Tensor, made, step)
     if isinstance(start, fx.Node) or start != 0:
-        made = cx.emit(aten.add.Tensor, made, _number(cx, start))
+        first = cx.length(number_of(start)) if isinstance(start, fx.Node) else start
+        made = cx.emit(aten.add.Tensor, made, first)
     return cx.emit(aten._to_copy.default, made, dtype=value.dtype, dims=d.dims_of(value.shape))

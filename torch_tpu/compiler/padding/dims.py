@@ -16,6 +16,11 @@ from torch.utils._sympy.functions import CleanDiv, FloorDiv, Max, Min
 
 Dim = tuple[sympy.Expr, ...]
 
+
+class Free(tuple[sympy.Expr, ...]):
+    """A dim along which all elements are equal, padding too, which may lie anywhere then."""
+
+
 ONE: Dim = (sympy.Integer(1),)
 
 
@@ -77,29 +82,39 @@ def regrouped(dims: Sequence[Dim], sizes: Sequence[Any]) -> tuple[Dim, ...] | No
 
     None where a row of a new dim would mix what counts and padding in another way.
     """
-    factors = [one for dim in dims for one in dim]
-    made = []
+    factors = [(one, isinstance(dim, Free)) for dim in dims for one in dim if one != 1]
+    made: list[Dim] = []
     for size in sizes:
-        wanted = expr_of(size)
-        taken: list[sympy.Expr] = []
-        while wanted != 1:
-            while factors and factors[0] == 1:
-                factors.pop(0)
-            if not factors:
-                return None
-            rest = sympy.cancel(wanted / factors[0])
-            if _is_size(rest):
-                taken.append(factors.pop(0))
-                wanted = rest
-                continue
-            inner = sympy.cancel(factors[0] / wanted)
-            if not inner.is_Integer or (wanted.is_Integer and factors[0].free_symbols):
-                return None
-            taken.append(wanted)
-            factors[0] = inner
-            wanted = sympy.Integer(1)
-        made.append(joined(taken))
-    return tuple(made) if all(one == 1 for one in factors) else None
+        taken = _taken(factors, expr_of(size))
+        if taken is None:
+            return None
+        dim = joined(one for one, _ in taken)
+        made.append(Free((size_of(dim),)) if taken and all(free for _, free in taken) else dim)
+    return tuple(made) if not factors else None
+
+
+def _taken(
+    factors: list[tuple[sympy.Expr, bool]], wanted: sympy.Expr
+) -> list[tuple[sympy.Expr, bool]] | None:
+    """Takes factors from the front whose product is that; one may be split."""
+    taken: list[tuple[sympy.Expr, bool]] = []
+    while wanted != 1:
+        if not factors:
+            return None
+        first, free = factors.pop(0)
+        rest = sympy.cancel(wanted / first)
+        if _is_size(rest):
+            taken.append((first, free))
+            wanted = rest
+            continue
+        inner = sympy.cancel(first / wanted)
+        begins = inner.is_Integer and not (wanted.is_Integer and first.free_symbols)
+        if not begins and not (free and _is_size(inner)):
+            return None
+        taken.append((wanted, free))
+        factors.insert(0, (inner, free))
+        break
+    return taken
 
 
 def _is_size(expr: sympy.Expr) -> bool:

@@ -82,7 +82,8 @@ class Padding:
     """Rewrites a graph of ATen's operators, whose nodes say in `meta["val"]` what they are.
 
     `saved`: dims of inputs that another padded graph has left as they are, by name. `visible`: how
-    many results are seen outside; what follows is handed to the backward graph as it is.
+    many results are seen outside; what follows is handed to the backward graph as it is. `shown`:
+    the dims that results of the other graph have, by their sizes: gradients lie like them.
     """
 
     def __init__(
@@ -90,11 +91,15 @@ class Padding:
         source: fx.GraphModule,
         saved: Mapping[str, tuple[Dim, ...]] | None = None,
         visible: int | None = None,
+        shown: Mapping[tuple[Dim, ...], tuple[Dim, ...]] | None = None,
     ) -> None:
         self.source = source
         self.graph = fx.Graph()
         self.lengths: list[sympy.Expr] = []
+        self.fractions: list[sympy.Expr] = []
         self.saved: dict[str, tuple[Dim, ...]] = {}  # of results behind the visible ones
+        self.shown: dict[tuple[Dim, ...], tuple[Dim, ...]] = {}  # of the visible ones
+        self._like = shown or {}
         self.results: list[Result] = []
         self.given = saved or {}
         self._env: dict[fx.Node, Any] = {}
@@ -126,10 +131,12 @@ class Padding:
         for node in self.placeholders:
             self._env[node] = self.graph.placeholder(node.name)
             if isinstance(self.value(node), torch.Tensor):
-                dims = self.given.get(node.name) or d.dims_of(node.meta["val"].shape)
+                dims = d.dims_of(node.meta["val"].shape)
+                dims = self.given.get(node.name) or self._like.get(dims) or dims
                 self._set_dims(self._env[node], dims)
         self._lengths = self.graph.placeholder("lengths")
-        self._at = self._lengths  # bounds are placeholders, too
+        self._fractions = self.graph.placeholder("fractions")
+        self._at = self._fractions  # bounds are placeholders, too
         for node in self.source.graph.nodes:
             if node.op == "call_function":
                 self._env[node] = self._convert(node)
@@ -219,6 +226,7 @@ class Padding:
         value = self.value(node)
         assert isinstance(value, torch.Tensor)
         order = _order(value)
+        self.shown[d.dims_of(value.shape)] = self.dims(new)
         self.results.append(Result("shown", dims=self.dims(new), order=order))
         permuted = self.emit(aten.permute.default, new, list(order))
         return self.emit(aten.clone.default, permuted, memory_format=torch.contiguous_format)
@@ -255,6 +263,10 @@ class Padding:
         """Those of a tensor of the original graph."""
         return self.dims(self._env[node])
 
+    def is_padded(self, node: fx.Node) -> bool:
+        """Whether a node of the original graph is a tensor with padding."""
+        return any(d.varies(dim) for dim in self._all_dims(self._env[node]))
+
     def _all_dims(self, node: Any) -> Iterable[Dim]:
         return _flat(self._dims.get(node, ()))
 
@@ -278,7 +290,8 @@ class Padding:
         """The operator itself, whose result has these dims; some arguments are others."""
         args, kwargs = [], {}
         positional = len(node.args)
-        for i, argument in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
+        target: Any = node.target
+        for i, argument in enumerate(target._schema.arguments):
             name = argument.name
             given = node.args[i] if i < positional else node.kwargs.get(name, _NOTHING)
             if name in changed:
@@ -287,12 +300,14 @@ class Padding:
                 continue
             else:
                 value = self._argument(node, argument, given)
+                if str(argument.type) == "number" and isinstance(value, fx.Node):
+                    target = _with_tensor(target)
             if i < positional or (not kwargs and i == len(args)):
                 if not argument.kwarg_only:
                     args.append(value)
                     continue
             kwargs[name] = value
-        new = self.graph.call_function(node.target, tuple(args), kwargs)  # type: ignore[arg-type]
+        new = self.graph.call_function(target, tuple(args), kwargs)
         self._set_dims(new, dims)
         return new
 
@@ -301,12 +316,27 @@ class Padding:
         value = given.meta.get("val") if isinstance(given, fx.Node) else None
         if not isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
             return self.of(given)
-        kind = str(argument.real_type if hasattr(argument, "real_type") else argument.type)
+        kind = str(argument.real_type)
         if "SymInt" in kind or kind == "int":
             return self.of(given)
-        if isinstance(value, torch.SymInt) and kind == "Tensor":
-            return self.length(d.expr_of(value))
+        if kind in ("Tensor", "number"):
+            return self.number(value, self.value(node).dtype)
         raise RefusedError(f"{node.target} computes with a number that depends on a size")
+
+    def number(self, value: Any, dtype: torch.dtype) -> Any:
+        """A number that depends on sizes, as an operand of what makes a result of that dtype."""
+        if isinstance(value, torch.SymInt):
+            return self.length(d.expr_of(value))
+        if not isinstance(value, torch.SymFloat):
+            raise RefusedError("a truth that depends on a size is an operand")
+        expr = value.node.expr
+        if expr not in self.fractions:
+            self._check(expr)
+            self.fractions.append(expr)
+        at = self.fractions.index(expr)
+        one = self.emit(aten.select.int, self._fractions, 0, at)
+        known = dtype if dtype.is_floating_point or dtype.is_complex else torch.float32
+        return self.emit(aten._to_copy.default, one, dtype=known)
 
     def length(self, expr: sympy.Expr) -> fx.Node:
         """A number that depends on sizes, in a tensor of no dims (int64)."""
@@ -351,7 +381,8 @@ class Padding:
                 shape = [-1] + [1] * (len(dims) - 1 - i)
                 one = self.emit(aten.view.default, self._padding(dims[i]), shape)
                 mask = one if mask is None else self.emit(aten.logical_or.default, mask, one)
-            self._clean[key] = self.emit(aten.masked_fill.Scalar, node, mask, fill, dims=dims)
+            plain = tuple(tuple(dim) if i in places else dim for i, dim in enumerate(dims))
+            self._clean[key] = self.emit(aten.masked_fill.Scalar, node, mask, fill, dims=plain)
         return self._clean[key]
 
     def _padding(self, dim: Dim) -> fx.Node:
@@ -415,6 +446,15 @@ class Padding:
                 if one.device.type != "cpu":
                     return one.device
         raise RefusedError("no tensor is on a device")
+
+
+def _with_tensor(target: Any) -> Any:
+    """The overload that takes a tensor where this one takes a number."""
+    name = target._overloadname.replace("Scalar", "Tensor")
+    found = getattr(target.overloadpacket, name, None)
+    if found is None or found is target:
+        raise RefusedError(f"{target} computes with a number that depends on a size")
+    return found
 
 
 _getitem = operator.getitem

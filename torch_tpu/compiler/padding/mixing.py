@@ -125,6 +125,12 @@ def sorted_(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 # -- Products --
 
 
+def alike(cx: Padding, node: fx.Node, *dims: tuple[Dim, ...]) -> None:
+    """Padding must lie in the same way."""
+    if any(one != dims[0] for one in dims):
+        raise RefusedError(f"{node.target}: padding lies differently in its operands")
+
+
 @rule("_scaled_dot_product_fused_attention_overrideable")
 def attention(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
     dims, bias, causal = _attention(cx, node, a)
@@ -132,7 +138,8 @@ def attention(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
         raise RefusedError(f"{node.target} draws random numbers")
     exact = cx.exact_dims(node)
     out = (*dims[:3], cx.dims_at(a.value)[3])
-    return cx.run(node, [out, dims[:3], *exact[2:]], attn_bias=bias, is_causal=causal)
+    clean = {name: cx.cleaned(getattr(a, name), 0, [2]) for name in ("key", "value")}
+    return cx.run(node, [out, dims[:3], *exact[2:]], attn_bias=bias, is_causal=causal, **clean)
 
 
 def _attention(cx: Padding, node: fx.Node, a: Args) -> tuple[tuple[Dim, ...], Any, bool]:
@@ -163,6 +170,7 @@ def attention_backward(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
     exact = cx.exact_dims(node)
     if a.grad_input_mask[3] and any(map(d.varies, exact[3])):
         raise RefusedError(f"{node.target} of a mask whose size varies")
+    alike(cx, node, query[:3], cx.dims_at(a.grad_out)[:3], cx.dims_at(a.out)[:3], cx.dims_at(a.logsumexp))
     clean = {name: cx.cleaned(getattr(a, name), 0) for name in ("grad_out", "query", "key", "value", "out", "logsumexp")}
     return cx.run(node, [query, cx.dims_at(a.key), cx.dims_at(a.value), exact[3]], attn_bias=bias, is_causal=causal, **clean)
 
@@ -178,8 +186,10 @@ def convolution(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 @rule("convolution_backward")
 def convolution_backward(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
     own, exact = cx.dims_at(a.input), cx.exact_dims(node)
-    if cx.dims_at(a.grad_output)[0] != own[0]:
-        raise RefusedError(f"{node.target}: padding lies differently in its operands")
+    grad = cx.dims_at(a.grad_output)
+    alike(cx, node, own[:1], grad[:1])
+    if not all(map(d.is_prefix, own[1:])) or not all(map(d.is_prefix, grad[1:])):
+        raise RefusedError(f"{node.target} of a dim that does not begin with what counts")
     clean = {name: cx.cleaned(getattr(a, name), 0) for name in ("grad_output", "input")}
     return cx.run(node, [own, *exact[1:]], **clean)
 
@@ -188,8 +198,7 @@ def convolution_backward(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 def vector_product(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
     other = a.tensor if str(node.target) == "aten.dot.default" else a.vec
     own = cx.dims_at(a.self_)
-    if own[-1] != cx.dims_at(other)[0]:
-        raise RefusedError(f"{node.target}: padding lies differently in its operands")
+    alike(cx, node, own[-1:], cx.dims_at(other))
     name = "tensor" if str(node.target) == "aten.dot.default" else "vec"
     return cx.run(node, own[:-1], **{"self": cx.cleaned(a.self_, 0, [-1]), name: cx.cleaned(other, 0)})
 
@@ -200,8 +209,7 @@ def vector_product(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 @rule("_softmax_backward_data", "_log_softmax_backward_data")
 def softmax_backward(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
     own = cx.dims_at(a.grad_output)
-    if own != cx.dims_at(a.output):
-        raise RefusedError(f"{node.target}: padding lies differently in its operands")
+    alike(cx, node, own, cx.dims_at(a.output))
     clean = {name: cx.cleaned(getattr(a, name), 0, [a.dim]) for name in ("grad_output", "output")}
     return cx.run(node, own, **clean)
 
@@ -210,6 +218,7 @@ def softmax_backward(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 def layer_norm_backward(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
     own = cx.dims_at(a.input)
     refuse_along(cx, node, own, range(len(own) - len(a.normalized_shape), len(own)))
+    alike(cx, node, own, cx.dims_at(a.grad_out))
     names = [one.name for one in node.target._schema.arguments]  # type: ignore[union-attr]
     clean = {name: cx.cleaned(getattr(a, name), 0) for name in ("grad_out", "input", "mean", "rstd") if name in names}
     exact = cx.exact_dims(node)
@@ -264,8 +273,7 @@ def _loss_dims(cx: Padding, node: fx.Node) -> tuple[Dim, ...]:
     """Of the loss of each element."""
     shapes = [cx.dims_at(one) for one in tensors(cx, node)]
     longest = max(shapes, key=len)
-    if any(one != longest for one in shapes if one):
-        raise RefusedError(f"{node.target}: padding lies differently in its operands")
+    alike(cx, node, *[one for one in shapes if one])
     return longest
 
 
@@ -279,6 +287,26 @@ def loss_backward(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 
 
 # -- Indices --
+
+
+@rule("embedding")
+def embedding(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+    table = cx.dims_at(a.weight)
+    if not d.is_prefix(table[0]):
+        raise RefusedError(f"{node.target}: a table that does not begin with what counts")
+    return cx.run(node, (*cx.dims_at(a.indices), table[1]), indices=cx.cleaned(a.indices, 0))
+
+
+@rule("scatter")
+def scatter(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+    own = cx.dims_at(a.self_)
+    at = a.dim % max(len(own), 1)
+    others = [cx.dims_at(one) for one in (a.index, getattr(a, "src", None)) if one is not None]
+    for dims in others:
+        alike(cx, node, own[:at] + own[at + 1 :], dims[:at] + dims[at + 1 :])
+        refuse_along(cx, node, dims, [at])
+    refuse_along(cx, node, own, [at])
+    return cx.run(node, own, index=cx.cleaned(a.index, 0))
 
 
 @rule("gather")

@@ -65,7 +65,8 @@ def squeeze(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 def expand(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
     own, exact = cx.dims_at(a.self_), d.dims_of(cx.shape(node))
     more = len(exact) - len(own)
-    dims = [exact[i] if i < more or own[i - more] == d.ONE else own[i - more] for i in range(len(exact))]
+    own = (d.ONE,) * more + own
+    dims = (d.Free(new) if old == d.ONE else old for old, new in zip(own, exact, strict=True))
     return cx.run(node, tuple(dims))
 
 
@@ -174,11 +175,19 @@ def slice_backward(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
     if made == size:
         return cx.emit(aten.alias.default, cx.of(a.grad_output), dims=tuple(own))
     start, step = from_end(number_of(a.start), size), number_of(a.step)
-    if not start.is_Integer or not d.is_prefix(own[at]):
-        raise RefusedError(f"{node.target} of what begins where the size says")
+    if not d.is_prefix(own[at]):
+        raise RefusedError(f"{node.target} of a dim that does not begin with what counts")
     end = sympy.expand(start + (made - 1) * step + 1)
     grad = cx.cleaned(a.grad_output, 0, [at])
     own[at] = (size,)
+    if not start.is_Integer:
+        dtype = cx.value(node).dtype
+        shape = [cx.bound(d.size_of(one)) for one in own]
+        zeros = cx.emit(aten.zeros.default, shape, dtype=dtype, device=cx.device)
+        places = cx.emit(aten.mul.Tensor, cx.iota(made), int(step))
+        places = cx.emit(aten.add.Tensor, places, cx.length(start))
+        places = cx.emit(aten.clamp.default, places, 0, cx.bound(sympy.expand(size - 1)))
+        return cx.emit(aten.index_add.default, zeros, at, places, grad, dims=tuple(own))
     return cx.run(node, tuple(own), grad_output=grad, start=int(start), end=cx.bound(end))
 
 
