@@ -129,12 +129,14 @@ CASES: dict[str, tuple[Callable[..., Any], Make]] = {
         x,
     ),
     "causal": (
-        lambda a: (a @ a.transpose(1, 2))
-        .masked_fill(
-            torch.ones(a.shape[1], a.shape[1], dtype=torch.bool, device=a.device).triu(1),
-            -math.inf,
-        )
-        .softmax(-1),
+        lambda a: (
+            (a @ a.transpose(1, 2))
+            .masked_fill(
+                torch.ones(a.shape[1], a.shape[1], dtype=torch.bool, device=a.device).triu(1),
+                -math.inf,
+            )
+            .softmax(-1)
+        ),
         x,
     ),
     "attention": (lambda a: F.scaled_dot_product_attention(a[None], a[None], a[None]), x),
@@ -169,7 +171,10 @@ CASES: dict[str, tuple[Callable[..., Any], Make]] = {
         two(x, ids(4, 3, None)),
     ),
     "mse_loss": (lambda a, b: F.mse_loss(a, b), two(x, x)),
-    "one_hot sum": (lambda i: (i[..., None] == torch.arange(4, device=i.device)).sum(1), ids(4, 3, None)),
+    "one_hot sum": (
+        lambda i: (i[..., None] == torch.arange(4, device=i.device)).sum(1),
+        ids(4, 3, None),
+    ),
     "where it is": (lambda a: torch.where(a > 0, a, -1.0).sum(1), x),
     "topk of others": (lambda a: a.topk(2, -1)[0].sum(1), x),
     "split": (lambda a: torch.cat(a.split(2, -1)[::-1], -1).sum(1), x),
@@ -177,7 +182,17 @@ CASES: dict[str, tuple[Callable[..., Any], Make]] = {
     "two results": (lambda a: (a * 2, a.sum(1), a.shape[1] * torch.ones(2, device=a.device)), x),
     "argument": (lambda a: (a, a + 1), x),
 }
-LOSSY = {"argmax", "any", "all", "min", "one_hot sum", "index by it", "two results", "argument", "prod"}
+LOSSY = {
+    "argmax",
+    "any",
+    "all",
+    "min",
+    "one_hot sum",
+    "index by it",
+    "two results",
+    "argument",
+    "prod",
+}
 
 
 @pytest.fixture(autouse=True)

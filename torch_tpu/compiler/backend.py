@@ -11,7 +11,7 @@ from torch_tpu import _patches
 from torch_tpu.compiler import functions
 
 DEVICE = "tpu"
-FORMAT = 4  # of what AOTAutograd's cache keeps of ours (cached.py)
+FORMAT = 5  # of what AOTAutograd's cache keeps of ours (cached.py)
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 
@@ -99,8 +99,7 @@ def _autograd(repeat: bool | str) -> Callable[..., Any]:
         return Cached(layers.inlined(graph), repeat, pair=pair)
 
     def backward(graph: fx.GraphModule, _: Any) -> Cached:
-        pair.visible = None
-        return Cached(layers.inlined(graph), repeat, pair=pair)
+        return Cached(layers.inlined(graph), repeat, pair=pair, is_backward=True)
 
     made: Callable[..., Any] = aot_autograd(
         fw_compiler=SerializableAOTDispatchCompiler(Cached, forward),

@@ -101,7 +101,9 @@ class Shown(NamedTuple):
     place: int  # among the program's results
     counts: tuple[tuple[int, ...], ...]  # of each dim's factors, the outermost first
     wide: tuple[tuple[int, ...], ...]  # the same with padding
-    length: tuple[int, int] | None  # a dim, and how many of its first elements count; no other has padding
+    length: (
+        tuple[int, int] | None
+    )  # a dim, and how many of its first elements count; no other has padding
 
     @staticmethod
     def made(place: int, parts: list[int], counts: Sequence[int], wide: Sequence[int]) -> "Shown":
@@ -216,7 +218,9 @@ class Bucketed:
             values[i] if k < 0 else values[i].shape[k]
             for i, k in (self._given[one] for one in self._symbols)
         )
-        bounds = tuple(self._bound(one, n, values) for one, n in zip(self._symbols, here, strict=True))
+        bounds = tuple(
+            self._bound(one, n, values) for one, n in zip(self._symbols, here, strict=True)
+        )
         if None in bounds:
             return None
         found = self._sizes.get((here, bounds))

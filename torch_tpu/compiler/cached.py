@@ -7,6 +7,7 @@ from torch import fx
 from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache
 from torch._guards import detect_fake_mode
 from torch._inductor.output_code import OutputCode
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx._graph_pickler import GraphPickler, Options
 
 from torch_tpu.compiler import mixed
@@ -26,14 +27,14 @@ class Cached(Compiled, OutputCode):  # type: ignore[misc] # called with a list, 
         """Leaves what is kept; PyTorch calls it of a copy. Raises what makes it keep nothing."""
         needed = mixed.is_mixed(self.whole) or self._bucketed
         keys = {"val"} if needed else set()
-        pair = self.pair
         options = Options(ops_filter=None, node_metadata_key_filter=keys.__contains__)
         try:
-            kept = GraphPickler.dumps(self.whole, options)
+            with unset_fake_temporarily():  # constants of the graph are tensors as they are
+                kept = GraphPickler.dumps(self.whole, options)
         except Exception as error:
             raise BypassAOTAutogradCache(f"a graph cannot be kept: {error}") from error
-        self.__dict__ = {"_kept": kept, "_checks": self._checks, "repeat": self.repeat}
-        self.__dict__["pair"] = pair
+        names = ("_checks", "repeat", "pair", "is_backward")
+        self.__dict__ = {"_kept": kept, **{name: getattr(self, name) for name in names}}
 
     def post_compile(self, example_inputs: Sequence[Any], constants: Any, settings: Any) -> None:
         """Makes a graph again of what was kept."""
@@ -41,10 +42,13 @@ class Cached(Compiled, OutputCode):  # type: ignore[misc] # called with a list, 
         if kept is not None:
             mode = detect_fake_mode(example_inputs)
             assert mode is not None, "AOTAutograd traces with fake tensors"
-            graph = GraphPickler.loads(kept, mode)
+            with unset_fake_temporarily():
+                graph = GraphPickler.loads(kept, mode)
             assert isinstance(graph, fx.GraphModule)
             graph.recompile()
-            Compiled.__init__(self, graph, self.repeat, self._checks, self.pair)
+            Compiled.__init__(
+                self, graph, self.repeat, self._checks, self.pair, self.is_backward
+            )
 
     def set_triton_bundle(self, triton_bundle: Any) -> None:
         """There is none."""

@@ -41,6 +41,7 @@ class Compiled:
         repeat: bool | str = "auto",
         taken: list[checks.Check] | None = None,
         pair: Pair | None = None,
+        is_backward: bool = False,
     ) -> None:
         self.whole = graph
         self.repeat = repeat
@@ -57,6 +58,7 @@ class Compiled:
         self.number = next(_numbers)
         self.origin = origin.current()
         self.pair = pair or Pair()
+        self.is_backward = is_backward
         self._bucketed = self._find_buckets()
         self._programs: dict[Any, _Program] = {}
         _all.add(self)
@@ -90,13 +92,14 @@ class Compiled:
             if self._division:
                 raise RefusedError("tensors are on the host as well")
             pair = self.pair
-            padding = Padding(self.graph, pair.saved, pair.visible, pair.shown)
+            if self.is_backward:
+                return Bucketed(Padding(self.graph, pair.saved, shown=pair.shown), pair)
+            padding = Padding(self.graph, visible=pair.visible)
         except RefusedError as reason:
             self.pair.why = str(reason)
             return None
-        pair.saved.update(padding.saved)
-        pair.shown.update(padding.shown)
-        return Bucketed(padding, self.pair)
+        pair.saved, pair.shown = padding.saved, padding.shown
+        return Bucketed(padding, pair)
 
     def _run_padded(self, bucketed: Bucketed, values: list[Any], sizes: Sizes) -> Any:
         like, given = bucketed.arguments(values, sizes)

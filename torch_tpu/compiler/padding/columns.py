@@ -70,7 +70,9 @@ def _reduction(reducer: str, listed: int) -> Apply:
         names = [one.name for one in node.target._schema.arguments]  # type: ignore[union-attr]
         dims = reduced_dims(getattr(a, names[listed]) if listed > 0 else None, len(own))
         kept = without(own, dims, _rank(cx, node) == len(own))
-        return cx.run(node, results_like(cx, node, kept), **{names[0]: cx.cleaned(a.self_, reducer, dims)})
+        return cx.run(
+            node, results_like(cx, node, kept), **{names[0]: cx.cleaned(a.self_, reducer, dims)}
+        )
 
     return apply
 

@@ -25,12 +25,18 @@ def full(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
     if not isinstance(a.fill_value, fx.Node):
         return cx.run(node, dims)
     zeros = cx.run(node, dims, fill_value=0)
-    return cx.emit(aten.add.Tensor, zeros, cx.number(cx.value(a.fill_value), cx.value(node).dtype), dims=dims)
+    return cx.emit(
+        aten.add.Tensor, zeros, cx.number(cx.value(a.fill_value), cx.value(node).dtype), dims=dims
+    )
 
 
 @rule("scalar_tensor")
 def scalar_tensor(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
-    return cx.emit(aten._to_copy.default, cx.number(cx.value(a.s), cx.value(node).dtype), dtype=cx.value(node).dtype)
+    return cx.emit(
+        aten._to_copy.default,
+        cx.number(cx.value(a.s), cx.value(node).dtype),
+        dtype=cx.value(node).dtype,
+    )
 
 
 @rule("arange")

@@ -26,14 +26,24 @@ def _count(cx: Padding, dims: list[Dim]) -> Any:
     return int(size) if size.is_Integer else cx.length(size)
 
 
-def _mean(cx: Padding, x: Any, own: tuple[Dim, ...], listed: list[int], dtype: torch.dtype) -> fx.Node:
+def _mean(
+    cx: Padding, x: Any, own: tuple[Dim, ...], listed: list[int], dtype: torch.dtype
+) -> fx.Node:
     """The mean over dims, which stay, in f32 or f64."""
     wide = dtype if dtype == torch.float64 else torch.float32
     total = cx.emit(aten.sum.dim_IntList, cx.cleaned(x, 0, listed), listed, True, dtype=wide)
     return cx.emit(aten.div.Tensor, total, _count(cx, [own[i] for i in listed]))
 
 
-def _finished(cx: Padding, node: fx.Node, x: fx.Node, own: tuple[Dim, ...], listed: list[int], dtype: torch.dtype, keep: bool) -> fx.Node:
+def _finished(
+    cx: Padding,
+    node: fx.Node,
+    x: fx.Node,
+    own: tuple[Dim, ...],
+    listed: list[int],
+    dtype: torch.dtype,
+    keep: bool,
+) -> fx.Node:
     if not keep:
         for i in reversed(listed):
             x = cx.emit(aten.squeeze.dim, x, i)
@@ -58,7 +68,9 @@ def variance(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
     correction = 1 if a.correction is None else a.correction
     if value.dtype.is_complex or cx.value(a.self_).dtype.is_complex:
         raise RefusedError(f"{node.target} of complex numbers")
-    off = cx.emit(aten.sub.Tensor, cx.of(a.self_), _mean(cx, a.self_, own, listed, value.dtype), dims=own)
+    off = cx.emit(
+        aten.sub.Tensor, cx.of(a.self_), _mean(cx, a.self_, own, listed, value.dtype), dims=own
+    )
     squares = cx.emit(aten.mul.Tensor, off, off, dims=own)
     total = cx.emit(aten.sum.dim_IntList, cx.cleaned(squares, 0, listed), listed, True)
     count = cx.emit(aten.sub.Tensor, _count(cx, [own[i] for i in listed]), correction)
@@ -91,7 +103,9 @@ def refused(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 def place_of(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
     own, value = cx.dims_at(a.self_), cx.value(node)
     listed = reduced_dims(a.dim, len(own))
-    if any(not d.is_prefix(own[i]) for i in listed) or (len(listed) > 1 and any(map(d.varies, own))):
+    if any(not d.is_prefix(own[i]) for i in listed) or (
+        len(listed) > 1 and any(map(d.varies, own))
+    ):
         raise RefusedError(f"{node.target} counts among padding")
     rank = (value[0] if isinstance(value, tuple | list) else value).dim()
     largest = "max" if "max" in str(node.target) else "min"
@@ -154,7 +168,13 @@ def _attention(cx: Padding, node: fx.Node, a: Args) -> tuple[tuple[Dim, ...], An
             raise RefusedError(f"{node.target}: causal, of queries and keys of two lengths")
         return query, cx.of(a.attn_bias), True
     if a.attn_bias is None:
-        row = cx.emit(aten.zeros.default, [1, 1, 1, cx.bound(d.size_of(key[2]))], dtype=cx.value(a.query).dtype, device=cx.device, dims=(d.ONE, d.ONE, d.ONE, key[2]))
+        row = cx.emit(
+            aten.zeros.default,
+            [1, 1, 1, cx.bound(d.size_of(key[2]))],
+            dtype=cx.value(a.query).dtype,
+            device=cx.device,
+            dims=(d.ONE, d.ONE, d.ONE, key[2]),
+        )
         return query, cx.cleaned(row, float("-inf"), [3]), False
     bias = cx.dims_at(a.attn_bias)
     if bias[-1] != key[2]:
@@ -170,9 +190,25 @@ def attention_backward(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
     exact = cx.exact_dims(node)
     if a.grad_input_mask[3] and any(map(d.varies, exact[3])):
         raise RefusedError(f"{node.target} of a mask whose size varies")
-    alike(cx, node, query[:3], cx.dims_at(a.grad_out)[:3], cx.dims_at(a.out)[:3], cx.dims_at(a.logsumexp))
-    clean = {name: cx.cleaned(getattr(a, name), 0) for name in ("grad_out", "query", "key", "value", "out", "logsumexp")}
-    return cx.run(node, [query, cx.dims_at(a.key), cx.dims_at(a.value), exact[3]], attn_bias=bias, is_causal=causal, **clean)
+    alike(
+        cx,
+        node,
+        query[:3],
+        cx.dims_at(a.grad_out)[:3],
+        cx.dims_at(a.out)[:3],
+        cx.dims_at(a.logsumexp),
+    )
+    clean = {
+        name: cx.cleaned(getattr(a, name), 0)
+        for name in ("grad_out", "query", "key", "value", "out", "logsumexp")
+    }
+    return cx.run(
+        node,
+        [query, cx.dims_at(a.key), cx.dims_at(a.value), exact[3]],
+        attn_bias=bias,
+        is_causal=causal,
+        **clean,
+    )
 
 
 @rule("convolution")
@@ -200,7 +236,9 @@ def vector_product(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
     own = cx.dims_at(a.self_)
     alike(cx, node, own[-1:], cx.dims_at(other))
     name = "tensor" if str(node.target) == "aten.dot.default" else "vec"
-    return cx.run(node, own[:-1], **{"self": cx.cleaned(a.self_, 0, [-1]), name: cx.cleaned(other, 0)})
+    return cx.run(
+        node, own[:-1], **{"self": cx.cleaned(a.self_, 0, [-1]), name: cx.cleaned(other, 0)}
+    )
 
 
 # -- Norms --
@@ -220,7 +258,11 @@ def layer_norm_backward(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
     refuse_along(cx, node, own, range(len(own) - len(a.normalized_shape), len(own)))
     alike(cx, node, own, cx.dims_at(a.grad_out))
     names = [one.name for one in node.target._schema.arguments]  # type: ignore[union-attr]
-    clean = {name: cx.cleaned(getattr(a, name), 0) for name in ("grad_out", "input", "mean", "rstd") if name in names}
+    clean = {
+        name: cx.cleaned(getattr(a, name), 0)
+        for name in ("grad_out", "input", "mean", "rstd")
+        if name in names
+    }
     exact = cx.exact_dims(node)
     return cx.run(node, [own, *exact[1:]], **clean)
 
@@ -233,14 +275,25 @@ def rms_norm(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
     return cx.run(node, [own, own[:lead] + (d.ONE,) * (len(own) - lead)])
 
 
-@rule("native_group_norm", "_native_batch_norm_legit_no_training", "max_pool2d_with_indices", "avg_pool2d", "_adaptive_avg_pool2d", "upsample_nearest2d", "upsample_bilinear2d", "pixel_shuffle")
+@rule(
+    "native_group_norm",
+    "_native_batch_norm_legit_no_training",
+    "max_pool2d_with_indices",
+    "avg_pool2d",
+    "_adaptive_avg_pool2d",
+    "upsample_nearest2d",
+    "upsample_bilinear2d",
+    "pixel_shuffle",
+)
 def by_sample(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
     first = tensors(cx, node)[0]
     own = cx.dims_at(first)
     refuse_along(cx, node, own, range(1, len(own)))
     exact = cx.exact_dims(node)
     if isinstance(exact, list):
-        return cx.run(node, [(own[0], *one[1:]) if one and d.varies(one[0]) else one for one in exact])
+        return cx.run(
+            node, [(own[0], *one[1:]) if one and d.varies(one[0]) else one for one in exact]
+        )
     return cx.run(node, (own[0], *exact[1:]))
 
 
@@ -259,7 +312,14 @@ def nll_loss(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
     return cx.run(node, [target if exact[0] else (), exact[1]], target=skipped)
 
 
-@rule("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "soft_margin_loss")
+@rule(
+    "mse_loss",
+    "l1_loss",
+    "smooth_l1_loss",
+    "huber_loss",
+    "binary_cross_entropy",
+    "soft_margin_loss",
+)
 def loss(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
     dims = _loss_dims(cx, node)
     each = cx.run(node, dims, reduction=0)
@@ -277,7 +337,14 @@ def _loss_dims(cx: Padding, node: fx.Node) -> tuple[Dim, ...]:
     return longest
 
 
-@rule("mse_loss_backward", "l1_loss_backward", "smooth_l1_loss_backward", "huber_loss_backward", "binary_cross_entropy_backward", "soft_margin_loss_backward")
+@rule(
+    "mse_loss_backward",
+    "l1_loss_backward",
+    "smooth_l1_loss_backward",
+    "huber_loss_backward",
+    "binary_cross_entropy_backward",
+    "soft_margin_loss_backward",
+)
 def loss_backward(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
     dims = _loss_dims(cx, node)
     if a.reduction != 1:
@@ -371,7 +438,12 @@ def index_put(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
     if not ready or not whole or any(not d.is_prefix(dim) for dim in own):
         raise RefusedError(f"{node.target} of a number of values that varies")
     clean = [None if one is None else cx.cleaned(one, 0) for one in a.indices]
-    return cx.run(node, own, indices=clean, values=cx.cleaned(a.values, 0) if a.accumulate else cx.of(a.values))
+    return cx.run(
+        node,
+        own,
+        indices=clean,
+        values=cx.cleaned(a.values, 0) if a.accumulate else cx.of(a.values),
+    )
 
 
 @rule("embedding_dense_backward")
@@ -396,4 +468,3 @@ def scatter_add(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
         raise RefusedError(f"{node.target}: padding lies differently in its operands")
     name = "src" if source is getattr(a, "src", None) else "source"
     return cx.run(node, own, index=cx.cleaned(a.index, 0), **{name: cx.cleaned(source, 0)})
-

@@ -297,5 +297,3 @@ def copy(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
     if name_is(node, "copy_.default") and any(d.varies(dim) for dim in cx.dims_at(a.self_)):
         raise RefusedError(f"{node.target} writes an argument whose size varies")
     return pointwise(cx, node, a)
-
-
