@@ -34,9 +34,9 @@ def lookup(name: str) -> Function | None:
     function = _overload(name)
     if function is None:
         return None
-    own = _direct(function)
+    own = direct(function)
     twin = None if own else _functional_twin(function)
-    found = own if twin is None else _through(function, twin, _direct(twin))
+    found = own if twin is None else _through(function, twin, direct(twin))
     return None if found is None else _checked(name, found)
 
 
@@ -83,7 +83,8 @@ def _overload(name: str) -> Any:
     return getattr(packet, overload or "default", None)
 
 
-def _direct(function: Any) -> Function | None:
+def direct(function: Any) -> Function | None:
+    """Returns an overload's own decomposition, ours before PyTorch's."""
     found = _decompositions.table().get(function.name())
     found = found or torch._decomp.decomposition_table.get(function)
     if found is None and function._can_decompose():
@@ -109,7 +110,7 @@ def _functional_twin(function: Any) -> Any:
         twin = getattr(twins, overload)
         if twin is function or any(one.is_out for one in twin._schema.arguments):
             continue
-        if _inputs(twin) == _inputs(function) and _direct(twin) is not None:
+        if _inputs(twin) == _inputs(function) and direct(twin) is not None:
             return twin
     return None
 

@@ -129,14 +129,14 @@ bool Function::adopt(const tt_exported& file) {
 }
 
 // Of each of what is made, the length that it has, or nullptr.
-std::vector<const Function::Length*> Function::lengths_of_made(
-    const std::vector<Length>& lengths) const {
+std::vector<const Function::Length*>
+Function::lengths_of_made(const std::vector<Length>& lengths) const {
   std::vector<const Length*> of(made_.size(), nullptr);
   for (const Length& one : lengths) {
     TORCH_INTERNAL_ASSERT(one.result < results_.size());
     const Result& result = results_[one.result];
-    TORCH_CHECK(result.origin.result >= 0 && result.view.rank > one.dim,
-                "result ", one.result, " of a compiled function cannot have padding");
+    TORCH_CHECK(result.origin.result >= 0 && result.view.rank > one.dim, "result ", one.result,
+                " of a compiled function cannot have padding");
     of[static_cast<size_t>(result.origin.result)] = &one;
   }
   return of;
@@ -168,8 +168,7 @@ std::vector<at::Tensor> Function::call(const std::vector<at::Tensor>& args,
     if (length) counts.push_back({static_cast<int>(outputs.size()), length->dim, length->length});
     outputs.push_back(find(one));
   }
-  graph_.replay_on(
-      {inputs.data(), outputs.data(), counts.data(), static_cast<int>(counts.size())});
+  graph_.replay_on({inputs.data(), outputs.data(), counts.data(), static_cast<int>(counts.size())});
   std::vector<at::Tensor> results;
   for (const Result& one : results_) {
     auto place = static_cast<size_t>(one.origin.argument);
@@ -180,8 +179,7 @@ std::vector<at::Tensor> Function::call(const std::vector<at::Tensor>& args,
       auto k = static_cast<size_t>(one.origin.result);
       const tt_type* type = storage_of(made[k].unsafeGetStorageImpl())->type;
       results.push_back(tensor_on(made[k], length_of[k] ? tt_view_whole(type) : one.view));
-    }
-    else results.push_back(one.like);
+    } else results.push_back(one.like);
   }
   return results;
 }

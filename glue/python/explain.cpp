@@ -50,6 +50,11 @@ void bind_explain(py::module_& m) {
   m.attr("JOURNAL_KEPT") = static_cast<int>(TT_JOURNAL_KEPT);
   m.def("journal_count", &tt_journal_count);
   m.def("journal_line", &journal_line);
+  m.def("journal_keep", [](const std::string& done, const std::string& sentence) {
+    tt_text text{};
+    tt_text_printf(&text, "%s", sentence.c_str());
+    tt_journal_keep(done.c_str(), &text);
+  });
 }
 
 }  // namespace tt

@@ -100,8 +100,9 @@ static void bound(void **state) {
     ok(tt_exported_bind(&exported, session->devices[0], &captured, &loaded));
     assert_false(loaded);
     tt_philox_place at = {3, 4};
-    ok(tt_captured_replay(captured, stream, &(tt_captured_storages){.inputs = inputs, .outputs = outputs}, &at, &policy,
-                          0));
+    ok(tt_captured_replay(captured, stream,
+                          &(tt_captured_storages){.inputs = inputs, .outputs = outputs}, &at,
+                          &policy, 0));
     ok(storage_read(outputs[0], sum, sizeof sum));
     ok(storage_read(outputs[1], place, sizeof place));
     assert_true(sum[0] == 11 && sum[1] == 22 && place[0] == 3 && place[1] == 4);

@@ -17,7 +17,14 @@ import torch
 HERE = Path(__file__).parent
 EXPECTED = HERE / "expected_failures.txt"
 QUICK = HERE / "quick.txt"
-SWEEP = {"op_db_compiled", "op_db_forms", "op_db_out", "op_db_derivatives", "binary_db"}
+SWEEP = {
+    "op_db_compiled",
+    "op_db_padding",
+    "op_db_forms",
+    "op_db_out",
+    "op_db_derivatives",
+    "binary_db",
+}
 """The databases whose tests, but those of the quick tier, are run by `make test-sweep` alone."""
 
 

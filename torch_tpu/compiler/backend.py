@@ -11,7 +11,7 @@ from torch_tpu import _patches
 from torch_tpu.compiler import functions
 
 DEVICE = "tpu"
-FORMAT = 5  # of what AOTAutograd's cache keeps of ours (cached.py)
+FORMAT = 6  # of what AOTAutograd's cache keeps of ours (cached.py)
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 
@@ -83,7 +83,6 @@ def _autograd(repeat: bool | str) -> Callable[..., Any]:
     )
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
-
     from torch._guards import TracingContext
 
     from torch_tpu.compiler import layers

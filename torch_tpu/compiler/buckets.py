@@ -3,7 +3,7 @@
 import bisect
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -14,7 +14,8 @@ from torch.nn import functional
 from torch.utils._sympy.printers import PythonPrinter
 
 from torch_tpu import _C
-from torch_tpu.compiler.padding import Dim, Padding, Result
+from torch_tpu.compiler.padding import Dim, Padding
+from torch_tpu.tpu.modes import EagerMode, Setting
 
 LEAST, FINE = 8, 512  # the smallest bound; above, there are halves between powers of two
 MOST_SIZES = 1024  # that are remembered, of one graph
@@ -31,14 +32,8 @@ def _as_before(before: tuple[int, ...] | None) -> Iterator[None]:
         _named = before
 
 
-def buckets(*sizes: int | None) -> Any:
-    """Chooses the bounds that programs for sizes that vary are compiled for, in this process.
-
-    `sizes`: the bounds; a size above all of them is a program of its own. Without any, the powers
-    of two from 8 on, above 512 also what lies half-way between them; with `dynamic=True`, also the
-    first size that is seen, so that what never changes has no padding. With None, each size is a program. What is returned may be used in a `with` statement, after which all is as before.
-    Raises ValueError for what is no positive number.
-    """
+def choose(*sizes: int | None) -> AbstractContextManager[None]:
+    """What `torch.tpu.compiler.buckets` does."""
     global _named
     before = _named
     if sizes == (None,):
@@ -101,23 +96,14 @@ class Shown(NamedTuple):
     place: int  # among the program's results
     counts: tuple[tuple[int, ...], ...]  # of each dim's factors, the outermost first
     wide: tuple[tuple[int, ...], ...]  # the same with padding
-    length: (
-        tuple[int, int] | None
-    )  # a dim, and how many of its first elements count; no other has padding
 
-    @staticmethod
-    def made(place: int, parts: list[int], counts: Sequence[int], wide: Sequence[int]) -> "Shown":
-        """Of dims that have so many factors, which these are."""
-        each, room, at = [], [], 0
-        for part in parts:
-            each.append(tuple(counts[at : at + part]))
-            room.append(tuple(wide[at : at + part]))
-            at += part
-        padded = [i for i, one in enumerate(each) if one != room[i]]
-        length = None
-        if len(padded) == 1 and each[padded[0]][1:] == room[padded[0]][1:]:
-            length = padded[0], math.prod(each[padded[0]])
-        return Shown(place, tuple(each), tuple(room), length)
+    @property
+    def length(self) -> tuple[int, int] | None:
+        """A dim, and how many of its first elements count, if no other has padding."""
+        padded = [i for i, one in enumerate(self.counts) if one != self.wide[i]]
+        if len(padded) != 1 or self.counts[padded[0]][1:] != self.wide[padded[0]][1:]:
+            return None
+        return padded[0], math.prod(self.counts[padded[0]])
 
     def of(self, made: torch.Tensor, order: tuple[int, ...]) -> torch.Tensor:
         """The result, of the program's, whose dims lie in this order."""
@@ -136,6 +122,7 @@ class Sizes(NamedTuple):
     counts: tuple[torch.Tensor, torch.Tensor]  # whole numbers and fractions, on the device
     numbers: tuple[Any, ...]  # those of the results that are numbers
     exact: dict[int, tuple[int, ...]]  # of arguments that get padding, their dims' factors
+    rooms: tuple[int, ...]  # of results
     shown: list[Shown]
 
     @property
@@ -158,6 +145,8 @@ class Bucketed:
         self._find_symbols()
         self._witnesses = self._find_witnesses()
         symbols = self._symbols = sorted(self._given, key=str)
+        at = {one: i for i, one in enumerate(symbols)}
+        self._equal = [(at[a], at[b]) for a, b in padding.equal.items()]
         self._most = [self._upper(one) for one in symbols]
         for i, node in enumerate(padding.placeholders):
             if node.name not in padding.given and padding.is_padded(node):
@@ -165,6 +154,7 @@ class Bucketed:
                 self._shapes[i] = _function_of(factors, symbols)
         self._lengths = _function_of(padding.lengths, symbols)
         self._fractions = _function_of(padding.fractions, symbols)
+        self._rooms_of = _function_of(padding.rooms, symbols)
         self._results = _function_of([one.value for one in padding.results], symbols)
         self._factors = {
             i: _function_of([n for k in one.order for n in one.dims[k]], symbols)
@@ -218,16 +208,21 @@ class Bucketed:
             values[i] if k < 0 else values[i].shape[k]
             for i, k in (self._given[one] for one in self._symbols)
         )
-        bounds = tuple(
+        if any(here[a] != here[b] for a, b in self._equal):
+            return None
+        found_bounds = [
             self._bound(one, n, values) for one, n in zip(self._symbols, here, strict=True)
-        )
-        if None in bounds:
+        ]
+        bounds = tuple(b or n for b, n in zip(found_bounds, here, strict=True))
+        if self._witnesses:
+            pass  # what has padding already is taken as it is
+        elif None in found_bounds or Setting.MODE.now() == EagerMode.DEBUG.value:
             return None
         found = self._sizes.get((here, bounds))
         if found is None:
             if len(self._sizes) >= MOST_SIZES:
                 self._sizes.clear()
-            found = self._sizes[here, bounds] = self._make_sizes(here, bounds)  # type: ignore[arg-type]
+            found = self._sizes[here, bounds] = self._make_sizes(here, bounds)
         return found
 
     def _bound(self, symbol: sympy.Symbol, size: int, values: Sequence[Any]) -> int | None:
@@ -258,7 +253,10 @@ class Bucketed:
             torch.tensor(fractions, dtype=torch.float64).to(device),
         )
         exact = {i: factors(*here) for i, factors in self._shapes.items()}
-        return Sizes(room, counts, self._results(*here), exact, self._shown(here, bounds))
+        unpadded = self._pair.first and here == bounds
+        rooms = tuple(n if unpadded else bound_of(n) or n for n in self._rooms_of(*here))
+        shown = self._shown(here, bounds, rooms)
+        return Sizes(room, counts, self._results(*here), exact, rooms, shown)
 
     def _make_room(self, bounds: tuple[int, ...]) -> Room:
         at = dict(zip(self._symbols, bounds, strict=True))
@@ -266,7 +264,8 @@ class Bucketed:
             int(self._ints[i].subs(at)) if i in self._ints else None
             for i in range(len(self.padding.placeholders))
         ]
-        examples, factors = {}, {}
+        examples: dict[int, torch.Tensor] = {}
+        factors: dict[int, tuple[int, ...]] = {}
         for i, function in self._shapes.items():
             node = self.padding.placeholders[i]
             wide = iter(factors.setdefault(i, function(*bounds)))
@@ -288,8 +287,8 @@ class Bucketed:
                 is_number = sizes.room.numbers[i] is not None
                 like.append(sizes.room.numbers[i] if is_number else value)
                 given.append(value)
-        like += [*sizes.counts, *sizes.room.extra]
-        given += [*sizes.counts, *sizes.room.extra]
+        like += [*sizes.counts, *sizes.room.extra, *sizes.rooms]
+        given += [*sizes.counts, *sizes.room.extra, *sizes.rooms]
         return like, given
 
     def results(self, made: Sequence[Any], values: Sequence[Any], sizes: Sizes) -> list[Any]:
@@ -307,14 +306,20 @@ class Bucketed:
                 all_.append(next(cuts).of(one, result.order) if result.kind == "shown" else one)
         return all_
 
-    def _shown(self, here: tuple[int, ...], bounds: tuple[int, ...]) -> list[Shown]:
+    def _shown(
+        self, here: tuple[int, ...], bounds: tuple[int, ...], rooms: tuple[int, ...]
+    ) -> list[Shown]:
         """How the results that are seen lie in those of the program."""
         made, place = [], 0
         for i, result in enumerate(self.padding.results):
             if result.kind == "shown":
-                dims = [result.dims[k] for k in result.order]
-                counts, wide = self._factors[i](*here), self._factors[i](*bounds)
-                made.append(Shown.made(place, [len(one) for one in dims], counts, wide))
+                counts, wide = iter(self._factors[i](*here)), iter(self._factors[i](*bounds))
+                each, room = [], []
+                for k in result.order:
+                    each.append(tuple(next(counts) for _ in result.dims[k]))
+                    bound = tuple(next(wide) for _ in result.dims[k])
+                    room.append((rooms[result.rooms[k]],) if k in result.rooms else bound)
+                made.append(Shown(place, tuple(each), tuple(room)))
             place += result.kind not in ("number", "argument")
         return made
 

@@ -46,9 +46,7 @@ class Cached(Compiled, OutputCode):  # type: ignore[misc] # called with a list, 
                 graph = GraphPickler.loads(kept, mode)
             assert isinstance(graph, fx.GraphModule)
             graph.recompile()
-            Compiled.__init__(
-                self, graph, self.repeat, self._checks, self.pair, self.is_backward
-            )
+            Compiled.__init__(self, graph, self.repeat, self._checks, self.pair, self.is_backward)
 
     def set_triton_bundle(self, triton_bundle: Any) -> None:
         """There is none."""

@@ -85,8 +85,7 @@ class Compiled:
 
     def _find_buckets(self) -> Bucketed | None:
         """What serves all sizes up to a bound; None: none vary, or the pair says why not."""
-        nodes = self.graph.graph.nodes
-        if self.pair.why or not any(isinstance(one.meta.get("val"), torch.SymInt) for one in nodes):
+        if self.pair.why or not any(map(_varies, self.graph.graph.nodes)):
             return None
         try:
             if self._division:
@@ -97,6 +96,7 @@ class Compiled:
             padding = Padding(self.graph, visible=pair.visible)
         except RefusedError as reason:
             self.pair.why = str(reason)
+            _C.journal_keep("each size is a program", f"of graph {self.number}: {reason}")
             return None
         pair.saved, pair.shown = padding.saved, padding.shown
         return Bucketed(padding, pair)
@@ -115,6 +115,11 @@ class Compiled:
     def exact(self) -> str:
         """Why each of the sizes that vary is a program of its own; "": they share programs."""
         return self.pair.why
+
+    @property
+    def pads(self) -> bool:
+        """Whether its programs serve all sizes up to a bound."""
+        return self._bucketed is not None and not self.pair.why
 
     @property
     def programs(self) -> int:
@@ -150,6 +155,13 @@ class Compiled:
             return None
         self._programs[key] = made
         return made
+
+
+def _varies(node: fx.Node) -> bool:
+    """Whether an argument of a graph has sizes that vary, or is one."""
+    value = node.meta.get("val") if node.op == "placeholder" else None
+    sizes = value.shape if isinstance(value, torch.Tensor) else [value]
+    return any(isinstance(one, torch.SymInt) for one in sizes)
 
 
 def _plain(value: Any) -> Any:

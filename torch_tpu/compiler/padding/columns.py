@@ -6,8 +6,8 @@ import torch
 from torch import fx
 
 from torch_tpu.compiler.padding import dims as d
-from torch_tpu.compiler.padding.dims import Dim
-from torch_tpu.compiler.padding.graph import Apply, Args, Padding, RefusedError, aten, columns
+from torch_tpu.compiler.padding.dims import Dim, RefusedError
+from torch_tpu.compiler.padding.graph import Apply, Args, Padding, aten, columns
 
 
 def tensors(cx: Padding, node: fx.Node) -> list[fx.Node]:
@@ -16,8 +16,9 @@ def tensors(cx: Padding, node: fx.Node) -> list[fx.Node]:
 
 
 def broadcast(cx: Padding, node: fx.Node) -> tuple[Dim, ...]:
-    """The dims of a result to which all operands are broadcast."""
-    exact = d.dims_of(cx.shape(node))
+    """The dims of the results, to which all operands are broadcast."""
+    exact = cx.exact_dims(node)
+    exact = exact[0] if isinstance(exact, list) else exact
     found: list[set[Dim]] = [set() for _ in exact]
     free = [True] * len(exact)
     for one in tensors(cx, node):
@@ -26,8 +27,8 @@ def broadcast(cx: Padding, node: fx.Node) -> tuple[Dim, ...]:
             if dim != d.ONE and not isinstance(dim, d.Free):
                 found[i].add(dim)
                 free[i] = False
-    if any(len(dims) > 1 for dims in found):
-        raise RefusedError(f"{node.target}: padding lies differently in its operands")
+    for dims in found:
+        cx.alike(node, *([dim] for dim in dims))
     return tuple(
         dims.pop() if dims else d.Free(dim) if equal else dim
         for dims, dim, equal in zip(found, exact, free, strict=True)
@@ -36,7 +37,7 @@ def broadcast(cx: Padding, node: fx.Node) -> tuple[Dim, ...]:
 
 def pointwise(cx: Padding, node: fx.Node, _: Args) -> fx.Node:
     """What makes each element of the result of those at its place."""
-    return cx.run(node, broadcast(cx, node))
+    return cx.run(node, results_like(cx, node, broadcast(cx, node)))
 
 
 def reduced_dims(listed: Any, rank: int) -> list[int]:
@@ -61,7 +62,8 @@ def results_like(cx: Padding, node: fx.Node, dims: tuple[Dim, ...]) -> Any:
 
 def _rank(cx: Padding, node: fx.Node) -> int:
     value = cx.value(node)
-    return (value[0] if isinstance(value, tuple | list) else value).dim()
+    rank: int = (value[0] if isinstance(value, tuple | list) else value).dim()
+    return rank
 
 
 def _reduction(reducer: str, listed: int) -> Apply:
@@ -120,7 +122,7 @@ class _Match:
             return _codes(self.results[0], max(rank, len(self.results[0])))[-rank:] if rank else []
         return _codes(pattern, rank)
 
-    def note(self, codes: list[Code], dims: tuple[Dim, ...]) -> None:
+    def note(self, cx: Padding, node: fx.Node, codes: list[Code], dims: tuple[Dim, ...]) -> None:
         for code, dim in zip(codes, dims, strict=True):
             if dim == d.ONE:
                 continue
@@ -130,8 +132,8 @@ class _Match:
             known = self.dims.get(code, dim)
             if isinstance(known, d.Free):
                 known = dim
-            if not fixed and known != dim and not isinstance(dim, d.Free):
-                raise RefusedError("padding lies differently in its operands")
+            if not fixed and not isinstance(dim, d.Free):
+                cx.alike(node, [known], [dim])
             self.dims[code] = known
 
     def as_others(self, cx: Padding, node: fx.Node, codes: list[Code]) -> fx.Node:
@@ -168,7 +170,7 @@ def pattern(text: str) -> Apply:
             one = getattr(a, argument.name)
             if isinstance(one, fx.Node) and isinstance(cx.value(one), torch.Tensor):
                 codes = match.codes(i, len(cx.dims_at(one)))
-                match.note(codes, cx.dims_at(one))
+                match.note(cx, node, codes, cx.dims_at(one))
                 operands[argument.name] = one, codes
         changed = {}
         for name, (one, codes) in operands.items():

@@ -5,7 +5,8 @@ from typing import Any
 from torch import fx
 
 from torch_tpu.compiler.padding import dims as d
-from torch_tpu.compiler.padding.graph import Args, Padding, RefusedError, aten, rule
+from torch_tpu.compiler.padding.dims import RefusedError
+from torch_tpu.compiler.padding.graph import Args, Padding, aten, rule
 from torch_tpu.compiler.padding.views import number_of
 
 

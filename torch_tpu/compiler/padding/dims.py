@@ -7,7 +7,9 @@ a number is part of the one before it, so `(n,)` and `(4*n,)` begin with what co
 is two rows that do.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import sympy
@@ -17,6 +19,10 @@ from torch.utils._sympy.functions import CleanDiv, FloorDiv, Max, Min
 Dim = tuple[sympy.Expr, ...]
 
 
+class RefusedError(Exception):
+    """Each size has to be a program of its own; says why."""
+
+
 class Free(tuple[sympy.Expr, ...]):
     """A dim along which all elements are equal, padding too, which may lie anywhere then."""
 
@@ -24,9 +30,37 @@ class Free(tuple[sympy.Expr, ...]):
 ONE: Dim = (sympy.Integer(1),)
 
 
+_equal: ContextVar[Mapping[sympy.Symbol, sympy.Symbol]] = ContextVar("equal")
+
+
+@contextmanager
+def equated(symbols: Mapping[sympy.Symbol, sympy.Symbol]) -> Iterator[None]:
+    """Within it, each of these symbols is taken for another one."""
+    token = _equal.set(symbols)
+    try:
+        yield
+    finally:
+        _equal.reset(token)
+
+
 def expr_of(size: Any) -> sympy.Expr:
-    """A size, or another whole number that depends on sizes, as an expression of them."""
-    return sympy.expand(size.node.expr) if isinstance(size, torch.SymInt) else sympy.Integer(size)
+    """A size, or another number that depends on sizes, as an expression of them."""
+    if not isinstance(size, torch.SymInt | torch.SymFloat):
+        return sympy.Integer(size)
+    expr = size.node.expr.xreplace(dict(_equal.get({})))
+    return sympy.expand(expr) if isinstance(size, torch.SymInt) else expr
+
+
+def equation(one: Dim, other: Dim) -> tuple[sympy.Symbol, sympy.Symbol] | None:
+    """Two symbols that must be equal if the dims are."""
+    for a, b in zip(one, other, strict=False):
+        difference = sympy.expand(a - b)
+        symbols = sorted(difference.free_symbols, key=str)
+        if len(one) == len(other) and len(symbols) == 2:
+            first, second = symbols
+            if difference.subs(second, first) == 0:
+                return first, second
+    return None
 
 
 def joined(factors: Iterable[sympy.Expr]) -> Dim:

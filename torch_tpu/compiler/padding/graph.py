@@ -8,7 +8,7 @@ says how, RefusedError does, and each size is a program of its own.
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import sympy
@@ -19,15 +19,16 @@ from torch.fx.operator_schemas import normalize_function
 from torch_tpu import _C
 from torch_tpu._agreement.operators import tensors_of
 from torch_tpu.compiler.padding import dims as d
-from torch_tpu.compiler.padding.dims import Dim
+from torch_tpu.compiler.padding.dims import Dim, RefusedError
+from torch_tpu.compiler.padding.expand import expanded
 
 aten = torch.ops.aten
 
 REDUCERS = ("sum", "prod", "max", "min", "and", "or")  # as core/hlo/hlo.h numbers them
 
 
-class RefusedError(Exception):
-    """Each size has to be a program of its own; says why."""
+class _UnequalError(Exception):
+    """Two symbols would have to be equal."""
 
 
 class Result(NamedTuple):
@@ -38,6 +39,7 @@ class Result(NamedTuple):
     place: int = -1  # of an argument
     dims: tuple[Dim, ...] = ()  # of a shown tensor
     order: tuple[int, ...] = ()  # of a shown tensor: how its dims lie, the outermost first
+    rooms: Mapping[int, int] = {}  # of its dims, which of the graph's rooms it has
 
 
 class Args:
@@ -94,22 +96,38 @@ class Padding:
         shown: Mapping[tuple[Dim, ...], tuple[Dim, ...]] | None = None,
     ) -> None:
         self.source = source
+        self.given = saved or {}
+        self._like = shown or {}
+        # Symbols that the graph's own guards do not know to be equal, and its operators want so.
+        self.equal: dict[sympy.Symbol, sympy.Symbol] = {}
+        self.device = self._find_device()
+        self.placeholders = [one for one in source.graph.nodes if one.op == "placeholder"]
+        while not self._is_made(visible):
+            pass
+
+    def _is_made(self, visible: int | None) -> bool:
+        """Makes it; not, if it found another equation."""
         self.graph = fx.Graph()
         self.lengths: list[sympy.Expr] = []
         self.fractions: list[sympy.Expr] = []
+        self.rooms: list[sympy.Expr] = []  # sizes of results that are to have a bound of their own
         self.saved: dict[str, tuple[Dim, ...]] = {}  # of results behind the visible ones
         self.shown: dict[tuple[Dim, ...], tuple[Dim, ...]] = {}  # of the visible ones
-        self._like = shown or {}
         self.results: list[Result] = []
-        self.given = saved or {}
         self._env: dict[fx.Node, Any] = {}
         self._dims: dict[fx.Node, Any] = {}  # of a node with several results a list
         self._numbers: dict[sympy.Expr, tuple[fx.Node, fx.Node]] = {}  # length, bound
         self._clean: dict[Any, fx.Node] = {}  # masks, and what was cleaned with them
-        self.device = self._find_device()
-        self.placeholders = [one for one in source.graph.nodes if one.op == "placeholder"]
-        self._known = self._known_symbols()
-        self._make(visible)
+        with d.equated(self.equal):
+            self._known = self._known_symbols()
+            try:
+                self._make(visible)
+            except _UnequalError as error:
+                first, second = error.args
+                self.equal = {a: first if b == second else b for a, b in self.equal.items()}
+                self.equal[second] = first
+                return False
+        return True
 
     def _known_symbols(self) -> set[sympy.Symbol]:
         """Sizes that the graph is called with."""
@@ -118,11 +136,8 @@ class Padding:
             value = node.meta.get("val")
             sizes = value.shape if isinstance(value, torch.Tensor) else [value]
             if node.name not in self.given:
-                known |= {
-                    one.node.expr
-                    for one in sizes
-                    if isinstance(one, torch.SymInt) and one.node.expr.is_Symbol
-                }
+                exprs = [d.expr_of(one) for one in sizes if isinstance(one, torch.SymInt)]
+                known |= {one for one in exprs if one.is_Symbol}
         return known
 
     # -- Making it --
@@ -136,7 +151,8 @@ class Padding:
                 self._set_dims(self._env[node], dims)
         self._lengths = self.graph.placeholder("lengths")
         self._fractions = self.graph.placeholder("fractions")
-        self._at = self._fractions  # bounds are placeholders, too
+        self._at = self._fractions  # bounds are placeholders, too, and rooms behind them
+        self._last_room: fx.Node | None = None
         for node in self.source.graph.nodes:
             if node.op == "call_function":
                 self._env[node] = self._convert(node)
@@ -162,8 +178,23 @@ class Padding:
             return new
         found = rules.get(name) or rules.get(name.partition(".")[0]) or self._column(name)
         if found is None:
-            raise RefusedError(f"{node.target} has no rule for sizes that vary")
+            return self._expand(node)
         return found(self, node, self._bind(node))
+
+    def _expand(self, node: fx.Node) -> Any:
+        """Does what its decomposition does, where it has no rule."""
+        graph, given = expanded(node)
+        inner = iter(given)
+        for one in graph.graph.nodes:
+            if one.op == "placeholder":
+                self._env[one] = self._env[next(inner)]
+            elif one.op == "output":
+                made = [one and self._env[one] for one in one.args[0]]
+            elif one.op == "call_function":
+                self._env[one] = self._convert(one)
+            else:
+                raise RefusedError(f"{node.target} has a constant")
+        return made if isinstance(node.meta["val"], tuple | list) else made[0]
 
     def _is_concerned(self, node: fx.Node) -> bool:
         """Whether padding, or a size that varies, takes part."""
@@ -176,8 +207,9 @@ class Padding:
         return any(d.varies(dim) for dim in _flat(self.exact_dims(node)))
 
     def _bind(self, node: fx.Node) -> Args:
+        target: Any = node.target
         bound = normalize_function(
-            node.target, node.args, node.kwargs, normalize_to_only_use_kwargs=True
+            target, node.args, node.kwargs, normalize_to_only_use_kwargs=True
         )
         if bound is None:
             raise RefusedError(f"{node.target}: its arguments do not fit its schema")
@@ -189,6 +221,8 @@ class Padding:
 
     def _get_item(self, node: fx.Node) -> fx.Node:
         source, index = self._env[node.args[0]], node.args[1]  # type: ignore[index]
+        if isinstance(source, list):
+            return source[index]  # type: ignore[no-any-return, index]
         new = self.graph.call_function(_getitem, (source, index))
         self._set_dims(new, self._dims[source][index])
         return new
@@ -227,11 +261,43 @@ class Padding:
         assert isinstance(value, torch.Tensor)
         order = _order(value)
         self.shown[d.dims_of(value.shape)] = self.dims(new)
-        self.results.append(Result("shown", dims=self.dims(new), order=order))
+        rooms = {}
+        for i, dim in enumerate(self.dims(new)):
+            if d.varies(dim) and d.is_prefix(dim) and not dim[0].is_Symbol:
+                rooms[i] = len(self.rooms)
+                new = self._given_room(new, i)
+        self.results.append(Result("shown", dims=self._dims[new], order=order, rooms=rooms))
         permuted = self.emit(aten.permute.default, new, list(order))
         return self.emit(aten.clone.default, permuted, memory_format=torch.contiguous_format)
 
+    def _given_room(self, node: fx.Node, at: int) -> fx.Node:
+        """A result with as much room along a dim as an argument of its size has."""
+        dims = self.dims(node)
+        size = d.size_of(dims[at])
+        bound = self.bound(size)
+        with self.graph.inserting_after(self._last_room or self._at):
+            self._last_room = self.graph.placeholder(f"room_{len(self.rooms)}")
+        self.rooms.append(size)
+        more = self.emit(operator.sub, self._last_room, bound)
+        pads = [0, 0] * (len(dims) - 1 - at) + [0, more]
+        return self.emit(aten.constant_pad_nd.default, node, pads, dims=dims)
+
     # -- For rules --
+
+    def alike(self, node: fx.Node, *dims: Sequence[Dim]) -> None:
+        """Padding has to lie in the same way: refuses an operator where it does not."""
+        for other in dims[1:]:
+            for a, b in zip(dims[0], other, strict=True):
+                if a != b:
+                    found = d.equation(a, b)
+                    if found:
+                        raise _UnequalError(*found)
+                    raise RefusedError(f"{node.target}: padding lies differently in its operands")
+
+    def refuse_along(self, node: fx.Node, dims: Sequence[Dim], which: Iterable[int]) -> None:
+        """Refuses an operator where these dims vary."""
+        if any(d.varies(dims[i]) for i in which):
+            raise RefusedError(f"{node.target} along a dim whose size varies")
 
     def value(self, node: Any) -> Any:
         """What a node of the original graph is."""
@@ -288,7 +354,8 @@ class Padding:
 
     def run(self, node: fx.Node, dims: Any, /, **changed: Any) -> fx.Node:
         """The operator itself, whose result has these dims; some arguments are others."""
-        args, kwargs = [], {}
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
         positional = len(node.args)
         target: Any = node.target
         for i, argument in enumerate(target._schema.arguments):
@@ -302,10 +369,10 @@ class Padding:
                 value = self._argument(node, argument, given)
                 if str(argument.type) == "number" and isinstance(value, fx.Node):
                     target = _with_tensor(target)
-            if i < positional or (not kwargs and i == len(args)):
-                if not argument.kwarg_only:
-                    args.append(value)
-                    continue
+            by_place = i < positional or (not kwargs and i == len(args))
+            if by_place and not argument.kwarg_only:
+                args.append(value)
+                continue
             kwargs[name] = value
         new = self.graph.call_function(target, tuple(args), kwargs)
         self._set_dims(new, dims)
@@ -329,7 +396,7 @@ class Padding:
             return self.length(d.expr_of(value))
         if not isinstance(value, torch.SymFloat):
             raise RefusedError("a truth that depends on a size is an operand")
-        expr = value.node.expr
+        expr = d.expr_of(value)
         if expr not in self.fractions:
             self._check(expr)
             self.fractions.append(expr)
@@ -367,8 +434,7 @@ class Padding:
             return node
         if isinstance(fill, str):
             fill = _neutral(fill, self.value(node).dtype)
-        if node.graph is self.source.graph:
-            node = self._env[node]
+        node = self._env.get(node, node)
         dims = self.dims(node)
         at = range(len(dims)) if which is None else which
         places = tuple(i for i in sorted({one % len(dims) for one in at}) if d.varies(dims[i]))

@@ -7,7 +7,8 @@ from torch import fx
 
 from torch_tpu.compiler.padding import dims as d
 from torch_tpu.compiler.padding.columns import pointwise
-from torch_tpu.compiler.padding.graph import Args, Padding, RefusedError, aten, rule
+from torch_tpu.compiler.padding.dims import RefusedError
+from torch_tpu.compiler.padding.graph import Args, Padding, aten, rule
 
 END = 2**63 - 1
 
@@ -86,10 +87,9 @@ def stack(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 
 
 def _alike(cx: Padding, node: fx.Node, nodes: list[fx.Node]) -> tuple[d.Dim, ...]:
-    dims = {cx.dims_at(one) for one in nodes}
-    if len(dims) > 1:
-        raise RefusedError(f"{node.target}: padding lies differently in its operands")
-    return dims.pop()
+    dims = [cx.dims_at(one) for one in nodes]
+    cx.alike(node, *dims)
+    return dims[0]
 
 
 @rule("split", "split_with_sizes", "unbind", "chunk")
@@ -230,9 +230,7 @@ def flip(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 def cat(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
     pieces = [one for one in a.tensors if cx.value(one).dim() == cx.value(node).dim()]
     at = a.dim % len(cx.shape(node))
-    rest = {tuple(dim for i, dim in enumerate(cx.dims_at(one)) if i != at) for one in pieces}
-    if len(rest) > 1:
-        raise RefusedError(f"{node.target}: padding lies differently in its operands")
+    cx.alike(node, *([dim for i, dim in enumerate(cx.dims_at(one)) if i != at] for one in pieces))
     dims = list(cx.dims_at(pieces[0]))
     sizes = [cx.dims_at(one)[at] for one in pieces]
     whole = d.expr_of(cx.shape(node)[at])
@@ -287,8 +285,7 @@ def scatter_into(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
     if len(source) < len(own):
         source.insert(at, own[at])
     source[at] = own[at]
-    if tuple(source) != own:
-        raise RefusedError(f"{node.target}: padding lies differently in its operands")
+    cx.alike(node, source, own)
     return cx.run(node, own)
 
 
