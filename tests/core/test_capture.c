@@ -2,6 +2,8 @@
  */
 #include "support.h"
 
+#include "stream/settle.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -183,6 +185,44 @@ static void test_constants(void **state) {
   ok(value_of(sum));
   tt_captured_destroy(made);
   tt_storage_release(sum);
+}
+
+/* Of an output only so much counts as the replay says; a replay takes it with its padding. */
+static void test_lengths(void **state) {
+  (void)state;
+  tt_storage *sum = NULL, *shown = NULL, *next = NULL, *exact = NULL;
+  float data[8] = {0};
+  begin();
+  touch(a);
+  touch(b);
+  ok(record_add(stream, a, b, &sum));
+  tt_captured *made = end();
+  shown = storage_of(stream, type_of(TT_F32, 1, DIMS(5)), data);
+  next = storage_of(stream, type_of(TT_F32, 1, DIMS(6)), data);
+  exact = storage_of(stream, type_of(TT_F32, 1, DIMS(5)), data);
+  tt_captured_storages on = {.inputs = (tt_storage *[]){a, b},
+                             .outputs = &shown,
+                             .lengths = &(tt_captured_length){0, 0, 5},
+                             .length_count = 1};
+  ok(tt_captured_replay(made, stream, &on, NULL, &policy, 0));
+  assert_true(shown->type->dims[0] == 5 && shown->bounded->dims[0] == 8 && shown->length == 5);
+  ok(storage_read(shown, data, 5 * sizeof *data));
+  assert_true(tt_captured_takes_padding(made, 0, shown));
+  assert_false(tt_captured_takes_padding(made, 0, exact) || tt_captured_takes_padding(made, 0, a));
+  on = (tt_captured_storages){.inputs = (tt_storage *[]){shown, b},
+                              .outputs = &next,
+                              .lengths = &(tt_captured_length){0, 0, 6},
+                              .length_count = 1};
+  int64_t settled = tt_count_get(TT_COUNT_SETTLED);
+  ok(tt_captured_settle(made, stream, &on, &policy, 0));
+  ok(tt_captured_replay(made, stream, &on, NULL, &policy, 0));
+  assert_true(tt_count_get(TT_COUNT_SETTLED) == settled && next->length == 6);
+  on.inputs = (tt_storage *[]){exact, b};
+  fails(tt_captured_replay(made, stream, &on, NULL, &policy, 0), TT_FAILED_PRECONDITION,
+        "has another size");
+  tt_captured_destroy(made);
+  for (tt_storage **s = (tt_storage *[]){sum, shown, next, exact, NULL}; *s; s++)
+    tt_storage_release(*s);
 }
 
 /* Nothing is launched before it is replayed, in any mode. */
@@ -578,23 +618,15 @@ static void test_threads(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
   const struct CMUnitTest tests[] = {
-      TEST(test_begin_and_end),
-      TEST(test_what_is_only_touched),
-      TEST(test_what_is_refused),
-      TEST(test_constants),
-      TEST(test_nothing_is_launched),
-      TEST(test_abandoned),
-      TEST(test_ended_elsewhere),
-      TEST(test_no_new_programs),
-      TEST(test_text_only),
-      TEST(test_failing_replays),
-      TEST(test_destroyed_before_it_is_launched),
-      TEST(test_failing_parts),
-      TEST(test_failures),
-      TEST(test_failures_of_parts),
-      TEST(test_reclaiming),
-      TEST(test_threads),
-      TEST(test_the_end),
+      TEST(test_begin_and_end),     TEST(test_what_is_only_touched),
+      TEST(test_what_is_refused),   TEST(test_constants),
+      TEST(test_lengths),           TEST(test_nothing_is_launched),
+      TEST(test_abandoned),         TEST(test_ended_elsewhere),
+      TEST(test_no_new_programs),   TEST(test_text_only),
+      TEST(test_failing_replays),   TEST(test_destroyed_before_it_is_launched),
+      TEST(test_failing_parts),     TEST(test_failures),
+      TEST(test_failures_of_parts), TEST(test_reclaiming),
+      TEST(test_threads),           TEST(test_the_end),
   };
   return cmocka_run_group_tests(tests, setup, NULL);
 }
