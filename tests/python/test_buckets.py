@@ -323,6 +323,13 @@ def test_why_not() -> None:
     assert "each size is a program: of graph" in torch.tpu.explain()
 
 
+def test_sizes_that_shrink() -> None:
+    """What becomes shorter where a size grows has no bound there."""
+    f = torch.compile(lambda a: a.new_ones(40 - a.shape[1]) * a.sum(), dynamic=True)
+    graph = one_graph(lambda: [f(one) for one in lengths(20, 21)])
+    assert "may shrink" in graph.exact and graph.programs == 2
+
+
 def test_sizes_that_are_equal_by_chance() -> None:
     """Operands of one size share programs as long as they have it; another one is refused."""
     f = torch.compile(lambda q, k, v: F.scaled_dot_product_attention(q, k, v))

@@ -5,12 +5,12 @@ from typing import Any
 from torch import fx
 
 from torch_tpu.compiler.padding import dims as d
+from torch_tpu.compiler.padding.context import Args, Context, aten, rule
 from torch_tpu.compiler.padding.dims import Dim, RefusedError
-from torch_tpu.compiler.padding.graph import Args, Padding, aten, rule
 
 
 @rule("_scaled_dot_product_fused_attention_overrideable")
-def attention(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def attention(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     dims, bias, causal = _attention(cx, node, a)
     if a.dropout_p:
         raise RefusedError(f"{node.target} draws random numbers")
@@ -20,7 +20,7 @@ def attention(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
     return cx.run(node, [out, dims[:3], *exact[2:]], attn_bias=bias, is_causal=causal, **clean)
 
 
-def _attention(cx: Padding, node: fx.Node, a: Args) -> tuple[tuple[Dim, ...], Any, bool]:
+def _attention(cx: Context, node: fx.Node, a: Args) -> tuple[tuple[Dim, ...], Any, bool]:
     """The query's dims; what is added to the scores, for padding too; whether they are causal."""
     query, key, value = (cx.dims_at(one) for one in (a.query, a.key, a.value))
     cx.alike(node, query[:2], key[:2])
@@ -48,7 +48,7 @@ def _attention(cx: Padding, node: fx.Node, a: Args) -> tuple[tuple[Dim, ...], An
 
 
 @rule("_scaled_dot_product_fused_attention_overrideable_backward")
-def attention_backward(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def attention_backward(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     query, bias, causal = _attention(cx, node, a)
     if a.dropout_p:
         raise RefusedError(f"{node.target} draws random numbers")

@@ -6,16 +6,16 @@ import torch
 from torch import fx
 
 from torch_tpu.compiler.padding import dims as d
+from torch_tpu.compiler.padding.context import Apply, Args, Context, aten
 from torch_tpu.compiler.padding.dims import Dim, RefusedError
-from torch_tpu.compiler.padding.graph import Apply, Args, Padding, aten, columns
 
 
-def tensors(cx: Padding, node: fx.Node) -> list[fx.Node]:
+def tensors(cx: Context, node: fx.Node) -> list[fx.Node]:
     """The operands that are tensors."""
     return [one for one in node.all_input_nodes if isinstance(cx.value(one), torch.Tensor)]
 
 
-def broadcast(cx: Padding, node: fx.Node) -> tuple[Dim, ...]:
+def broadcast(cx: Context, node: fx.Node) -> tuple[Dim, ...]:
     """The dims of the results, to which all operands are broadcast."""
     exact = cx.exact_dims(node)
     exact = exact[0] if isinstance(exact, list) else exact
@@ -35,7 +35,7 @@ def broadcast(cx: Padding, node: fx.Node) -> tuple[Dim, ...]:
     )
 
 
-def pointwise(cx: Padding, node: fx.Node, _: Args) -> fx.Node:
+def pointwise(cx: Context, node: fx.Node, _: Args) -> fx.Node:
     """What makes each element of the result of those at its place."""
     return cx.run(node, results_like(cx, node, broadcast(cx, node)))
 
@@ -54,20 +54,20 @@ def without(dims: tuple[Dim, ...], gone: list[int], keep: bool) -> tuple[Dim, ..
     return tuple(dim for i, dim in enumerate(dims) if i not in gone)
 
 
-def results_like(cx: Padding, node: fx.Node, dims: tuple[Dim, ...]) -> Any:
+def results_like(cx: Context, node: fx.Node, dims: tuple[Dim, ...]) -> Any:
     """The same dims for each of a node's results."""
     value = cx.value(node)
     return [dims] * len(value) if isinstance(value, tuple | list) else dims
 
 
-def _rank(cx: Padding, node: fx.Node) -> int:
+def _rank(cx: Context, node: fx.Node) -> int:
     value = cx.value(node)
     rank: int = (value[0] if isinstance(value, tuple | list) else value).dim()
     return rank
 
 
 def _reduction(reducer: str, listed: int) -> Apply:
-    def apply(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+    def apply(cx: Context, node: fx.Node, a: Args) -> fx.Node:
         own = cx.dims_at(a.self_)
         names = [one.name for one in node.target._schema.arguments]  # type: ignore[union-attr]
         dims = reduced_dims(getattr(a, names[listed]) if listed > 0 else None, len(own))
@@ -82,7 +82,7 @@ def _reduction(reducer: str, listed: int) -> Apply:
 def _listed(reducer: str, argument: int) -> Apply:
     """A result like the first operand, along dims of which padding is left out."""
 
-    def apply(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+    def apply(cx: Context, node: fx.Node, a: Args) -> fx.Node:
         names = [one.name for one in node.target._schema.arguments]  # type: ignore[union-attr]
         first = getattr(a, names[0])
         own = cx.dims_at(first)
@@ -122,7 +122,7 @@ class _Match:
             return _codes(self.results[0], max(rank, len(self.results[0])))[-rank:] if rank else []
         return _codes(pattern, rank)
 
-    def note(self, cx: Padding, node: fx.Node, codes: list[Code], dims: tuple[Dim, ...]) -> None:
+    def note(self, cx: Context, node: fx.Node, codes: list[Code], dims: tuple[Dim, ...]) -> None:
         for code, dim in zip(codes, dims, strict=True):
             if dim == d.ONE:
                 continue
@@ -136,7 +136,7 @@ class _Match:
                 cx.alike(node, [known], [dim])
             self.dims[code] = known
 
-    def as_others(self, cx: Padding, node: fx.Node, codes: list[Code]) -> fx.Node:
+    def as_others(self, cx: Context, node: fx.Node, codes: list[Code]) -> fx.Node:
         """An operand whose padding lies as that of the others, in the new graph."""
         own = cx.dims_at(node)
         dims = tuple(
@@ -163,7 +163,7 @@ class _Match:
 def pattern(text: str) -> Apply:
     """The rule of a pattern; padding of what is summed is zero."""
 
-    def apply(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+    def apply(cx: Context, node: fx.Node, a: Args) -> fx.Node:
         match = _Match(text)
         operands = {}
         for i, argument in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
@@ -187,7 +187,11 @@ def pattern(text: str) -> Apply:
     return apply
 
 
-def _rule_of(kind: str, text: str | None, reducer: str, listed: int) -> Apply | None:
+def rule_of(kind: str, text: str | None, reducer: str, listed: int) -> Apply | None:
+    """What a row of the op table says: None, that it has no rule.
+
+    Its class, its pattern, a reducer, and which argument lists the dims that are reduced.
+    """
     if text is None:
         if kind == "pointwise":
             return pointwise
@@ -197,6 +201,3 @@ def _rule_of(kind: str, text: str | None, reducer: str, listed: int) -> Apply | 
     if text.startswith("%"):
         return _listed(reducer, int(text[1:]))
     return pattern(text) if "->" in text and reducer == "sum" else None
-
-
-columns.append(_rule_of)

@@ -5,23 +5,23 @@ from typing import Any
 from torch import fx
 
 from torch_tpu.compiler.padding import dims as d
+from torch_tpu.compiler.padding.context import Args, Context, aten, rule
 from torch_tpu.compiler.padding.dims import RefusedError
-from torch_tpu.compiler.padding.graph import Args, Padding, aten, rule
 from torch_tpu.compiler.padding.views import number_of
 
 
 @rule("zeros", "ones", "empty", "new_zeros", "new_ones", "new_empty", "eye", "empty_strided")
-def sized(cx: Padding, node: fx.Node, _: Args) -> fx.Node:
+def sized(cx: Context, node: fx.Node, _: Args) -> fx.Node:
     return cx.run(node, d.dims_of(cx.shape(node)))
 
 
 @rule("zeros_like", "ones_like", "empty_like")
-def like(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def like(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     return cx.run(node, cx.dims_at(a.self_))
 
 
 @rule("full", "new_full", "full_like")
-def full(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def full(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     dims = cx.dims_at(a.self_) if "like" in str(node.target) else d.dims_of(cx.shape(node))
     if not isinstance(a.fill_value, fx.Node):
         return cx.run(node, dims)
@@ -32,7 +32,7 @@ def full(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 
 
 @rule("scalar_tensor")
-def scalar_tensor(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def scalar_tensor(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     return cx.emit(
         aten._to_copy.default,
         cx.number(cx.value(a.s), cx.value(node).dtype),
@@ -41,7 +41,7 @@ def scalar_tensor(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 
 
 @rule("arange")
-def arange(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def arange(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     names = [one.name for one in node.target._schema.arguments]  # type: ignore[union-attr]
     value = cx.value(node)
     if value.dtype.is_floating_point:

@@ -4,12 +4,12 @@ import torch
 from torch import fx
 
 from torch_tpu.compiler.padding import dims as d
+from torch_tpu.compiler.padding.context import Args, Context, rule
 from torch_tpu.compiler.padding.dims import Dim, RefusedError
-from torch_tpu.compiler.padding.graph import Args, Padding, rule
 
 
 @rule("embedding")
-def embedding(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def embedding(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     table = cx.dims_at(a.weight)
     if not d.is_prefix(table[0]):
         raise RefusedError(f"{node.target}: a table that does not begin with what counts")
@@ -17,7 +17,7 @@ def embedding(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 
 
 @rule("scatter")
-def scatter(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def scatter(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = cx.dims_at(a.self_)
     at = a.dim % max(len(own), 1)
     others = [cx.dims_at(one) for one in (a.index, getattr(a, "src", None)) if one is not None]
@@ -29,7 +29,7 @@ def scatter(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 
 
 @rule("gather")
-def gather(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def gather(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own, index = cx.dims_at(a.self_), cx.dims_at(a.index)
     if not own:
         raise RefusedError(f"{node.target} of a number")
@@ -42,7 +42,7 @@ def gather(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 
 
 @rule("index_select")
-def index_select(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def index_select(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = list(cx.dims_at(a.self_))
     if not d.is_prefix(own[a.dim]):
         raise RefusedError(f"{node.target} along a dim that does not begin with what counts")
@@ -51,7 +51,7 @@ def index_select(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 
 
 @rule("index.Tensor", "_unsafe_index.Tensor")
-def index(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def index(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = cx.dims_at(a.self_)
     listed = [*a.indices, *[None] * (len(own) - len(a.indices))]
     at = [i for i, one in enumerate(listed) if one is not None]
@@ -68,7 +68,7 @@ def index(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
     return cx.run(node, dims, indices=clean)
 
 
-def _spread(cx: Padding, node: fx.Node, indices: list[fx.Node]) -> tuple[Dim, ...]:
+def _spread(cx: Context, node: fx.Node, indices: list[fx.Node]) -> tuple[Dim, ...]:
     """The dims of indices that are broadcast to one another."""
     rank = max(len(cx.dims_at(one)) for one in indices)
     made = []
@@ -80,7 +80,7 @@ def _spread(cx: Padding, node: fx.Node, indices: list[fx.Node]) -> tuple[Dim, ..
 
 
 @rule("index_put", "_unsafe_index_put")
-def index_put(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def index_put(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = cx.dims_at(a.self_)
     listed = [one for one in a.indices if one is not None]
     spread = _spread(cx, node, listed)
@@ -99,7 +99,7 @@ def index_put(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 
 
 @rule("embedding_dense_backward")
-def embedding_backward(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def embedding_backward(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     grad = cx.dims_at(a.grad_output)
     cx.alike(node, grad[:-1], cx.dims_at(a.indices))
     if a.scale_grad_by_freq:
@@ -109,7 +109,7 @@ def embedding_backward(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 
 
 @rule("scatter_add", "index_add")
-def scatter_add(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def scatter_add(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = cx.dims_at(a.self_)
     source = a.src if str(node.target).startswith("aten.scatter") else a.source
     at = a.dim % len(own)

@@ -4,13 +4,13 @@ from torch import fx
 
 from torch_tpu.compiler.padding import dims as d
 from torch_tpu.compiler.padding.columns import tensors
+from torch_tpu.compiler.padding.context import Args, Context, aten, rule
 from torch_tpu.compiler.padding.dims import Dim, RefusedError
-from torch_tpu.compiler.padding.graph import Args, Padding, aten, rule
 from torch_tpu.compiler.padding.reductions import count_of
 
 
 @rule("convolution")
-def convolution(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def convolution(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own, exact = cx.dims_at(a.input), cx.exact_dims(node)
     if any(map(d.varies, cx.dims_at(a.weight))) or not all(map(d.is_prefix, own[1:])):
         raise RefusedError(f"{node.target} with a kernel whose size varies")
@@ -18,7 +18,7 @@ def convolution(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 
 
 @rule("convolution_backward")
-def convolution_backward(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def convolution_backward(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own, exact = cx.dims_at(a.input), cx.exact_dims(node)
     grad = cx.dims_at(a.grad_output)
     cx.alike(node, own[:1], grad[:1])
@@ -29,7 +29,7 @@ def convolution_backward(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 
 
 @rule("dot", "mv")
-def vector_product(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def vector_product(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     other = a.tensor if str(node.target) == "aten.dot.default" else a.vec
     own = cx.dims_at(a.self_)
     cx.alike(node, own[-1:], cx.dims_at(other))
@@ -43,7 +43,7 @@ def vector_product(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 
 
 @rule("_softmax_backward_data", "_log_softmax_backward_data")
-def softmax_backward(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def softmax_backward(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = cx.dims_at(a.grad_output)
     cx.alike(node, own, cx.dims_at(a.output))
     clean = {name: cx.cleaned(getattr(a, name), 0, [a.dim]) for name in ("grad_output", "output")}
@@ -51,7 +51,7 @@ def softmax_backward(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 
 
 @rule("native_layer_norm_backward", "_fused_rms_norm_backward")
-def layer_norm_backward(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def layer_norm_backward(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = cx.dims_at(a.input)
     cx.refuse_along(node, own, range(len(own) - len(a.normalized_shape), len(own)))
     cx.alike(node, own, cx.dims_at(a.grad_out))
@@ -66,7 +66,7 @@ def layer_norm_backward(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 
 
 @rule("_fused_rms_norm")
-def rms_norm(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def rms_norm(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = cx.dims_at(a.input)
     lead = len(own) - len(a.normalized_shape)
     cx.refuse_along(node, own, range(lead, len(own)))
@@ -83,7 +83,7 @@ def rms_norm(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
     "upsample_bilinear2d",
     "pixel_shuffle",
 )
-def by_sample(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def by_sample(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     first = tensors(cx, node)[0]
     own = cx.dims_at(first)
     cx.refuse_along(node, own, range(1, len(own)))
@@ -99,7 +99,7 @@ def by_sample(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 
 
 @rule("nll_loss_forward", "nll_loss_backward")
-def nll_loss(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def nll_loss(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own, target = cx.dims_at(a.self_), cx.dims_at(a.target)
     cx.alike(node, own[:-1], target)
     cx.refuse_along(node, own, [-1])
@@ -118,7 +118,7 @@ def nll_loss(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
     "binary_cross_entropy",
     "soft_margin_loss",
 )
-def loss(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def loss(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     dims = _loss_dims(cx, node)
     each = cx.run(node, dims, reduction=0)
     if a.reduction == 0:
@@ -127,7 +127,7 @@ def loss(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
     return total if a.reduction == 2 else cx.emit(aten.div.Tensor, total, count_of(cx, list(dims)))
 
 
-def _loss_dims(cx: Padding, node: fx.Node) -> tuple[Dim, ...]:
+def _loss_dims(cx: Context, node: fx.Node) -> tuple[Dim, ...]:
     """Of the loss of each element."""
     shapes = [cx.dims_at(one) for one in tensors(cx, node)]
     longest = max(shapes, key=len)
@@ -143,7 +143,7 @@ def _loss_dims(cx: Padding, node: fx.Node) -> tuple[Dim, ...]:
     "binary_cross_entropy_backward",
     "soft_margin_loss_backward",
 )
-def loss_backward(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def loss_backward(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     dims = _loss_dims(cx, node)
     if a.reduction != 1:
         return cx.run(node, dims)

@@ -8,18 +8,18 @@ from torch import fx
 
 from torch_tpu.compiler.padding import dims as d
 from torch_tpu.compiler.padding.columns import reduced_dims, results_like, without
+from torch_tpu.compiler.padding.context import Args, Context, aten, rule
 from torch_tpu.compiler.padding.dims import Dim, RefusedError
-from torch_tpu.compiler.padding.graph import Args, Padding, aten, rule
 
 
-def count_of(cx: Padding, dims: list[Dim]) -> Any:
+def count_of(cx: Context, dims: list[Dim]) -> Any:
     """How many elements of these dims count."""
     size = sympy.expand(sympy.Mul(*[d.size_of(one) for one in dims]))
     return int(size) if size.is_Integer else cx.length(size)
 
 
 def _mean(
-    cx: Padding, x: Any, own: tuple[Dim, ...], listed: list[int], dtype: torch.dtype
+    cx: Context, x: Any, own: tuple[Dim, ...], listed: list[int], dtype: torch.dtype
 ) -> fx.Node:
     """The mean over dims, which stay, in f32 or f64."""
     wide = dtype if dtype == torch.float64 else torch.float32
@@ -28,7 +28,7 @@ def _mean(
 
 
 def _finished(
-    cx: Padding,
+    cx: Context,
     node: fx.Node,
     x: fx.Node,
     own: tuple[Dim, ...],
@@ -43,7 +43,7 @@ def _finished(
 
 
 @rule("mean")
-def mean(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def mean(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own, value = cx.dims_at(a.self_), cx.value(node)
     everything = str(node.target) == "aten.mean.default"
     listed = reduced_dims(None if everything else a.dim, len(own))
@@ -54,7 +54,7 @@ def mean(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 
 
 @rule("var.correction", "std.correction")
-def variance(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def variance(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own, value = cx.dims_at(a.self_), cx.value(node)
     listed = reduced_dims(a.dim, len(own))
     correction = 1 if a.correction is None else a.correction
@@ -73,7 +73,7 @@ def variance(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 
 
 @rule("logsumexp")
-def logsumexp(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def logsumexp(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own, value = cx.dims_at(a.self_), cx.value(node)
     listed = reduced_dims(a.dim, len(own))
     kept = without(own, listed, value.dim() == len(own))
@@ -81,7 +81,7 @@ def logsumexp(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 
 
 @rule("var_mean", "std_mean", "norm", "linalg_vector_norm", "aminmax")
-def refused(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def refused(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = cx.dims_at(a.self_)
     names = [one.name for one in node.target._schema.arguments]  # type: ignore[union-attr]
     listed = reduced_dims(a.dim if "dim" in names else None, len(own))
@@ -92,7 +92,7 @@ def refused(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 
 
 @rule("argmax", "argmin", "max.dim", "min.dim")
-def place_of(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def place_of(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own, value = cx.dims_at(a.self_), cx.value(node)
     listed = reduced_dims(a.dim, len(own))
     if any(not d.is_prefix(own[i]) for i in listed) or (
@@ -106,7 +106,7 @@ def place_of(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 
 
 @rule("cumsum", "cumprod", "logcumsumexp", "cummax", "cummin")
-def running(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def running(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = cx.dims_at(a.self_)
     if not d.is_prefix(own[a.dim]):
         raise RefusedError(f"{node.target} along a dim that does not begin with what counts")
@@ -114,7 +114,7 @@ def running(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 
 
 @rule("sort", "topk", "kthvalue", "mode", "median.dim")
-def sorted_(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def sorted_(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = list(cx.dims_at(a.self_))
     cx.refuse_along(node, tuple(own), [a.dim])
     made = []

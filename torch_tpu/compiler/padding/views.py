@@ -7,14 +7,14 @@ from torch import fx
 
 from torch_tpu.compiler.padding import dims as d
 from torch_tpu.compiler.padding.columns import pointwise
+from torch_tpu.compiler.padding.context import Args, Context, aten, rule
 from torch_tpu.compiler.padding.dims import RefusedError
-from torch_tpu.compiler.padding.graph import Args, Padding, aten, rule
 
 END = 2**63 - 1
 
 
 @rule("view", "reshape", "_unsafe_view", "_reshape_alias", "flatten", "unflatten")
-def view(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def view(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     if name_is(node, "view.dtype"):
         return same(cx, node, a)
     dims = d.regrouped(cx.dims_at(a.self_), cx.shape(node))
@@ -28,18 +28,18 @@ def name_is(node: fx.Node, name: str) -> bool:
 
 
 @rule("clone", "detach", "alias", "_to_copy", "lift_fresh_copy", "contiguous", "tril", "triu")
-def same(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def same(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     return cx.run(node, cx.dims_at(a.self_))
 
 
 @rule("permute")
-def permute(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def permute(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = cx.dims_at(a.self_)
     return cx.run(node, tuple(own[i] for i in a.dims))
 
 
 @rule("transpose.int", "t")
-def transpose(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def transpose(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = list(cx.dims_at(a.self_))
     i, k = (0, len(own) - 1) if name_is(node, "t.default") else (a.dim0, a.dim1)
     own[i], own[k] = own[k], own[i]
@@ -47,14 +47,14 @@ def transpose(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 
 
 @rule("unsqueeze")
-def unsqueeze(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def unsqueeze(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = list(cx.dims_at(a.self_))
     own.insert(a.dim % (len(own) + 1), d.ONE)
     return cx.run(node, tuple(own))
 
 
 @rule("squeeze")
-def squeeze(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def squeeze(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = cx.dims_at(a.self_)
     listed = range(len(own)) if name_is(node, "squeeze.default") else a.dim
     listed = [listed] if isinstance(listed, int) else listed
@@ -63,7 +63,7 @@ def squeeze(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 
 
 @rule("expand")
-def expand(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def expand(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own, exact = cx.dims_at(a.self_), d.dims_of(cx.shape(node))
     more = len(exact) - len(own)
     own = (d.ONE,) * more + own
@@ -72,7 +72,7 @@ def expand(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 
 
 @rule("repeat")
-def repeat(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def repeat(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = cx.dims_at(a.self_)
     own = (d.ONE,) * (len(a.repeats) - len(own)) + own
     times = [d.expr_of(one.meta["val"] if isinstance(one, fx.Node) else one) for one in a.repeats]
@@ -80,20 +80,20 @@ def repeat(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 
 
 @rule("stack")
-def stack(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def stack(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = list(_alike(cx, node, a.tensors))
     own.insert(a.dim % (len(own) + 1), (sympy.Integer(len(a.tensors)),))
     return cx.run(node, tuple(own))
 
 
-def _alike(cx: Padding, node: fx.Node, nodes: list[fx.Node]) -> tuple[d.Dim, ...]:
+def _alike(cx: Context, node: fx.Node, nodes: list[fx.Node]) -> tuple[d.Dim, ...]:
     dims = [cx.dims_at(one) for one in nodes]
     cx.alike(node, *dims)
     return dims[0]
 
 
 @rule("split", "split_with_sizes", "unbind", "chunk")
-def split(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def split(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = cx.dims_at(a.self_)
     at = a.dim % len(own)
     if d.varies(own[at]):
@@ -122,7 +122,7 @@ def from_end(start: sympy.Expr, size: sympy.Expr) -> sympy.Expr:
     return sympy.expand(start + size) if start.is_Integer and start < 0 else start
 
 
-def picked(cx: Padding, node: fx.Node, at: int, index: fx.Node, size: sympy.Expr) -> fx.Node:
+def picked(cx: Context, node: fx.Node, at: int, index: fx.Node, size: sympy.Expr) -> fx.Node:
     """Of the original graph's tensor the elements that an index (int64) says, along a dim."""
     own = list(cx.dims_at(node))
     if not d.is_prefix(own[at]):
@@ -134,7 +134,7 @@ def picked(cx: Padding, node: fx.Node, at: int, index: fx.Node, size: sympy.Expr
 
 
 @rule("select.int")
-def select(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def select(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = list(cx.dims_at(a.self_))
     at = a.dim % len(own)
     dim = own.pop(at)
@@ -147,7 +147,7 @@ def select(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 
 
 @rule("slice.Tensor")
-def slice_(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def slice_(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = list(cx.dims_at(a.self_))
     at = a.dim % len(own)
     size = d.size_of(own[at])
@@ -168,7 +168,7 @@ def slice_(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 
 
 @rule("slice_backward")
-def slice_backward(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def slice_backward(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = list(cx.dims_at(a.grad_output))
     at = a.dim % len(own)
     size, made = number_of(a.input_sizes[at]), d.size_of(own[at])
@@ -192,7 +192,7 @@ def slice_backward(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 
 
 @rule("select_backward")
-def select_backward(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def select_backward(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = list(cx.dims_at(a.grad_output))
     at = a.dim % (len(own) + 1)
     size = number_of(a.input_sizes[at])
@@ -210,7 +210,7 @@ def select_backward(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 
 
 @rule("flip")
-def flip(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def flip(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = cx.dims_at(a.self_)
     listed = [i % len(own) for i in a.dims]
     moved = [i for i in listed if d.varies(own[i])]
@@ -227,7 +227,7 @@ def flip(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 
 
 @rule("cat")
-def cat(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def cat(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     pieces = [one for one in a.tensors if cx.value(one).dim() == cx.value(node).dim()]
     at = a.dim % len(cx.shape(node))
     cx.alike(node, *([dim for i, dim in enumerate(cx.dims_at(one)) if i != at] for one in pieces))
@@ -256,7 +256,7 @@ def cat(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 
 
 @rule("constant_pad_nd")
-def pad(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def pad(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = list(cx.dims_at(a.self_))
     exact = d.dims_of(cx.shape(node))
     value = a.value
@@ -276,7 +276,7 @@ def pad(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 
 
 @rule("select_scatter", "slice_scatter")
-def scatter_into(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def scatter_into(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = cx.dims_at(a.self_)
     at = a.dim % len(own)
     if d.varies(own[at]):
@@ -290,7 +290,7 @@ def scatter_into(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
 
 
 @rule("copy", "copy_")
-def copy(cx: Padding, node: fx.Node, a: Args) -> fx.Node:
+def copy(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     if name_is(node, "copy_.default") and any(d.varies(dim) for dim in cx.dims_at(a.self_)):
         raise RefusedError(f"{node.target} writes an argument whose size varies")
     return pointwise(cx, node, a)
