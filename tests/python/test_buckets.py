@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from support import slow_but
 
 import torch_tpu  # noqa: F401 # the device
-from torch_tpu.compiler import buckets, functions
+from torch_tpu.compiler import bucketed, buckets, functions
 
 Make = Callable[[int], tuple[torch.Tensor, ...]]
 
@@ -200,7 +200,7 @@ LOSSY = {
 
 @pytest.fixture(autouse=True)
 def _poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(buckets, "filler", poison)
+    monkeypatch.setattr(bucketed, "filler", poison)
     torch._dynamo.reset()
 
 

@@ -14,7 +14,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, Stateles
 from torch.testing._internal.common_device_type import OpDTypes, ops
 from torch.utils._pytree import tree_flatten, tree_map
 
-from torch_tpu.compiler import buckets, functions
+from torch_tpu.compiler import bucketed, buckets, functions
 
 COUNT = 6
 
@@ -71,7 +71,7 @@ class TestPadded(DeviceTest):
                 continue
             with (
                 mock.patch.object(buckets, "bound_of", lambda n, most=None: n + 3),
-                mock.patch.object(buckets, "filler", poison),
+                mock.patch.object(bucketed, "filler", poison),
             ):
                 made = graph(list(sent))
             for one, other in zip(made, function(*args), strict=True):

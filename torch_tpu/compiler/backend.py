@@ -86,7 +86,7 @@ def _autograd(repeat: bool | str) -> Callable[..., Any]:
     from torch._guards import TracingContext
 
     from torch_tpu.compiler import layers
-    from torch_tpu.compiler.buckets import Pair
+    from torch_tpu.compiler.bucketed import Pair
     from torch_tpu.compiler.cached import Cached
 
     pair = Pair(first=not torch._dynamo.config.assume_static_by_default)

@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 
 from torch_tpu import _C, tpu
 from torch_tpu.compiler import artifacts, checks, control, logs, mixed, origin
-from torch_tpu.compiler.buckets import Bucketed, Pair, Sizes
+from torch_tpu.compiler.bucketed import Bucketed, Pair, Sizes
 from torch_tpu.compiler.padding import Padding, RefusedError
 
 MOST = 64  # signatures of one graph; further ones run eagerly
