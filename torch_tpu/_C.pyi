@@ -1,9 +1,11 @@
 """The glue: what the C++ extension module offers to the Python package."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 import torch
+import torch.distributed
 
 class CacheFolder:
     def __init__(self, path: str, shared: bool, readonly: bool) -> None: ...
@@ -70,6 +72,20 @@ class Region:
         self, kind: int, name: str, operands: list[torch.Tensor], carried: int, length: int
     ) -> list[torch.Tensor]: ...
 
+class ProcessGroupTpu(torch.distributed.Backend):
+    def __init__(
+        self,
+        carrier: Any,
+        store: Any,
+        rank: int,
+        size: int,
+        timeout: timedelta,
+        name: str,
+        global_ranks: list[int],
+    ) -> None: ...
+
+def _bind_distributed() -> None: ...
+def set_spmd_safe(safe: bool) -> bool: ...
 def signature(args: list[torch.Tensor]) -> bytes: ...
 def find_repetition(items: list[int], times: int, length: int) -> tuple[int, int, int, int]: ...
 def is_capturing(device: int) -> bool: ...

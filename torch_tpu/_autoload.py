@@ -14,6 +14,7 @@ from torch.utils import backend_registration
 ENTRY_POINT = "torch_tpu._autoload:load"
 SUPPORTED = ((2, 11), (2, 13))
 TRACE_RULES = "torch._dynamo.trace_rules"
+DISTRIBUTED = "torch.distributed"
 
 _loaded = False
 _problem = ""
@@ -76,6 +77,7 @@ def _load() -> None:
             sys.modules[name.replace("torch_tpu.tpu", "torch.tpu", 1)] = module
     backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
     _patches.apply()
+    _imports.Watcher(_tell_distributed).watch([DISTRIBUTED])
     _imports.Watcher(_tell_dynamo).watch([TRACE_RULES, "torch._dynamo.backends.registry"])
     atexit.register(_let_autograd_end)
     _loaded = True
@@ -103,6 +105,16 @@ def _apply_environment() -> None:
             setattr(tpu, name, _env.value(name.upper()))
         except ValueError as error:
             raise ValueError(f"TORCH_TPU_{name.upper()}: {error}") from None
+
+
+def _tell_distributed(_module: str) -> None:
+    """Adds the backend of process groups, as soon as `torch.distributed` is there."""
+    import torch.distributed
+
+    if torch.distributed.is_available():
+        from torch_tpu import distributed
+
+        distributed.register()
 
 
 def _tell_dynamo(module: str) -> None:

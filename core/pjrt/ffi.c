@@ -7,22 +7,29 @@
 #include <string.h>
 
 static tt_dtype dtype_of(int code) {
-  switch (code) {
-  case XLA_FFI_DataType_S32:
-    return TT_I32;
-  case XLA_FFI_DataType_S64:
-    return TT_I64;
-  case XLA_FFI_DataType_F32:
-    return TT_F32;
-  case XLA_FFI_DataType_F64:
-    return TT_F64;
-  case XLA_FFI_DataType_C64:
-    return TT_C64;
-  case XLA_FFI_DataType_C128:
-    return TT_C128;
-  default:
-    return TT_INVALID;
-  }
+  static const tt_dtype dtypes[] = {
+      [XLA_FFI_DataType_PRED] = TT_BOOL,
+      [XLA_FFI_DataType_S8] = TT_I8,
+      [XLA_FFI_DataType_S16] = TT_I16,
+      [XLA_FFI_DataType_S32] = TT_I32,
+      [XLA_FFI_DataType_S64] = TT_I64,
+      [XLA_FFI_DataType_U8] = TT_U8,
+      [XLA_FFI_DataType_U16] = TT_U16,
+      [XLA_FFI_DataType_U32] = TT_U32,
+      [XLA_FFI_DataType_U64] = TT_U64,
+      [XLA_FFI_DataType_F16] = TT_F16,
+      [XLA_FFI_DataType_F32] = TT_F32,
+      [XLA_FFI_DataType_F64] = TT_F64,
+      [XLA_FFI_DataType_C64] = TT_C64,
+      [XLA_FFI_DataType_BF16] = TT_BF16,
+      [XLA_FFI_DataType_C128] = TT_C128,
+      [XLA_FFI_DataType_F8E5M2] = TT_F8E5M2,
+      [XLA_FFI_DataType_F8E4M3FN] = TT_F8E4M3FN,
+      [XLA_FFI_DataType_F8E5M2FNUZ] = TT_F8E5M2FNUZ,
+      [XLA_FFI_DataType_F8E4M3FNUZ] = TT_F8E4M3FNUZ,
+  };
+  bool known = code >= 0 && (size_t)code < sizeof dtypes / sizeof *dtypes;
+  return known ? dtypes[code] : TT_INVALID;
 }
 
 static tt_status read_array(const XLA_FFI_Buffer *buffer, tt_ffi_array *out) {

@@ -14,8 +14,8 @@ typedef tt_ffi_error *(*tt_ffi_handler)(tt_ffi_frame *frame);
 
 enum { TT_FFI_MAX_ARRAYS = 8 };
 typedef struct tt_ffi_array {
-  tt_type type; /* S32, S64, F32, F64, C64 or C128 */
-  void *data;   /* row-major, aligned to its elements at least; good during the call */
+  tt_type type;
+  void *data; /* row-major, aligned to its elements at least; good during the call */
 } tt_ffi_array;
 typedef struct tt_ffi_call {
   const tt_ffi_frame *frame;

@@ -27,12 +27,25 @@ typedef struct XLA_FFI_Scalar {
   X(XLA_FFI_ArgType_BUFFER, 1)                                                                     \
   X(XLA_FFI_RetType_BUFFER, 1)                                                                     \
   X(XLA_FFI_AttrType_SCALAR, 3)                                                                    \
+  X(XLA_FFI_DataType_PRED, 1)                                                                      \
+  X(XLA_FFI_DataType_S8, 2)                                                                        \
+  X(XLA_FFI_DataType_S16, 3)                                                                       \
   X(XLA_FFI_DataType_S32, 4)                                                                       \
   X(XLA_FFI_DataType_S64, 5)                                                                       \
+  X(XLA_FFI_DataType_U8, 6)                                                                        \
+  X(XLA_FFI_DataType_U16, 7)                                                                       \
+  X(XLA_FFI_DataType_U32, 8)                                                                       \
+  X(XLA_FFI_DataType_U64, 9)                                                                       \
+  X(XLA_FFI_DataType_F16, 10)                                                                      \
   X(XLA_FFI_DataType_F32, 11)                                                                      \
   X(XLA_FFI_DataType_F64, 12)                                                                      \
   X(XLA_FFI_DataType_C64, 15)                                                                      \
-  X(XLA_FFI_DataType_C128, 18)
+  X(XLA_FFI_DataType_BF16, 16)                                                                     \
+  X(XLA_FFI_DataType_C128, 18)                                                                     \
+  X(XLA_FFI_DataType_F8E5M2, 19)                                                                   \
+  X(XLA_FFI_DataType_F8E4M3FN, 20)                                                                 \
+  X(XLA_FFI_DataType_F8E5M2FNUZ, 24)                                                               \
+  X(XLA_FFI_DataType_F8E4M3FNUZ, 25)
 enum {
 #define X(name, number) name = number,
   TT_FFI_CONSTANTS(X)

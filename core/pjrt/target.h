@@ -14,9 +14,10 @@ typedef struct tt_target {
   const char *version;   /* of the platform; "" if unknown */
   const char *kind;      /* of its devices; "" if unknown */
   int device_count;
-  int64_t memory; /* bytes of one device; 0 if unknown */
-  bool xla_cpu;   /* XLA's CPU compiler, which some programs are shaped for */
-  bool lapack;    /* programs may call LAPACK's routines (lapack/lapack.h) */
+  int64_t memory;   /* bytes of one device; 0 if unknown */
+  bool xla_cpu;     /* XLA's CPU compiler, which some programs are shaped for */
+  bool lapack;      /* programs may call LAPACK's routines (lapack/lapack.h) */
+  bool collectives; /* programs may call those of a transport of ours (dist/dist.h) */
   tt_compile_options options;
 } tt_target;
 

@@ -1,5 +1,6 @@
 #include "session/session.h"
 
+#include "dist/dist.h"
 #include "lapack/lapack.h"
 #include "session/reclaim.h"
 
@@ -11,6 +12,16 @@ static bool offer_lapack(const tt_session *session) {
   bool on_host = strcmp(tt_client_platform(session->client), "cpu") == 0;
   if (!wanted || !on_host || !tt_lapack_bound()) return false;
   tt_status status = tt_lapack_offer(session->plugin);
+  if (!status) return true;
+  tt_log(TT_LOG_PLUGIN, "%s", tt_status_message(status));
+  tt_status_release(status);
+  return false;
+}
+
+/* Likewise; elsewhere collectives are not there yet. */
+static bool offer_collectives(const tt_session *session) {
+  if (strcmp(tt_client_platform(session->client), "cpu") != 0) return false;
+  tt_status status = tt_dist_offer(session->plugin);
   if (!status) return true;
   tt_log(TT_LOG_PLUGIN, "%s", tt_status_message(status));
   tt_status_release(status);
@@ -42,6 +53,7 @@ static tt_status open_session(tt_session *session, const char *path) {
   tt_client_options options = {.cpu_devices = tt_env_int(TT_ENV_CPU_DEVICES)};
   TT_TRY(tt_client_create(session->plugin, &options, &session->client));
   tt_target_init_client(&session->target, session->plugin, session->client, offer_lapack(session));
+  session->target.collectives = offer_collectives(session);
   TT_TRY(tt_program_table_create(&session->target, &session->programs));
   TT_TRY(tt_call_table_create(&session->calls));
   TT_TRY(tt_templates_create(session->calls, &session->templates));

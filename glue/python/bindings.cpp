@@ -25,6 +25,7 @@ using namespace py::literals;
 
 namespace tt {
 void bind_cache(py::module_& m);                                   // cache.cpp
+void bind_distributed(py::module_& m);                             // distributed/bind.cpp
 void bind_explain(py::module_& m);                                 // explain.cpp
 void bind_export(py::module_& m, py::class_<Function>& function);  // export.cpp
 
@@ -191,6 +192,7 @@ PYBIND11_MODULE(_C, m) {
   bind_operators(m);
   bind_graphs(m, release);
   bind_cache(m);
+  bind_distributed(m);
   bind_explain(m);
   // For tests: the core's Nth allocation from now fails (0: none), and, if `forever`, all later
   // ones; and what chunks are launched as.

@@ -114,7 +114,7 @@ class Operator:
     @functools.cached_property
     def functional(self) -> "Operator | None":
         """The row's own overload, if it is another."""
-        own = f"aten::{self.row}"
+        own = self.row if "::" in self.row else f"aten::{self.row}"
         return operator(own, self.row) if self.row and own != self.name else None
 
     def call(self, args: list[Any]) -> Any:

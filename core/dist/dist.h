@@ -1,0 +1,66 @@
+/* The dist room: groups of processes, and what carries their collectives.
+ *
+ * A collective is an operator like any other (ops/collective/collective.h): recorded, captured,
+ * compiled. Where the plugin does not span processes, its program calls a function of this room,
+ * which finds the group by the number in the turn and has the group's transport do it, on a thread
+ * that runs the program. */
+#ifndef TT_DIST_H
+#define TT_DIST_H
+
+#include "ops/collective/collective.h"
+#include "stream/stream.h"
+
+/* One collective, as a transport is to do it. Arrays are packed, row-major, in host memory, and
+ * good during the call; NULL where there are no elements. */
+typedef struct tt_collective {
+  tt_collective_kind kind;
+  tt_reduction op; /* not AVG */
+  tt_dtype dtype;  /* U8 for what is only moved: elements are bytes then */
+  int rank, size;  /* of the group */
+  int64_t root;    /* or the peer; of RECV -1: any */
+  int64_t tag;
+  const void *x; /* NULL where it works in place, on y */
+  void *y;
+  int64_t x_count, y_count;           /* elements */
+  const int64_t *x_splits, *y_splits; /* ALL_TO_ALL: [size] elements; NULL: equal parts */
+  int64_t sequence;                   /* in the group, from 0 */
+  int source;                         /* RECV: set to the rank that sent */
+} tt_collective;
+
+/* Table of functions; the user's pointer is theirs. */
+typedef struct tt_transport {
+  void *user;
+  /* Returns when y is there and x is not needed any more. Called by one thread at a time for a
+   * group, in the order of the ranks' programs; holding no lock. An error ends the group. */
+  tt_status (*run)(void *user, tt_collective *collective);
+  /* Once, when nobody is in `run` and the group was destroyed. */
+  void (*release)(void *user);
+} tt_transport;
+
+/* A sequence of collectives, in one order on all ranks. Thread-safe. */
+typedef struct tt_dist_group tt_dist_group;
+
+/* Takes the transport, also on failure. `name` is for messages. */
+tt_status tt_dist_create(const char *name, int rank, int size, const tt_transport *transport,
+                         tt_dist_group **out);
+/* What programs that still name it run into is an error. NULL is allowed. */
+void tt_dist_destroy(tt_dist_group *group);
+/* Fills the group's first turn. */
+void tt_dist_turn(const tt_dist_group *group, int64_t turn[TT_TURN_WORDS]);
+/* The error that ended it, a clone; success while it goes on. */
+tt_status tt_dist_error(tt_dist_group *group);
+/* Collectives that have not begun fail with these words; the first ones stay. */
+void tt_dist_abort(tt_dist_group *group, const char *why);
+/* The rank whose message was received by the group's last RECV; -1 if there was none. */
+int tt_dist_source(tt_dist_group *group);
+
+/* Does what a program asks of the group that its turn names; the next turn is written. `x` and `y`
+ * may be NULL. An error says which group, which collective, and who. */
+tt_status tt_dist_run(const int64_t turn[TT_TURN_WORDS], tt_collective *collective,
+                      int64_t next[TT_TURN_WORDS]);
+
+/* Makes the function known to programs of the CPU platform. UNIMPLEMENTED: the plugin takes none.
+ */
+tt_status tt_dist_offer(tt_plugin *plugin);
+
+#endif

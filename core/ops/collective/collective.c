@@ -1,0 +1,201 @@
+#include "ops/collective/collective.h"
+
+#include "ops/lower.h"
+
+static const struct {
+  const char *name;
+  bool in_place, reduces;
+} kinds[] = {
+#define X(name, words, in_place, reduces) {words, in_place, reduces},
+    TT_COLLECTIVES(X)
+#undef X
+};
+
+static bool known(tt_collective_kind kind) { return (size_t)kind < TT_COLLECTIVE_KINDS; }
+const char *tt_collective_name(tt_collective_kind kind) {
+  return known(kind) ? kinds[kind].name : "unknown";
+}
+bool tt_collective_in_place(tt_collective_kind kind) { return known(kind) && kinds[kind].in_place; }
+bool tt_collective_reduces(tt_collective_kind kind) { return known(kind) && kinds[kind].reduces; }
+
+enum { TURN, INPUTS, OUTPUTS, KIND, OP, ROOT, TAG, SPLITS };
+
+/* -- What is reduced, as transports reduce it -- */
+
+typedef struct wire {
+  tt_dtype dtype;
+  tt_reduction op;
+  bool biased; /* U64 as I64 that compare alike */
+  bool mean;
+} wire;
+
+static tt_dtype wire_dtype(tt_dtype dtype) {
+  switch (dtype) {
+  case TT_BOOL:
+    return TT_U8;
+  case TT_I16:
+  case TT_U16:
+    return TT_I32;
+  case TT_U32:
+  case TT_U64:
+    return TT_I64;
+  default:
+    break;
+  }
+  dtype = tt_dtype_real(dtype);
+  return tt_is_float(dtype) && tt_dtype_bytes(dtype) == 1 ? TT_F32 : dtype;
+}
+
+/* True + True is true. */
+static tt_reduction of_bools(tt_lower *cx, tt_reduction op) {
+  switch (op) {
+  case TT_REDUCE_AVG:
+    tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT, "ReduceOp.AVG is not for bool tensors");
+    return op;
+  case TT_REDUCE_SUM:
+  case TT_REDUCE_BOR:
+    return TT_REDUCE_MAX;
+  case TT_REDUCE_PRODUCT:
+  case TT_REDUCE_BAND:
+    return TT_REDUCE_MIN;
+  default:
+    return op;
+  }
+}
+
+static wire wire_of(tt_lower *cx, tt_dtype dtype) {
+  wire w = {.dtype = wire_dtype(dtype), .op = (tt_reduction)tt_int(cx, OP)};
+  bool linear = w.op == TT_REDUCE_SUM || w.op == TT_REDUCE_AVG, bits = w.op >= TT_REDUCE_BAND;
+  if (tt_is_complex(dtype) && !linear)
+    tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT, "complex tensors can be reduced by SUM and AVG only");
+  if (tt_is_float(dtype) && bits)
+    tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT,
+                "ReduceOp.BAND, BOR and BXOR are for integers and bools, not for %s",
+                tt_dtype_name(dtype));
+  if (dtype == TT_BOOL) w.op = of_bools(cx, w.op);
+  w.biased = dtype == TT_U64 && (w.op == TT_REDUCE_MIN || w.op == TT_REDUCE_MAX);
+  w.mean = w.op == TT_REDUCE_AVG;
+  if (w.mean) w.op = TT_REDUCE_SUM;
+  return w;
+}
+
+static tt_node *flip_sign(tt_lower *cx, tt_node *x) {
+  return tt_hlo_xor(cx->h, x, tt_hlo_const_i(cx->h, TT_I64, INT64_MIN));
+}
+
+/* Complex numbers become two halves, real and imaginary. */
+static tt_node *to_wire(tt_lower *cx, const wire *w, tt_node *x) {
+  if (tt_is_complex(x->type.dtype)) {
+    tt_node *halves[] = {tt_hlo_real(cx->h, x), tt_hlo_imag(cx->h, x)};
+    return tt_hlo_concatenate(cx->h, halves, 2, 0);
+  }
+  x = tt_cast(cx, x, w->dtype);
+  return w->biased ? flip_sign(cx, x) : x;
+}
+
+static tt_node *mean(tt_lower *cx, tt_node *sum, tt_node *turn) {
+  tt_node *size = tt_hlo_slice_dim(cx->h, turn, 0, TT_TURN_SIZE, TT_TURN_SIZE + 1, 1);
+  tt_dtype dtype = tt_compute_dtype(sum->type.dtype);
+  size = tt_cast(cx, tt_hlo_reshape(cx->h, size, 0, NULL), dtype);
+  tt_node *x = tt_cast(cx, sum, dtype);
+  x = tt_is_float(dtype) ? tt_quotient(cx, x, size) : tt_hlo_divide(cx->h, x, size);
+  return tt_cast(cx, x, sum->type.dtype);
+}
+
+static tt_node *from_wire(tt_lower *cx, const wire *w, tt_node *y, tt_node *turn, tt_dtype dtype) {
+  if (w->mean) y = mean(cx, y, turn);
+  if (w->biased) y = flip_sign(cx, y);
+  if (!tt_is_complex(dtype)) return tt_cast(cx, y, dtype);
+  int64_t half = y->type.dims[0] / 2;
+  return tt_hlo_complex(cx->h, tt_hlo_slice_dim(cx->h, y, 0, 0, half, 1),
+                        tt_hlo_slice_dim(cx->h, y, 0, half, 2 * half, 1));
+}
+
+/* -- Lists -- */
+
+/* The elements of a list's tensors, one behind the other; NULL: there are none. */
+static tt_node *packed(tt_lower *cx, int list) {
+  int count = tt_list_size(cx, list), filled = 0;
+  tt_node **flat = tt_arena_alloc(tt_hlo_arena(cx->h), sizeof *flat * ((size_t)count + 1));
+  if (!flat) return tt_hlo_fail(cx->h, TT_RESOURCE_EXHAUSTED, "out of memory");
+  for (int k = 0; k < count; k++) {
+    tt_node *x = tt_in_at(cx, list, k);
+    if (tt_type_numel(&x->type)) flat[filled++] = tt_flatten(cx, x);
+  }
+  return filled ? tt_hlo_concatenate(cx->h, flat, filled, 0) : NULL;
+}
+
+/* The type of such, which the outputs will have; of rank 1. */
+static tt_type room(tt_lower *cx) {
+  int count = tt_list_size(cx, OUTPUTS);
+  tt_type type = {.rank = 1};
+  for (int k = 0; k < count; k++) {
+    const tt_type *one = &tt_in_at(cx, OUTPUTS, k)->type;
+    if (k && one->dtype != type.dtype)
+      tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT, "the tensors have different dtypes, %s and %s",
+                  tt_dtype_name(type.dtype), tt_dtype_name(one->dtype));
+    type.dtype = one->dtype;
+    type.dims[0] += tt_type_numel(one);
+  }
+  return type;
+}
+
+static void unpack(tt_lower *cx, tt_node *y) {
+  int64_t at = 0;
+  for (int k = 0; k < tt_list_size(cx, OUTPUTS); k++) {
+    tt_node *target = tt_in_at(cx, OUTPUTS, k);
+    int64_t numel = tt_type_numel(&target->type);
+    tt_node *part = numel ? tt_hlo_slice_dim(cx->h, y, 0, at, at + numel, 1) : target;
+    tt_out(cx, 1 + k, tt_hlo_reshape(cx->h, part, target->type.rank, target->type.dims));
+    at += numel;
+  }
+}
+
+/* -- The call -- */
+
+static tt_node *numbers(tt_lower *cx) {
+  int64_t one = 1;
+  int count = 0;
+  const int64_t *splits = tt_ints(cx, SPLITS, &count);
+  tt_node *parts[] = {tt_hlo_reshape(cx->h, tt_num(cx, ROOT, TT_I64), 1, &one),
+                      tt_hlo_reshape(cx->h, tt_num(cx, TAG, TT_I64), 1, &one), NULL};
+  if (count) parts[2] = tt_hlo_const_i64s(cx->h, TT_I64, splits, count);
+  return tt_hlo_concatenate(cx->h, parts, count ? 3 : 2, 0);
+}
+
+/* Returns y, of this type, which may be empty; x may be NULL. */
+static tt_node *call(tt_lower *cx, tt_collective_kind kind, tt_reduction op, tt_node *x,
+                     const tt_type *y) {
+  tt_node *xs[] = {tt_in(cx, TURN), numbers(cx), x}, *out[2] = {NULL, NULL};
+  tt_type types[] = {xs[0]->type, *y};
+  char *config =
+      tt_arena_printf(tt_hlo_arena(cx->h), "kind = %d : i64, op = %d : i64", (int)kind, (int)op);
+  if (!config) return tt_hlo_fail(cx->h, TT_RESOURCE_EXHAUSTED, "out of memory");
+  tt_hlo_custom_call(cx->h, TT_COLLECTIVE_TARGET, config, x ? 3 : 2, xs, y->dims[0] ? 2 : 1, types,
+                     out);
+  tt_out(cx, 0, out[0]);
+  return out[1];
+}
+
+/* (turn, inputs, outputs, kind, op, root, tag, splits): the next turn, then the outputs. */
+void tt_lower_collective(tt_lower *cx) {
+  tt_collective_kind kind = (tt_collective_kind)tt_int(cx, KIND);
+  if (!cx->target->collectives) {
+    tt_hlo_fail(cx->h, TT_UNIMPLEMENTED, "process groups are not there yet on platform '%s'",
+                cx->target->platform);
+    return;
+  }
+  tt_node *x = packed(cx, tt_collective_in_place(kind) ? OUTPUTS : INPUTS), *y;
+  tt_type type = room(cx);
+  if (tt_collective_reduces(kind) && type.dims[0]) {
+    tt_dtype dtype = type.dtype;
+    wire w = wire_of(cx, dtype);
+    type.dtype = w.dtype;
+    if (tt_is_complex(dtype)) type.dims[0] *= 2;
+    y = call(cx, kind, w.op, x ? to_wire(cx, &w, x) : NULL, &type);
+    y = y ? from_wire(cx, &w, y, tt_in(cx, TURN), dtype) : NULL;
+  } else {
+    y = call(cx, kind, TT_REDUCE_SUM, x, &type);
+  }
+  unpack(cx, y);
+}

@@ -1,0 +1,123 @@
+// torch.distributed: process groups whose collectives are operators of the stream.
+#pragma once
+
+#include "device/session.h"
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+
+extern "C" {
+#include "dist/dist.h"
+}
+
+namespace tt {
+
+using c10d::Backend;
+using c10d::Store;
+using Milliseconds = std::chrono::milliseconds;
+template <class T> using Ptr = c10::intrusive_ptr<T>;
+
+// Who carries a group's collectives: PyTorch's own backend for tensors of the host, Gloo.
+struct Carrier : Fixed {
+  Ptr<Backend> backend;
+  Ptr<Store> store;  // to find out who is missing
+  std::string name;
+  std::vector<int64_t> global_ranks;
+  std::atomic<int64_t> timeout_ms;
+  std::mutex lock;
+  // Messages that were sent and perhaps not received yet, with their bytes.
+  std::vector<std::pair<Ptr<c10d::Work>, at::Tensor>> sent;
+};
+
+// What the core calls for one order of collectives of the group, of which `order` is the name.
+tt_transport make_transport(std::shared_ptr<Carrier> carrier, const std::string& order);
+
+// Collectives in one order: all that work on the whole group; what is sent; what is received from
+// one rank. Each has a stream of its own, so that none waits for another, nor work on tensors for
+// what other ranks do.
+struct Order : Fixed {
+  ~Order();
+  tt_dist_group* group = nullptr;
+  at::Tensor turn;
+  c10::StreamId stream = 0;
+  uint64_t issued = 0;
+  tt_marker* last = nullptr;  // behind what was issued
+};
+
+struct Asked {
+  tt_collective_kind kind;
+  c10d::ReduceOp reduction{};
+  int64_t root = 0, tag = 0;
+  std::vector<int64_t> splits{};
+};
+
+class ProcessGroupTpu final : public Backend {
+ public:
+  ProcessGroupTpu(Ptr<Backend> carrier, Ptr<Store> store, int rank, int size, Milliseconds timeout,
+                  std::string name, std::vector<int64_t> global_ranks);
+  ~ProcessGroupTpu() override;
+
+  using Work = Ptr<c10d::Work>;
+  using Tensors = std::vector<at::Tensor>;
+  using Lists = std::vector<Tensors>;
+  const std::string getBackendName() const override { return "tpu"; }
+  Ptr<Options> getBackendOptions() override;
+  bool supportsCoalescing() const override { return true; }
+  void startCoalescing() override {}
+  Work endCoalescing() override;
+  Work broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
+  Work allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  Work allreduce_coalesced(Tensors& tensors,
+                           const c10d::AllreduceCoalescedOptions& options) override;
+  Work reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
+  Work allgather(Lists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
+  Work _allgather_base(at::Tensor& output, at::Tensor& input,
+                       const c10d::AllgatherOptions& options) override;
+  Work allgather_coalesced(Lists& outputs, Tensors& inputs,
+                           const c10d::AllgatherOptions& options) override;
+  Work allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                       const c10d::AllgatherOptions& options) override;
+  Work gather(Lists& outputs, Tensors& inputs, const c10d::GatherOptions& options) override;
+  Work scatter(Tensors& outputs, Lists& inputs, const c10d::ScatterOptions& options) override;
+  Work reduce_scatter(Tensors& outputs, Lists& inputs,
+                      const c10d::ReduceScatterOptions& options) override;
+  Work _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                            const c10d::ReduceScatterOptions& options) override;
+  Work reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                       const c10d::ReduceScatterOptions& options) override;
+  Work alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
+                     std::vector<int64_t>& input_splits,
+                     const c10d::AllToAllOptions& options) override;
+  Work alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override;
+  Work send(Tensors& tensors, int peer, int tag) override;
+  Work recv(Tensors& tensors, int peer, int tag) override;
+  Work recvAnysource(Tensors& tensors, int tag) override;
+  Work barrier(const c10d::BarrierOptions& options) override;
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all) override;
+
+  void setTimeout(Milliseconds timeout) override { carrier_->timeout_ms = timeout.count(); }
+  void setSequenceNumberForGroup() override {}
+  uint64_t getSequenceNumberForGroup() override;
+  c10d::ErrorType getError() override;
+  void abort() override;
+  void shutdown() override;
+
+ private:
+  enum { kAll = -2, kSends = -3 };  // orders; others are the rank that is received from
+  std::shared_ptr<Order> order(int which, c10::DeviceIndex device);
+  Work issue(const Asked& asked, c10d::OpType type, const Tensors& inputs, const Tensors& outputs,
+             int which = kAll);
+
+  std::shared_ptr<Carrier> carrier_;
+  std::mutex lock_;
+  std::map<int, std::shared_ptr<Order>> orders_;
+};
+
+// Until the block's end, this thread's collectives are part of its own stream (spmd_safe).
+bool set_spmd_safe(bool safe);
+
+}  // namespace tt

@@ -1,0 +1,210 @@
+// The transport: what a program asks for, done by PyTorch's own backend on the host's memory. Runs
+// on the thread that runs the program; no lock is held, nor the GIL.
+#include "dispatch/convert.h"
+#include "distributed/distributed.h"
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <thread>
+
+namespace tt {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+struct Transport {
+  std::shared_ptr<Carrier> carrier;
+  std::string order;
+};
+
+at::Tensor over(const void* data, int64_t count, tt_dtype dtype) {
+  auto options = at::TensorOptions().dtype(from_dtype(dtype)).device(at::kCPU);
+  if (!count) return at::empty({0}, options);
+  return at::from_blob(const_cast<void*>(data), {count}, options);
+}
+
+class Doing {
+ public:
+  Doing(Carrier& carrier, tt_collective* asked)
+      : by_(*carrier.backend), carrier_(carrier), c_(asked) {
+    x_ = over(asked->x, asked->x_count, asked->dtype);
+    y_ = over(asked->y, asked->y_count, asked->dtype);
+  }
+  void run();
+
+ private:
+  template <class Options> Options options() const {
+    Options made;
+    made.timeout = Milliseconds(carrier_.timeout_ms.load());
+    return made;
+  }
+  template <class Options> Options rooted() const {
+    auto made = options<Options>();
+    made.rootRank = c_->root;
+    return made;
+  }
+  template <class Options> Options reducing(Options made) const {
+    static constexpr c10d::ReduceOp::RedOpType kinds[] = {
+        c10d::ReduceOp::SUM, c10d::ReduceOp::AVG,  c10d::ReduceOp::PRODUCT, c10d::ReduceOp::MIN,
+        c10d::ReduceOp::MAX, c10d::ReduceOp::BAND, c10d::ReduceOp::BOR,     c10d::ReduceOp::BXOR};
+    made.reduceOp = kinds[c_->op];
+    return made;
+  }
+  // A part for each rank.
+  Tensors parts(const at::Tensor& whole) const {
+    auto found = whole.chunk(c_->size);
+    if (whole.numel() == 0) found.assign(static_cast<size_t>(c_->size), whole);
+    return found;
+  }
+  static void await(const Ptr<c10d::Work>& work) { work->wait(); }
+  void reduce();
+  void gather();
+  void scatter();
+  void exchange();
+  void send();
+  void receive();
+
+  Backend& by_;
+  Carrier& carrier_;
+  tt_collective* c_;
+  at::Tensor x_, y_;
+};
+
+void Doing::reduce() {
+  bool is_root = c_->root == c_->rank;
+  Tensors tensors{is_root ? y_ : y_.clone()};  // Gloo writes to that of the others, too
+  await(by_.reduce(tensors, reducing(rooted<c10d::ReduceOptions>())));
+}
+
+void Doing::gather() {
+  std::vector<Tensors> outputs;
+  Tensors inputs{x_};
+  if (c_->root == c_->rank) outputs.push_back(parts(y_));
+  await(by_.gather(outputs, inputs, rooted<c10d::GatherOptions>()));
+}
+
+void Doing::scatter() {
+  Tensors outputs{y_};
+  std::vector<Tensors> inputs;
+  if (c_->root == c_->rank) inputs.push_back(parts(x_));
+  await(by_.scatter(outputs, inputs, rooted<c10d::ScatterOptions>()));
+}
+
+void Doing::exchange() {
+  std::vector<int64_t> x, y;
+  if (c_->x_splits) {
+    x.assign(c_->x_splits, c_->x_splits + c_->size);
+    y.assign(c_->y_splits, c_->y_splits + c_->size);
+  }
+  await(by_.alltoall_base(y_, x_, y, x, options<c10d::AllToAllOptions>()));
+}
+
+// Does not wait for the receiver: what is sent is kept until it has arrived.
+void Doing::send() {
+  std::lock_guard<std::mutex> guard(carrier_.lock);
+  auto arrived = [](auto& one) { return one.first->isCompleted(); };
+  carrier_.sent.erase(std::remove_if(carrier_.sent.begin(), carrier_.sent.end(), arrived),
+                      carrier_.sent.end());
+  Tensors tensors{x_.clone()};
+  auto work = by_.send(tensors, static_cast<int>(c_->root), static_cast<int>(c_->tag));
+  carrier_.sent.emplace_back(std::move(work), tensors[0]);
+}
+
+void Doing::receive() {
+  Tensors tensors{y_};
+  auto tag = static_cast<int>(c_->tag);
+  auto work = c_->root < 0 ? by_.recvAnysource(tensors, tag)
+                           : by_.recv(tensors, static_cast<int>(c_->root), tag);
+  work->wait(Milliseconds(carrier_.timeout_ms.load()));
+  c_->source = work->sourceRank();
+}
+
+void Doing::run() {
+  Tensors in_place{y_}, inputs{x_};
+  switch (c_->kind) {
+  case TT_COLLECTIVE_ALL_REDUCE:
+    return await(by_.allreduce(in_place, reducing(options<c10d::AllreduceOptions>())));
+  case TT_COLLECTIVE_BROADCAST:
+    return await(by_.broadcast(in_place, rooted<c10d::BroadcastOptions>()));
+  case TT_COLLECTIVE_REDUCE:
+    return reduce();
+  case TT_COLLECTIVE_ALL_GATHER:
+    return await(by_._allgather_base(y_, x_, options<c10d::AllgatherOptions>()));
+  case TT_COLLECTIVE_REDUCE_SCATTER:
+    return await(by_._reduce_scatter_base(y_, x_, reducing(options<c10d::ReduceScatterOptions>())));
+  case TT_COLLECTIVE_ALL_TO_ALL:
+    return exchange();
+  case TT_COLLECTIVE_GATHER:
+    return gather();
+  case TT_COLLECTIVE_SCATTER:
+    return scatter();
+  case TT_COLLECTIVE_SEND:
+    return send();
+  case TT_COLLECTIVE_RECV:
+    return receive();
+  default:
+    return await(by_.barrier(options<c10d::BarrierOptions>()));
+  }
+}
+
+// -- What went wrong --
+
+// Each rank that failed here says so in the store; who does not, was not here.
+std::string absentees(Carrier& carrier, const std::string& order, const tt_collective& c) {
+  constexpr int kTries = 40;
+  constexpr Milliseconds kPause(50);
+  bool alone = c.kind == TT_COLLECTIVE_SEND || c.kind == TT_COLLECTIVE_RECV;
+  if (alone) return "";
+  auto store = carrier.store->clone();
+  std::string key = "absent/" + order + "/" + std::to_string(c.sequence) + "/";
+  store->set(key + std::to_string(c.rank), std::string("here"));
+  std::vector<int> missing;
+  for (int i = 0; i < kTries; i++) {
+    missing.clear();
+    for (int rank = 0; rank < c.size; rank++)
+      if (!store->check({key + std::to_string(rank)})) missing.push_back(rank);
+    if (missing.empty()) return "; all ranks had arrived";
+    std::this_thread::sleep_for(kPause);
+  }
+  std::string text =
+      missing.size() == 1 ? "; this rank did not arrive: " : "; these ranks did not arrive: ";
+  for (size_t i = 0; i < missing.size(); i++) {
+    auto global = carrier.global_ranks[static_cast<size_t>(missing[i])];
+    text += (i ? ", " : "") + std::to_string(global);
+  }
+  return text;
+}
+
+tt_status explain(const Transport& self, const tt_collective& c, const std::string& what) {
+  std::string who;
+  try {
+    who = absentees(*self.carrier, self.order, c);
+  } catch (const std::exception&) {
+    who = "; the store that tells who is missing does not answer";
+  }
+  double seconds = static_cast<double>(self.carrier->timeout_ms.load()) / 1000;
+  return tt_error(TT_UNAVAILABLE, "%s%s (the time-out is %g s)", what.c_str(), who.c_str(),
+                  seconds);
+}
+
+tt_status run(void* user, tt_collective* asked) {
+  auto& self = *static_cast<Transport*>(user);
+  try {
+    Doing(*self.carrier, asked).run();
+    return TT_SUCCESS;
+  } catch (const c10::Error& error) {
+    return explain(self, *asked, error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    return explain(self, *asked, error.what());
+  }
+}
+
+void release(void* user) { delete static_cast<Transport*>(user); }
+
+}  // namespace
+
+tt_transport make_transport(std::shared_ptr<Carrier> carrier, const std::string& order) {
+  return {new Transport{std::move(carrier), order}, &run, &release};
+}
+
+}  // namespace tt

@@ -1,0 +1,41 @@
+"""torch.distributed on "tpu": PyTorch's own functions, with the backend "tpu".
+
+`torch.distributed.init_process_group("tpu")` makes a process group of it; so does a call that names
+no backend, since it is the device's. One process owns a device.
+"""
+
+from typing import Any
+
+import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore
+
+from torch_tpu import _C
+
+__all__ = ["register"]
+
+
+def _create(options: Any, _pg_options: Any) -> dist.Backend:
+    """A group for `torch.distributed`: options are its _DistributedBackendOptions."""
+    carrier = dist.ProcessGroupGloo(
+        PrefixStore("gloo", options.store),
+        options.group_rank,
+        options.group_size,
+        options.timeout,
+    )
+    return _C.ProcessGroupTpu(
+        carrier,
+        options.store,
+        options.group_rank,
+        options.group_size,
+        options.timeout,
+        options.group_id,
+        list(options.global_ranks_in_group),
+    )
+
+
+def register() -> None:
+    """Makes the backend known to `torch.distributed`; again, it does nothing."""
+    if "tpu" in dist.Backend.backend_list or not dist.is_gloo_available():
+        return
+    _C._bind_distributed()
+    dist.Backend.register_backend("tpu", _create, extended_api=True, devices=["tpu"])
