@@ -21,7 +21,7 @@ static tt_status to_bytes(tt_collective *c, const tt_ffi_array *numbers, int64_t
   int64_t unit = tt_collective_reduces(c->kind) ? 1 : bytes;
   if (!tt_mul_i64(c->x_count, unit, &c->x_count) || !tt_mul_i64(c->y_count, unit, &c->y_count))
     return malformed("too many elements");
-  if (unit != 1) c->dtype = TT_U8;
+  if (!tt_collective_reduces(c->kind)) c->dtype = TT_U8;
   for (int64_t i = 0; i < count; i++) splits[i] = given[i] * unit;
   if (count) {
     c->x_splits = splits;

@@ -127,11 +127,14 @@ static tt_status find(const int64_t *turn, tt_collective_kind kind, tt_dist_grou
 }
 
 static tt_status explain(tt_status status, const tt_dist_group *group, const tt_collective *c) {
-  int64_t count = c->x_count > c->y_count ? c->x_count : c->y_count;
+  bool reduces = tt_collective_reduces(c->kind);
   return tt_status_prefix(
-      status, "process group %s, rank %d of %d: collective %lld (%s of %lld elements, %s) failed",
+      status,
+      "process group %s, rank %d of %d: collective %lld (%s of %lld %s%s) "
+      "failed",
       group->name, group->rank, group->size, (long long)c->sequence, tt_collective_name(c->kind),
-      (long long)count, tt_dtype_name(c->dtype));
+      (long long)(c->x_count > c->y_count ? c->x_count : c->y_count),
+      reduces ? "elements of " : "bytes", reduces ? tt_dtype_name(c->dtype) : "");
 }
 
 static void keep(tt_dist_group *group, const tt_collective *c, tt_status status) {

@@ -102,8 +102,8 @@ static void test_the_first_error_ends_a_group(void **state) {
   tt_dist_turn(group, turn);
   ok(tt_dist_error(group));
   log_.fails = true;
-  const char *sentence = "process group test, rank 0 of 2: collective 0 (all_reduce of 2 elements, "
-                         "f32) failed: the wire was cut";
+  const char *sentence = "process group test, rank 0 of 2: collective 0 (all_reduce of 2 elements "
+                         "of f32) failed: the wire was cut";
   fails_with(run(turn, TT_COLLECTIVE_ALL_REDUCE), TT_UNAVAILABLE, sentence);
   log_.fails = false;
   fails_with(run(turn, TT_COLLECTIVE_BROADCAST), TT_UNAVAILABLE, sentence);

@@ -83,11 +83,13 @@ static tt_node *flip_sign(tt_lower *cx, tt_node *x) {
   return tt_hlo_xor(cx->h, x, tt_hlo_const_i(cx->h, TT_I64, INT64_MIN));
 }
 
-/* Complex numbers become two halves, real and imaginary. */
+/* Complex numbers become pairs of real ones, so that each rank's part stays together. */
 static tt_node *to_wire(tt_lower *cx, const wire *w, tt_node *x) {
   if (tt_is_complex(x->type.dtype)) {
-    tt_node *halves[] = {tt_hlo_real(cx->h, x), tt_hlo_imag(cx->h, x)};
-    return tt_hlo_concatenate(cx->h, halves, 2, 0);
+    int64_t column[] = {x->type.dims[0], 1};
+    tt_node *pair[] = {tt_hlo_reshape(cx->h, tt_hlo_real(cx->h, x), 2, column),
+                       tt_hlo_reshape(cx->h, tt_hlo_imag(cx->h, x), 2, column)};
+    return tt_flatten(cx, tt_hlo_concatenate(cx->h, pair, 2, 1));
   }
   x = tt_cast(cx, x, w->dtype);
   return w->biased ? flip_sign(cx, x) : x;
@@ -106,9 +108,10 @@ static tt_node *from_wire(tt_lower *cx, const wire *w, tt_node *y, tt_node *turn
   if (w->mean) y = mean(cx, y, turn);
   if (w->biased) y = flip_sign(cx, y);
   if (!tt_is_complex(dtype)) return tt_cast(cx, y, dtype);
-  int64_t half = y->type.dims[0] / 2;
-  return tt_hlo_complex(cx->h, tt_hlo_slice_dim(cx->h, y, 0, 0, half, 1),
-                        tt_hlo_slice_dim(cx->h, y, 0, half, 2 * half, 1));
+  int64_t pairs[] = {y->type.dims[0] / 2, 2};
+  y = tt_hlo_reshape(cx->h, y, 2, pairs);
+  return tt_flatten(cx, tt_hlo_complex(cx->h, tt_hlo_slice_dim(cx->h, y, 1, 0, 1, 1),
+                                       tt_hlo_slice_dim(cx->h, y, 1, 1, 2, 1)));
 }
 
 /* -- Lists -- */

@@ -1,0 +1,82 @@
+"""Processes that are the ranks of a group and run the tests' functions.
+
+Starting them takes seconds, so tests share them; tests that end processes start their own.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import tempfile
+import traceback
+from datetime import timedelta
+
+BOTH = "cpu:gloo,tpu:tpu"
+
+
+def serve(pipe, rank, size, file, backend, timeout, environment):
+    """One rank: calls the functions that come through the pipe, and answers with their results."""
+    os.environ.update(environment)
+    import torch.distributed as dist
+
+    dist.init_process_group(
+        backend,
+        init_method=f"file://{file}",
+        rank=rank,
+        world_size=size,
+        timeout=timedelta(seconds=timeout),
+    )
+    while task := pipe.recv():
+        function, args = task
+        try:
+            pipe.send((True, function(rank, size, *args)))
+        except BaseException:
+            pipe.send((False, traceback.format_exc()))
+    dist.destroy_process_group()
+
+
+class Ranks:
+    """`size` processes with a group of `backend`. A context manager."""
+
+    def __init__(self, size=2, backend=BOTH, timeout=60, environment=lambda rank: {}):
+        self._folder = tempfile.TemporaryDirectory(prefix="torchtpu-ranks-")
+        file = os.path.join(self._folder.name, "store")
+        context = multiprocessing.get_context("spawn")
+        self.processes, self._pipes = [], []
+        for rank in range(size):
+            ours, theirs = context.Pipe()
+            args = theirs, rank, size, file, backend, timeout, environment(rank)
+            self.processes.append(context.Process(target=serve, args=args, daemon=True))
+            self._pipes.append(ours)
+        for process in self.processes:
+            process.start()
+
+    def start(self, function, *args):
+        """Has all ranks call function(rank, size, *args), a module's, and does not wait."""
+        for pipe in self._pipes:
+            pipe.send((function, args))
+
+    def result(self, rank, timeout=120):
+        """Whether the function ended well on this rank, and its result, or else a traceback."""
+        if not self._pipes[rank].poll(timeout):
+            raise TimeoutError(f"rank {rank} has not answered within {timeout} s")
+        return self._pipes[rank].recv()
+
+    def run(self, function, *args):
+        """The results of all ranks; fails with the first rank's error."""
+        self.start(function, *args)
+        answers = [self.result(rank) for rank in range(len(self._pipes))]
+        for rank, (well, answer) in enumerate(answers):
+            assert well, f"rank {rank}:\n{answer}"
+        return [answer for _, answer in answers]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for pipe in self._pipes:
+            with contextlib.suppress(OSError):
+                pipe.send(None)
+        for process in self.processes:
+            process.join(10)
+            process.kill()
+        self._folder.cleanup()
