@@ -13,7 +13,7 @@ namespace {
 constexpr c10::DeviceIndex kMostOfAHost = 16;
 constexpr c10::StreamId kPool = 32;  // streams of each priority, handed out in turn
 
-thread_local c10::DeviceIndex tls_device = 0;
+thread_local c10::DeviceIndex tls_device = -1;  // none was chosen: the process's own
 thread_local std::array<uint8_t, TT_SESSION_DEVICES> tls_streams{};
 
 c10::DeviceIndex checked(c10::DeviceIndex index) {
@@ -31,7 +31,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     setDevice(device);
     return old;
   }
-  c10::Device getDevice() const override { return {c10::DeviceType::PrivateUse1, tls_device}; }
+  c10::Device getDevice() const override {
+    return {c10::DeviceType::PrivateUse1, current_device()};
+  }
   void setDevice(c10::Device device) const override {
     if (device.has_index())
       tls_device = device.index() == tls_device ? tls_device : checked(device.index());
@@ -42,7 +44,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 
   // -- Streams --
   static c10::Stream make_stream(c10::Device device, c10::StreamId id) {
-    c10::DeviceIndex index = device.has_index() ? device.index() : tls_device;
+    c10::DeviceIndex index = device.has_index() ? device.index() : current_device();
     return c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::PrivateUse1, index), id);
   }
   c10::Stream getStream(c10::Device device) const override {
@@ -78,7 +80,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceIndex deviceCount() const noexcept override {
     try {
       int known = expected_devices();
-      return static_cast<c10::DeviceIndex>(known >= 0 ? known : kMostOfAHost);
+      return static_cast<c10::DeviceIndex>(known >= 0 ? device_count() : kMostOfAHost);
     } catch (const std::exception&) {
       return kMostOfAHost;
     }
@@ -94,7 +96,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
 #endif
   void synchronizeDevice(c10::DeviceIndex index) const override {
-    if (session()) synchronize(index < 0 ? tls_device : index);
+    if (session()) synchronize(index < 0 ? current_device() : index);
   }
 
   // -- Events --
@@ -132,7 +134,9 @@ C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 
 }  // namespace
 
-c10::DeviceIndex current_device() { return tls_device; }
+c10::DeviceIndex current_device() {
+  return tls_device >= 0 ? tls_device : static_cast<c10::DeviceIndex>(first_device());
+}
 
 int64_t current_stream_id(c10::DeviceIndex index) {
   return tls_streams[static_cast<size_t>(index)];

@@ -22,6 +22,8 @@ std::mutex opening;
 std::string plugin = tt_env(TT_ENV_PLUGIN);  // a name or a path; guarded by the GIL
 constexpr int kNobodyAsked = -2;
 std::atomic<int> expected{kNobodyAsked};  // devices of the plugin that is not open
+// Of a process that owns one device: its index, and one more than that of any process of the host.
+std::atomic<int> own_index{kNobodyAsked}, indices{1};
 std::array<std::atomic<tt_stream*>, TT_SESSION_DEVICES> captured{};
 std::atomic<int> captures{0};
 
@@ -42,9 +44,45 @@ int expected_devices() {
   return expected = package.attr("expected_devices")(plugin).cast<int>();
 }
 
-int device_count() {
+static int owned_devices() {
   int known = expected_devices();
   return known >= 0 ? known : open_session()->device_count;
+}
+
+// A number of the launcher's (torchrun); -1: it set none.
+static int launched(const char* variable) {
+  const char* text = std::getenv(variable);
+  char* end = nullptr;
+  long value = text && *text ? std::strtol(text, &end, 10) : -1;
+  return end && !*end && value >= 0 && value < TT_SESSION_DEVICES ? static_cast<int>(value) : -1;
+}
+
+static void find_own_index() {
+  int rank = launched("LOCAL_RANK"), size = launched("LOCAL_WORLD_SIZE");
+  bool one_of_many = rank >= 0 && rank < size && owned_devices() == 1;
+  own_index = one_of_many ? rank : 0;
+  indices = one_of_many ? size : 1;
+}
+
+// What the environment says may change until the plugin is open.
+int first_device() {
+  int known = own_index.load(std::memory_order_acquire);
+  if (known >= 0 && session()) return known;
+  if (known < 0 || launched("LOCAL_RANK") >= 0) find_own_index();
+  return own_index;
+}
+
+void adopt_index(int index) {
+  TORCH_CHECK(!session() && owned_devices() == 1 && index >= 0 && index < TT_SESSION_DEVICES,
+              "invalid device ordinal tpu:", index, ": this process owns tpu:", first_device());
+  own_index = index;
+  indices = index + 1;
+}
+
+int device_count() {
+  int owned = owned_devices();
+  first_device();
+  return owned == 1 ? indices.load() : owned;
 }
 
 bool is_available() {
@@ -96,10 +134,11 @@ tt_session* open_session() {
 
 tt_device* device_of(c10::DeviceIndex index) {
   tt_session* open = open_session();
-  TORCH_CHECK(index >= 0 && index < open->device_count,
+  int at = index - first_device();
+  TORCH_CHECK(at >= 0 && at < open->device_count,
               "invalid device ordinal tpu:", static_cast<int>(index), ": this process has ",
-              open->device_count, " tpu device(s), numbered from 0");
-  return open->devices[index];
+              open->device_count, " tpu device(s), numbered from ", first_device());
+  return open->devices[at];
 }
 
 tt_stream* stream_of(const c10::Stream& stream) {

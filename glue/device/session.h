@@ -27,7 +27,12 @@ void check(tt_status status);
 tt_session* session();
 int open_devices();      // 0 before the plugin is open
 int expected_devices();  // likewise, but where they are known beforehand; -1 where they are not
-int device_count();      // opens the plugin where it must, and throws where that fails
+// Those of all processes that a launcher (torchrun) started on this host for a device each, of
+// which this process owns the one with its local rank. Opens the plugin where it must, and throws
+// where that fails.
+int device_count();
+int first_device();           // the index of this process's own one, or of the first of several
+void adopt_index(int index);  // makes that another one; throws where the plugin is open
 // Opens the plugin on first use; throws where that fails.
 tt_session* open_session();
 tt_device* device_of(c10::DeviceIndex index);

@@ -79,11 +79,22 @@ def current_device() -> int:
 def set_device(device: Device) -> None:
     """Makes `device` this thread's current one; a negative index changes nothing.
 
-    Raises RuntimeError for an index that this process does not have.
+    One of several ranks that owns one device, and has not used it yet, gives it this index, as
+    torchrun does by its local rank. Raises RuntimeError for an index that this process does not
+    have.
     """
     if isinstance(device, int) and device < 0:
         return
-    _C.set_device(_get_device_index(device))
+    index = _get_device_index(device)
+    if index >= device_count() and not is_initialized() and _is_one_of_many():
+        _C.adopt_index(index)
+    _C.set_device(index)
+
+
+def _is_one_of_many() -> bool:
+    import torch.distributed as dist
+
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
 class device:  # noqa: N801 (torch.cuda's name)
