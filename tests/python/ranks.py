@@ -31,7 +31,8 @@ def serve(pipe, rank, size, file, backend, timeout, environment):
             pipe.send((True, function(rank, size, *args)))
         except BaseException:
             pipe.send((False, traceback.format_exc()))
-    dist.destroy_process_group()
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 class Ranks:
