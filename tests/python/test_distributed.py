@@ -187,3 +187,215 @@ def test_collectives_of_few_dtypes(ranks, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_collectives_of_all_dtypes(ranks, kind):
     assert ranks.run(compare, kind, ALL, REDUCTIONS) == [[], []]
+
+
+def exchange(rank, size):
+    """Both send first, or both receive first: neither waits for the other to do the opposite."""
+    other = 1 - rank
+    own, got = torch.full((100_000,), float(rank), device="tpu"), torch.empty(100_000, device="tpu")
+    received = []
+    for receive_first in (False, True):
+        calls = [lambda: dist.isend(own, other), lambda: dist.irecv(got, other)]
+        for work in [call() for call in (reversed(calls) if receive_first else calls)]:
+            work.wait()
+        received.append(got[-1].item())
+        got.zero_()
+    batch = [dist.P2POp(dist.irecv, got, other), dist.P2POp(dist.isend, own, other)]
+    for work in dist.batch_isend_irecv(batch):
+        work.wait()
+    return [*received, got[0].item()]
+
+
+def test_messages_cross(ranks):
+    assert ranks.run(exchange) == [[1, 1, 1], [0, 0, 0]]
+
+
+def receive_from_any(rank, size):
+    if rank == 0:
+        dist.send(torch.arange(3.0, device="tpu"), 1, tag=5)
+        return None
+    got = torch.empty(3, device="tpu")
+    source = dist.recv(got, tag=5)
+    return source, got.tolist()
+
+
+def test_receiving_from_any_rank(ranks):
+    assert ranks.run(receive_from_any)[1] == (0, [0, 1, 2])
+
+
+def all_to_all_uneven(rank, size):
+    splits = [[1, 2], [3, 0]]  # rows that the first index sends to the second
+    rows = sum(splits[rank])
+    own = torch.arange(2.0 * rows, device="tpu").view(rows, 2) + 10 * rank
+    to_me = [splits[one][rank] for one in range(size)]
+    got = torch.empty(sum(to_me), 2, device="tpu")
+    dist.all_to_all_single(got, own, to_me, splits[rank])
+    return got.tolist()
+
+
+def test_uneven_all_to_all(ranks):
+    first, second = ranks.run(all_to_all_uneven)
+    assert first == [[0, 1], [10, 11], [12, 13], [14, 15]]
+    assert second == [[2, 3], [4, 5]]
+
+
+def reduce_views(rank, size):
+    """Tensors that do not lie row by row, or share their memory, and one without elements."""
+    whole = torch.arange(24.0, device="tpu").view(4, 6) + rank
+    dist.all_reduce(whole.t()[1:5:2])
+    parts = torch.zeros(2 * size, device="tpu")
+    dist.all_gather(list(parts.chunk(size)), torch.full((2,), 1.0 + rank, device="tpu"))
+    dist.all_reduce(torch.empty(0, 3, device="tpu"))
+    number = torch.tensor(rank + 1, device="tpu")
+    dist.all_reduce(number)
+    return whole.tolist(), parts.tolist(), number.item()
+
+
+def test_views(ranks):
+    tensor = torch.arange(24.0).view(4, 6)
+    for rank, (whole, parts, number) in enumerate(ranks.run(reduce_views)):
+        want = tensor + rank
+        want.t()[1:5:2] = (2 * tensor + 1).t()[1:5:2]
+        assert whole == want.tolist() and parts == [1, 1, 2, 2] and number == 3
+
+
+def other_reductions(rank, size):
+    x = torch.full((3,), rank + 1.0, device="tpu")
+    dist.all_reduce(x, dist._make_nccl_premul_sum(0.5))
+    y = [torch.full((2,), rank + 1.0, device="tpu"), torch.full((3,), 1.0, device="tpu")]
+    with dist._coalescing_manager(async_ops=True) as works:
+        for one in y:
+            dist.all_reduce(one)
+    works.wait()
+    gathered = [torch.empty(2, device="tpu"), torch.empty(4, device="tpu")]
+    with dist._coalescing_manager():
+        dist.all_gather_into_tensor(gathered[0], torch.full((1,), float(rank), device="tpu"))
+        dist.all_gather_into_tensor(gathered[1], torch.full((2,), float(rank), device="tpu"))
+    return [one.tolist() for one in (x, *y, *gathered)]
+
+
+def test_premultiplied_and_coalesced(ranks):
+    want = [[1.5] * 3, [3, 3], [2, 2, 2], [0, 1], [0, 0, 1, 1]]
+    assert ranks.run(other_reductions) == [want, want]
+
+
+def objects(rank, size):
+    found = [None] * size
+    dist.all_gather_object(found, {"rank": rank})
+    lists = [rank, "text"] if rank == 0 else [None, None]
+    dist.broadcast_object_list(lists, src=0)
+    return found, lists
+
+
+def test_objects(ranks):
+    want = ([{"rank": 0}, {"rank": 1}], [0, "text"])
+    assert ranks.run(objects) == [want, want]
+
+
+def subgroups(rank, size):
+    """A group of its own for each rank, and another one of both."""
+    own = [dist.new_group([one]) for one in range(size)][rank]
+    both = dist.new_group([0, 1])
+    x = torch.ones(2, device="tpu")
+    dist.all_reduce(x, group=own)
+    alone = x.tolist()
+    first = dist.all_reduce(x, group=both, async_op=True)
+    second = dist.all_reduce(x, async_op=True)
+    second.wait()
+    first.wait()
+    result = x.tolist()
+    dist.barrier(both)
+    sequence = both._get_backend(torch.device("tpu"))._get_sequence_number_for_group()
+    dist.destroy_process_group(both)
+    return alone, result, sequence
+
+
+def test_subgroups(ranks):
+    assert ranks.run(subgroups) == [([1, 1], [4, 4], 1)] * 2
+
+
+def futures(rank, size):
+    x = torch.full((2,), rank + 1.0, device="tpu")
+    work = dist.all_reduce(x, async_op=True)
+    doubled = work.get_future().then(lambda done: done.value()[0] * 2).wait()
+    work.wait()
+    torch.tpu.synchronize()
+    return doubled.tolist(), work.is_completed(), work.is_success()
+
+
+def test_futures(ranks):
+    assert ranks.run(futures) == [([6, 6], True, True)] * 2
+
+
+def refusals(rank, size):
+    texts = []
+    for call in (
+        lambda: dist.all_reduce(torch.ones(2, device="tpu"), dist.ReduceOp.BAND),
+        lambda: dist.all_gather_into_tensor(
+            torch.empty(3, device="tpu"), torch.ones(2, device="tpu")
+        ),
+        lambda: dist.all_to_all_single(
+            torch.empty(2, device="tpu"), torch.ones(2, device="tpu"), [1, 2], [1, 1]
+        ),
+    ):
+        with pytest.raises((RuntimeError, ValueError)) as error:
+            call()
+        texts.append(str(error.value).splitlines()[0])
+    return texts
+
+
+def test_refusals(ranks):
+    for bits_of_floats, sizes, splits in ranks.run(refusals):
+        assert "BAND, BOR and BXOR are for integers and bools, not for f32" in bits_of_floats
+        assert "must have 2 times the elements of the input tensor" in sizes
+        assert "split sizes" in splits.lower()
+
+
+def functional(rank, size, compiled):
+    import torch.distributed._functional_collectives as funcol
+
+    def f(x):
+        y = funcol.all_reduce(x * 2, "sum", dist.group.WORLD)
+        z = funcol.all_gather_tensor(y + rank, 0, dist.group.WORLD)
+        return funcol.reduce_scatter_tensor(z, "avg", 0, dist.group.WORLD) + y
+
+    call = torch.compile(f, backend="tpu") if compiled else f
+    results = [
+        call(torch.full((4,), rank + number, device="tpu")).tolist() for number in (1.0, 2.0)
+    ]
+    reasons = [one.why for one in torch_tpu_compiled()] if compiled else []
+    return results, reasons
+
+
+def torch_tpu_compiled():
+    from torch_tpu.compiler import compiled
+
+    return compiled()
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_functional_collectives(ranks, compiled):
+    for rank, (results, reasons) in enumerate(ranks.run(functional, compiled)):
+        assert results == [[12 + rank] * 4, [20 + rank] * 4]
+        assert not any(reasons)
+
+
+def captured(rank, size):
+    x = torch.full((3,), rank + 1.0, device="tpu")
+    y = torch.zeros(3, device="tpu")
+    dist.barrier()
+    graph = torch.tpu.Graph()
+    with torch.tpu.graph(graph):
+        z = x * 2
+        dist.all_reduce(z)
+        y.copy_(z + 1)
+    results = []
+    for _ in range(3):
+        graph.replay()
+        results.append(y[0].item())
+        x += 1
+    return results
+
+
+def test_graphs(ranks):
+    assert ranks.run(captured) == [[7, 11, 15]] * 2
