@@ -60,9 +60,9 @@ def batch(step):
     return torch.randint(0, VOCABULARY, (BATCH, LENGTH + 1), generator=generator)
 
 
-def train(model, steps, part, everyone):
-    """The losses of all ranks' parts together."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+def train(model, steps, part, everyone, **options):
+    """The losses of all ranks' parts together. options: the optimizer's."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, **options)
     losses = []
     for step in range(steps):
         tokens = part(batch(step))
@@ -106,7 +106,50 @@ def fsdp2(model):
 
 
 def compiled_ddp(model):
-    return torch.compile(ddp(model))
+    return torch.compile(nn.parallel.DistributedDataParallel(model))
+
+
+def compiled_fsdp2(model):
+    for block in model.blocks:
+        block.compile()
+    return fsdp2(model)
+
+
+def fsdp1(model):
+    from torch.distributed.fsdp import FullyShardedDataParallel
+    from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+
+    policy = ModuleWrapPolicy({Block})
+    device = torch.device("tpu", torch.tpu.current_device())
+    return FullyShardedDataParallel(model, auto_wrap_policy=policy, device_id=device)
+
+
+def averaging_hook(state, bucket):
+    """A communication hook of DDP's."""
+    tensor = bucket.buffer().div_(dist.get_world_size())
+    work = dist.all_reduce(tensor, async_op=True)
+    return work.get_future().then(lambda done: done.value()[0])
+
+
+def hooked_ddp(model):
+    wrapped = ddp(model)
+    wrapped.register_comm_hook(None, averaging_hook)
+    return wrapped
+
+
+def tensor_parallel(model):
+    """Each rank has a part of the blocks' large layers."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        RowwiseParallel,
+        parallelize_module,
+    )
+
+    mesh = init_device_mesh("tpu", (dist.get_world_size(),))
+    for block in model.blocks:
+        parallelize_module(block, mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
+    return model
 
 
 def agree(losses, steps):
@@ -121,6 +164,28 @@ def test_ddp(ranks):
 
 def test_fsdp2(ranks):
     agree(ranks.run(together, fsdp2, "strict", 5), 5)
+
+
+def parallel(rank, size, steps):
+    """As `together`; the ranks share the layers, and each sees the whole batch."""
+    model = tensor_parallel(made().to("tpu"))
+    # PyTorch's loops over lists refuse to mix DTensors with others.
+    return train(model, steps, lambda whole: whole.to("tpu"), float, foreach=False)
+
+
+@pytest.mark.slow
+def test_tensor_parallel(ranks):
+    agree(ranks.run(parallel, 50), 50)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "wrap",
+    [fsdp1, hooked_ddp, compiled_ddp, compiled_fsdp2],
+    ids=lambda wrap: wrap.__name__,
+)
+def test_other_ways(ranks, wrap):
+    agree(ranks.run(together, wrap, "strict", 50), 50)
 
 
 @pytest.mark.slow
