@@ -11,7 +11,7 @@
 
 namespace tt {
 
-enum Setting { kMode, kPrecision, kHostFallback, kKnownOnly, kSettings };
+enum Setting { kMode, kPrecision, kHostFallback, kKnownOnly, kSpmdSafe, kSettings };
 
 // What a block changes; nothing else. Blocks nest.
 using Choice = std::array<std::optional<int>, kSettings>;

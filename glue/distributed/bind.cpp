@@ -19,7 +19,6 @@ void bind_distributed(py::module_& m) {
         .def(py::init<Ptr<Backend>, Ptr<Store>, int, int, Milliseconds, std::string,
                       std::vector<int64_t>>());
   });
-  m.def("set_spmd_safe", &set_spmd_safe);
 }
 
 }  // namespace tt

@@ -117,7 +117,4 @@ class ProcessGroupTpu final : public Backend {
   std::map<int, std::shared_ptr<Order>> orders_;
 };
 
-// Until the block's end, this thread's collectives are part of its own stream (spmd_safe).
-bool set_spmd_safe(bool safe);
-
 }  // namespace tt

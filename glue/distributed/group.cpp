@@ -21,8 +21,6 @@ TORCH_LIBRARY_FRAGMENT(torch_tpu, m) {
         "Scalar root, Scalar tag, int[] splits) -> ()");
 }
 
-thread_local bool spmd_safe = false;
-
 // Streams that users cannot get; groups take them in turn.
 c10::StreamId next_stream() {
   constexpr int kFirst = 65;
@@ -108,7 +106,7 @@ class Place : Fixed {
  public:
   Place(c10::DeviceIndex device, c10::StreamId stream) {
     Choice choice{};
-    if (captured_stream(device) || spmd_safe) return;
+    if (captured_stream(device) || setting_now(kSpmdSafe)) return;
     apart_ = true;
     if (setting_now(kMode) == TT_MODE_FUSED) choice[kMode] = TT_MODE_STRICT;
     block_.emplace(choice);
@@ -189,8 +187,6 @@ void call(const at::Tensor& turn, const std::vector<at::Tensor>& inputs,
 
 }  // namespace
 
-bool set_spmd_safe(bool safe) { return std::exchange(spmd_safe, safe); }
-
 Order::~Order() {
   tt_marker_release(last);
   tt_dist_destroy(group);
@@ -254,7 +250,8 @@ ProcessGroupTpu::Work ProcessGroupTpu::issue(const Asked& asked, OpType type, co
   bool captured = captured_stream(device) != nullptr;
   if (!captured) {
     tt_marker* marker = nullptr;
-    if (place.apart()) check(tt_stream_mark(stream_of(device), Policy(), &marker));
+    if (place.apart() || type == OpType::BARRIER)  // of an open chunk it would be the end
+      check(tt_stream_mark(stream_of(device), Policy(), &marker));
     tt_marker_release(std::exchange(in->last, marker));
   }
   return c10::make_intrusive<Issued>(getRank(), type, in, outputs, captured);

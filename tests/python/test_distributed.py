@@ -1,10 +1,12 @@
 """torch.distributed on "tpu": collectives of two processes, against Gloo on CPU tensors."""
 
+import contextlib
+
 import pytest
 import torch
 import torch.distributed as dist
 from ranks import Ranks
-from support import only_tpu
+from support import TIERS, only_tpu
 
 pytestmark = [only_tpu, pytest.mark.cpu_plugin("the transport is called from host memory")]
 
@@ -399,3 +401,39 @@ def captured(rank, size):
 
 def test_graphs(ranks):
     assert ranks.run(captured) == [[7, 11, 15]] * 2
+
+
+def among_operators(rank, size, safe):
+    """The launches of a few operators and two collectives, and what they compute."""
+    import torch_tpu._C as glue
+
+    results, counts = [], []
+    glue._force_tier(TIERS.index("chunks"))
+    with torch.tpu.set_eager_mode("fused"), contextlib.ExitStack() as stack:
+        if safe:
+            stack.enter_context(torch.tpu.distributed.spmd_safe())
+        for _ in range(4):
+            x = torch.full((4,), rank + 1.0, device="tpu")
+            before = torch.tpu.metrics()["launches"]
+            y = x * 2 + 1
+            dist.all_reduce(y, op=dist.ReduceOp.SUM)
+            y = y * 3
+            work = dist.all_reduce(y, async_op=True)
+            work.wait()
+            results.append((y - 1).tolist())
+            counts.append(torch.tpu.metrics()["launches"] - before)
+    glue._force_tier(TIERS.index("auto"))
+    assert not torch_tpu_setting()
+    return results[-1], counts[-1]
+
+
+def torch_tpu_setting():
+    from torch_tpu.tpu.modes import Setting
+
+    return Setting.SPMD_SAFE.now()
+
+
+@pytest.mark.parametrize("safe", [False, True])
+def test_collectives_among_operators(ranks, safe):
+    launches = 1 if safe else 5
+    assert ranks.run(among_operators, safe) == [([47] * 4, launches)] * 2

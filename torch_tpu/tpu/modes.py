@@ -65,6 +65,7 @@ class Setting(enum.Enum):
     PRECISION = 1
     HOST_FALLBACK = 2
     KNOWN_ONLY = 3
+    SPMD_SAFE = 4
 
     def now(self) -> int:
         """What counts for this thread."""
