@@ -119,8 +119,9 @@ void tt_hlo_if(tt_hlo *h, tt_node *pred, int n, const tt_type *types, tt_body on
   tt_hlo_emit_all(h, &draft, copy, results);
 }
 
-void tt_hlo_custom_call(tt_hlo *h, const char *target, const char *config, int n,
-                        tt_node *const *xs, int results_count, const tt_type *types,
+/* `more` is one more attribute, or has no name. */
+static void custom_call(tt_hlo *h, const char *target, const char *config, int n,
+                        tt_node *const *xs, int results_count, const tt_type *types, tt_attr more,
                         tt_node **results) {
   char *name = tt_arena_printf(&h->arena, "\"%s\"", target);
   bool plain = config && config[0] == '"';
@@ -132,15 +133,36 @@ void tt_hlo_custom_call(tt_hlo *h, const char *target, const char *config, int n
     return;
   }
   if (results_count) memcpy(copy, types, (size_t)results_count * sizeof *copy);
-  tt_attr attrs[] = {
-      tt_attr_text("call_target_name", name), tt_attr_i32("api_version", plain ? 1 : 4),
-      tt_attr_text("backend_config", dict), tt_attr_bool("has_side_effect", results_count == 0)};
+  tt_attr attrs[] = {tt_attr_text("call_target_name", name),
+                     tt_attr_i32("api_version", plain ? 1 : 4),
+                     tt_attr_text("backend_config", dict),
+                     tt_attr_bool("has_side_effect", results_count == 0), more};
   tt_instr draft = {.op = TT_OPCODE_custom_call,
                     .rule = rule_custom_call,
                     .operands = xs,
                     .operand_count = n,
                     .attrs = attrs,
-                    .attr_count = 4,
+                    .attr_count = more.name ? 5 : 4,
                     .result_count = results_count};
   tt_hlo_emit_all(h, &draft, copy, results);
+}
+
+void tt_hlo_custom_call(tt_hlo *h, const char *target, const char *config, int n,
+                        tt_node *const *xs, int results_count, const tt_type *types,
+                        tt_node **results) {
+  custom_call(h, target, config, n, xs, results_count, types, (tt_attr){.name = NULL}, results);
+}
+
+void tt_hlo_custom_call_over(tt_hlo *h, const char *target, const char *config, int n,
+                             tt_node *const *xs, int results_count, const tt_type *types,
+                             int operand, int result, tt_node **results) {
+  char *place = results_count == 1 ? "" : tt_arena_printf(&h->arena, "%d", result);
+  char *text = place ? tt_arena_printf(&h->arena,
+                                       "[#stablehlo.output_operand_alias<output_tuple_indices = "
+                                       "[%s], operand_index = %d, operand_tuple_indices = []>]",
+                                       place, operand)
+                     : NULL;
+  if (!text) tt_hlo_fail_memory(h);
+  custom_call(h, target, config, n, xs, results_count, types,
+              tt_attr_text("output_operand_aliases", text ? text : ""), results);
 }

@@ -1,5 +1,7 @@
 """Training with two processes: its losses are those of one process at the same global batch."""
 
+import contextlib
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -80,7 +82,7 @@ def alone(steps):
 
 
 def together(rank, size, wrap, mode, steps):
-    """The losses of a model that `wrap` spreads over the ranks."""
+    """The losses of a model that `wrap` spreads over the ranks. mode: "safe" is of spmd_safe's."""
 
     def everyone(loss):
         dist.all_reduce(loss, dist.ReduceOp.AVG)
@@ -89,7 +91,8 @@ def together(rank, size, wrap, mode, steps):
     def part(whole):
         return whole.chunk(size)[rank].to("tpu")
 
-    with torch.tpu.set_eager_mode(mode):
+    safe = torch.tpu.distributed.spmd_safe() if mode == "safe" else contextlib.nullcontext()
+    with safe, torch.tpu.set_eager_mode("fused" if mode == "safe" else mode):
         return train(wrap(made().to("tpu")), steps, part, everyone)
 
 
@@ -159,11 +162,11 @@ def agree(losses, steps):
 
 
 def test_ddp(ranks):
-    agree(ranks.run(together, ddp, "strict", 5), 5)
+    agree(ranks.run(together, ddp, "strict", 3), 3)
 
 
 def test_fsdp2(ranks):
-    agree(ranks.run(together, fsdp2, "strict", 5), 5)
+    agree(ranks.run(together, fsdp2, "strict", 3), 3)
 
 
 def parallel(rank, size, steps):
@@ -189,7 +192,7 @@ def test_other_ways(ranks, wrap):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["debug", "strict", "fused"])
+@pytest.mark.parametrize("mode", ["debug", "strict", "fused", "safe"])
 @pytest.mark.parametrize("wrap", [ddp, fsdp2], ids=lambda wrap: wrap.__name__)
 def test_fifty_steps(ranks, wrap, mode):
     agree(ranks.run(together, wrap, mode, 50), 50)

@@ -174,8 +174,11 @@ static tt_node *call(tt_lower *cx, tt_collective_kind kind, tt_reduction op, tt_
   char *config =
       tt_arena_printf(tt_hlo_arena(cx->h), "kind = %d : i64, op = %d : i64", (int)kind, (int)op);
   if (!config) return tt_hlo_fail(cx->h, TT_RESOURCE_EXHAUSTED, "out of memory");
-  tt_hlo_custom_call(cx->h, TT_COLLECTIVE_TARGET, config, x ? 3 : 2, xs, y->dims[0] ? 2 : 1, types,
-                     out);
+  int operands = x ? 3 : 2, results = y->dims[0] ? 2 : 1;
+  if (tt_collective_in_place(kind) && x)
+    tt_hlo_custom_call_over(cx->h, TT_COLLECTIVE_TARGET, config, operands, xs, results, types, 2, 1,
+                            out);
+  else tt_hlo_custom_call(cx->h, TT_COLLECTIVE_TARGET, config, operands, xs, results, types, out);
   tt_out(cx, 0, out[0]);
   return out[1];
 }
