@@ -165,10 +165,6 @@ def test_ddp(ranks):
     agree(ranks.run(together, ddp, "strict", 3), 3)
 
 
-def test_fsdp2(ranks):
-    agree(ranks.run(together, fsdp2, "strict", 3), 3)
-
-
 def parallel(rank, size, steps):
     """As `together`; the ranks share the layers, and each sees the whole batch."""
     model = tensor_parallel(made().to("tpu"))
