@@ -35,6 +35,9 @@
     "`on`, `off`: whether what was seen to change its size is held with room for more, so that "   \
     "programs serve all sizes. `first`, `last`: whatever is uploaded is, along that dim; for "     \
     "tests.")                                                                                      \
+  X(FLIGHT_RECORD, "",                                                                             \
+    "Where a rank whose collective fails writes its flight record: a path, to which `<rank>` and " \
+    "`<rank>.json` are added.")                                                                    \
   X(VERIFY, "0", "1 verifies every program before it is compiled; always on in debug builds.")
 
 typedef enum tt_env_var {

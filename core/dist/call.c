@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { ROOT, TAG, SPLITS };
+enum { ROOT, TAG, SITE, SPLITS };
 
 static tt_status malformed(const char *what) {
   return tt_error(TT_INVALID_ARGUMENT, "a collective's call in a program has %s", what);
@@ -61,7 +61,8 @@ static tt_status run(const tt_ffi_call *call) {
   tt_collective c = {.kind = (tt_collective_kind)kind,
                      .op = (tt_reduction)tt_ffi_int(call, "op"),
                      .root = given[ROOT],
-                     .tag = given[TAG]};
+                     .tag = given[TAG],
+                     .site = (uint32_t)given[SITE]};
   read_data(call, &c);
   int64_t *splits = tt_malloc(sizeof *splits * (size_t)numbers->type.dims[0]);
   if (!splits) return tt_out_of_memory();

@@ -24,6 +24,7 @@ typedef struct tt_collective {
   int64_t x_count, y_count;           /* elements */
   const int64_t *x_splits, *y_splits; /* ALL_TO_ALL: [size] elements; NULL: equal parts */
   int64_t sequence;                   /* in the group, from 0 */
+  uint32_t site;                      /* the Python line that asked for it; base/site.h */
   int source;                         /* RECV: set to the rank that sent */
 } tt_collective;
 

@@ -1,4 +1,4 @@
-#include "dist/dist.h"
+#include "dist/flight.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -152,7 +152,9 @@ tt_status tt_dist_run(const int64_t turn[TT_TURN_WORDS], tt_collective *c,
   c->size = group->size;
   c->sequence = turn[TT_TURN_SEQUENCE];
   c->source = -1;
+  int64_t flight = tt_flight_begin(group->name, c);
   tt_status status = explain(group->transport.run(group->transport.user, c), group, c);
+  tt_flight_end(flight, status != TT_SUCCESS);
   keep(group, c, status);
   for (int i = 0; i < TT_TURN_WORDS; i++) next[i] = turn[i];
   next[TT_TURN_SEQUENCE]++;

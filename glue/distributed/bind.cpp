@@ -11,8 +11,32 @@ namespace py = pybind11;
 
 namespace tt {
 
+namespace {
+
+// group, state, kind, dtype, rank, size, root, sequence, x, y, started, ended, line
+using Flight = std::tuple<std::string, int, std::string, std::string, int, int, int64_t, int64_t,
+                          int64_t, int64_t, int64_t, int64_t, std::string>;
+
+std::vector<std::pair<int64_t, Flight>> flights() {
+  std::vector<std::pair<int64_t, Flight>> all;
+  int64_t count = tt_flight_count();
+  for (int64_t i = std::max<int64_t>(0, count - TT_FLIGHT_KEPT); i < count; i++) {
+    tt_flight one;
+    if (!tt_flight_get(i, &one)) continue;
+    uint32_t site = one.site >= 2 ? one.site - 2 : 0;
+    all.emplace_back(i, Flight{one.group, one.state, tt_collective_name(one.kind),
+                               tt_dtype_name(one.dtype), one.rank, one.size, one.root, one.sequence,
+                               one.x_count, one.y_count, one.started_ns, one.ended_ns,
+                               tt_site_text(site)});
+  }
+  return all;
+}
+
+}  // namespace
+
 // Apart from the others, since torch.distributed's own types must be known by then.
 void bind_distributed(py::module_& m) {
+  m.def("flights", &flights);
   m.def("_bind_distributed", [m]() mutable {
     if (py::hasattr(m, "ProcessGroupTpu")) return;
     py::class_<ProcessGroupTpu, Backend, Ptr<ProcessGroupTpu>>(m, "ProcessGroupTpu")

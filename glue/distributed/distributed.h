@@ -11,7 +11,7 @@
 #include <mutex>
 
 extern "C" {
-#include "dist/dist.h"
+#include "dist/flight.h"
 }
 
 namespace tt {

@@ -2,6 +2,7 @@
 // on the thread that runs the program; no lock is held, nor the GIL.
 #include "dispatch/convert.h"
 #include "distributed/distributed.h"
+#include "python/package.h"
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -175,6 +176,16 @@ std::string absentees(Carrier& carrier, const std::string& order, const tt_colle
   return text;
 }
 
+// The failed collective is in it as one that was started.
+void dump_record() {
+  try {
+    InPython in_python;
+    function_of("tpu.distributed", "_dump_where_asked")(tt_env(TT_ENV_FLIGHT_RECORD));
+  } catch (const std::exception& error) {
+    tt_log(TT_LOG_PLUGIN, "the flight record was not written: %s", error.what());
+  }
+}
+
 tt_status explain(const Transport& self, const tt_collective& c, const std::string& what) {
   std::string who;
   try {
@@ -182,6 +193,7 @@ tt_status explain(const Transport& self, const tt_collective& c, const std::stri
   } catch (const std::exception&) {
     who = "; the store that tells who is missing does not answer";
   }
+  if (*tt_env(TT_ENV_FLIGHT_RECORD)) dump_record();
   double seconds = static_cast<double>(self.carrier->timeout_ms.load()) / 1000;
   return tt_error(TT_UNAVAILABLE, "%s%s (the time-out is %g s)", what.c_str(), who.c_str(),
                   seconds);

@@ -16,9 +16,12 @@ namespace {
 
 using c10d::OpType;
 
+// Numbers below 2 are part of a program, and lines have other numbers on each rank.
+constexpr int64_t kFirstSite = 2;
+
 TORCH_LIBRARY_FRAGMENT(torch_tpu, m) {
   m.def("collective_(Tensor(a!) turn, Tensor[] inputs, Tensor(b!)[] outputs, int kind, int op, "
-        "Scalar root, Scalar tag, int[] splits) -> ()");
+        "Scalar root, Scalar tag, Scalar site, int[] splits) -> ()");
 }
 
 // Streams that users cannot get; groups take them in turn.
@@ -181,6 +184,7 @@ void call(const at::Tensor& turn, const std::vector<at::Tensor>& inputs,
                           static_cast<int64_t>(static_cast<uint8_t>(asked.reduction.op_)),
                           at::Scalar(asked.root),
                           at::Scalar(asked.tag),
+                          at::Scalar(static_cast<int64_t>(call_site()) + kFirstSite),
                           asked.splits};
   op.callBoxed(&stack);
 }

@@ -1,6 +1,6 @@
 /* Groups of processes, on a transport that does what the test says; and programs that call it, on
  * XLA's CPU plugin (skipped when TT_CPU_PLUGIN does not name one). */
-#include "dist/dist.h"
+#include "dist/flight.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -145,6 +145,30 @@ static void test_who_sent(void **state) {
   close_group(group);
 }
 
+static void test_the_flight_record(void **state) {
+  (void)state;
+  tt_dist_group *group = open_group();
+  int64_t turn[TT_TURN_WORDS], before = tt_flight_count();
+  tt_flight flight;
+  tt_dist_turn(group, turn);
+  for (int i = 0; i < TT_FLIGHT_KEPT + 1; i++) ok(run(turn, TT_COLLECTIVE_BROADCAST));
+  log_.fails = true;
+  tt_status_release(run(turn, TT_COLLECTIVE_ALL_REDUCE));
+  assert_int_equal(tt_flight_count(), before + TT_FLIGHT_KEPT + 2);
+  assert_false(tt_flight_get(before, &flight));
+  assert_false(tt_flight_get(before + 1, &flight));
+  assert_false(tt_flight_get(tt_flight_count(), &flight));
+  assert_true(tt_flight_get(before + 2, &flight));
+  assert_int_equal(flight.state, TT_FLIGHT_COMPLETED);
+  assert_int_equal(flight.sequence, 2);
+  assert_true(flight.started_ns > 0 && flight.ended_ns >= flight.started_ns);
+  assert_true(tt_flight_get(tt_flight_count() - 1, &flight));
+  assert_int_equal(flight.state, TT_FLIGHT_FAILED);
+  assert_int_equal(flight.kind, TT_COLLECTIVE_ALL_REDUCE);
+  assert_string_equal(flight.group, "test");
+  close_group(group);
+}
+
 static void test_memory_runs_out(void **state) {
   (void)state;
   const tt_transport transport = {NULL, carry, let_go};
@@ -205,12 +229,12 @@ static tt_status execute(tt_hlo *h, tt_node **results, int count, int64_t *turn,
 
 static calling start(tt_node **x, tt_node **numbers) {
   calling c = {NULL, NULL};
-  int64_t four = TT_TURN_WORDS, two = 2, zeros[2] = {0, -1};
+  int64_t four = TT_TURN_WORDS, two = 2, given[3] = {0, -1, 5};
   tt_type turns = tt_type_make(TT_I64, 1, &four), pair = tt_type_make(TT_F32, 1, &two);
   ok(tt_hlo_create(&c.h));
   c.turn = tt_hlo_param(c.h, &turns);
   *x = tt_hlo_param(c.h, &pair);
-  *numbers = tt_hlo_const_i64s(c.h, TT_I64, zeros, 2);
+  *numbers = tt_hlo_const_i64s(c.h, TT_I64, given, 3);
   return c;
 }
 
@@ -242,6 +266,7 @@ static void test_order_in_a_program(void **state) {
   assert_int_equal(log_.asked[2].dtype, TT_U8);
   assert_int_equal(log_.asked[2].x_count, 8);
   assert_int_equal(log_.asked[2].tag, -1);
+  assert_int_equal(log_.asked[2].site, 5);
   close_group(group);
 }
 
@@ -290,6 +315,7 @@ int main(void) {
       cmocka_unit_test(test_an_aborted_group),
       cmocka_unit_test(test_a_group_that_is_gone),
       cmocka_unit_test(test_who_sent),
+      cmocka_unit_test(test_the_flight_record),
       cmocka_unit_test(test_memory_runs_out),
   };
   const struct CMUnitTest in_programs[] = {

@@ -1,6 +1,7 @@
 """torch.distributed on "tpu": collectives of two processes, against Gloo on CPU tensors."""
 
 import contextlib
+import json
 
 import pytest
 import torch
@@ -437,3 +438,28 @@ def torch_tpu_setting():
 def test_collectives_among_operators(ranks, safe):
     launches = 1 if safe else 5
     assert ranks.run(among_operators, safe) == [([47] * 4, launches)] * 2
+
+
+def fly(rank, size, folder):
+    """The last entry of the record, which lies in files, too."""
+    x = torch.ones(6, device="tpu")
+    dist.all_reduce(x)
+    x.cpu()
+    torch.tpu.distributed.dump_flight_record(f"{folder}/trace{rank}")
+    torch.tpu.distributed.dump_flight_record(f"{folder}/rank{rank}.json")
+    return torch.tpu.distributed.flight_record()["entries"][-1]
+
+
+def test_the_flight_record(ranks, tmp_path):
+    for entry in ranks.run(fly, str(tmp_path)):
+        assert entry["profiling_name"] == "gloo:all_reduce"
+        assert entry["input_sizes"] == [[6]] and entry["input_dtypes"] == ["f32"]
+        assert entry["state"] == "completed"
+        assert entry["frames"][0]["filename"].endswith("test_distributed.py")
+        assert entry["frames"][0]["name"] == "fly"
+    assert json.loads((tmp_path / "rank0.json").read_text())["entries"]
+    for file in tmp_path.glob("*.json"):
+        file.unlink()
+    from torch.distributed.flight_recorder import fr_trace
+
+    fr_trace.main([str(tmp_path), "-p", "trace"])

@@ -1,5 +1,6 @@
 """Ranks that end, or do not arrive: the others end with a sentence that says so, in time."""
 
+import json
 import os
 import signal
 import time
@@ -30,8 +31,9 @@ def error_of(ranks, rank, within):
 
 
 @pytest.mark.slow
-def test_a_rank_that_does_not_arrive():
-    with Ranks(timeout=4, backend="tpu") as ranks:
+def test_a_rank_that_does_not_arrive(tmp_path):
+    prefix = {"TORCH_TPU_FLIGHT_RECORD": str(tmp_path / "record")}
+    with Ranks(timeout=4, backend="tpu", environment=lambda rank: prefix) as ranks:
         ranks.run(reduce_once)
         ranks.start(reduce_once, 1)
         text, took = error_of(ranks, 0, 40)
@@ -39,6 +41,8 @@ def test_a_rank_that_does_not_arrive():
         assert "this rank did not arrive: 1 (the time-out is 4 s)" in text
         assert took < 30
         ranks.processes[1].kill()
+    entries = json.loads((tmp_path / "record0.json").read_text())["entries"]
+    assert [one["state"] for one in entries] == ["completed", "started"]
 
 
 def test_a_killed_rank():

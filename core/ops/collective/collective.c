@@ -18,7 +18,7 @@ const char *tt_collective_name(tt_collective_kind kind) {
 bool tt_collective_in_place(tt_collective_kind kind) { return known(kind) && kinds[kind].in_place; }
 bool tt_collective_reduces(tt_collective_kind kind) { return known(kind) && kinds[kind].reduces; }
 
-enum { TURN, INPUTS, OUTPUTS, KIND, OP, ROOT, TAG, SPLITS };
+enum { TURN, INPUTS, OUTPUTS, KIND, OP, ROOT, TAG, SITE, SPLITS };
 
 /* -- What is reduced, as transports reduce it -- */
 
@@ -161,9 +161,10 @@ static tt_node *numbers(tt_lower *cx) {
   int count = 0;
   const int64_t *splits = tt_ints(cx, SPLITS, &count);
   tt_node *parts[] = {tt_hlo_reshape(cx->h, tt_num(cx, ROOT, TT_I64), 1, &one),
-                      tt_hlo_reshape(cx->h, tt_num(cx, TAG, TT_I64), 1, &one), NULL};
-  if (count) parts[2] = tt_hlo_const_i64s(cx->h, TT_I64, splits, count);
-  return tt_hlo_concatenate(cx->h, parts, count ? 3 : 2, 0);
+                      tt_hlo_reshape(cx->h, tt_num(cx, TAG, TT_I64), 1, &one),
+                      tt_hlo_reshape(cx->h, tt_num(cx, SITE, TT_I64), 1, &one), NULL};
+  if (count) parts[3] = tt_hlo_const_i64s(cx->h, TT_I64, splits, count);
+  return tt_hlo_concatenate(cx->h, parts, count ? 4 : 3, 0);
 }
 
 /* Returns y, of this type, which may be empty; x may be NULL. */
@@ -183,7 +184,7 @@ static tt_node *call(tt_lower *cx, tt_collective_kind kind, tt_reduction op, tt_
   return out[1];
 }
 
-/* (turn, inputs, outputs, kind, op, root, tag, splits): the next turn, then the outputs. */
+/* (turn, inputs, outputs, kind, op, root, tag, site, splits): the next turn, then the outputs. */
 void tt_lower_collective(tt_lower *cx) {
   tt_collective_kind kind = (tt_collective_kind)tt_int(cx, KIND);
   if (!cx->target->collectives) {

@@ -1,6 +1,6 @@
 /* Collectives as operators: one row, whose arguments say what the ranks of a group do together.
  *
- *   collective_(turn!, inputs, outputs!, kind, op, root, tag, splits)
+ *   collective_(turn!, inputs, outputs!, kind, op, root, tag, site, splits)
  *
  * `turn` is a tensor that each collective of a group reads and writes, so that these happen in the
  * order in which they were recorded, in one program or in several, and none is left out. It says
@@ -53,8 +53,8 @@ typedef enum tt_reduction {
 enum { TT_TURN_GROUP, TT_TURN_SEQUENCE, TT_TURN_SIZE, TT_TURN_RANK, TT_TURN_WORDS };
 
 /* The function that programs call where the plugin leaves collectives to us: operands are the turn,
- * [root, tag, splits of x and y if they differ], and x; results the next turn, and y; x and y only
- * if there are such elements. Flags: `kind`, `op`. */
+ * [root, tag, line, splits of x and y if they differ], and x; results the next turn, and y; x and y
+ * only if there are such elements. Flags: `kind`, `op`. */
 #define TT_COLLECTIVE_TARGET "torch_tpu.collective"
 
 #endif
