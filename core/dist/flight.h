@@ -23,9 +23,7 @@ typedef struct tt_flight {
   uint32_t site;                /* the Python line (base/site.h) */
 } tt_flight;
 
-/* Its number, counted from 0. */
-int64_t tt_flight_begin(const char *group, const tt_collective *collective);
-void tt_flight_end(int64_t number, bool failed);
+/* Collectives ever begun, which are numbered from 0. */
 int64_t tt_flight_count(void);
 /* False: number `number` is not kept any more, or not yet. */
 bool tt_flight_get(int64_t number, tt_flight *out);

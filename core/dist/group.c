@@ -1,4 +1,4 @@
-#include "dist/flight.h"
+#include "dist/internal.h"
 
 #include <pthread.h>
 #include <string.h>
