@@ -1,3 +1,5 @@
+#include "dist/flight.h"
+
 #include "dist/internal.h"
 
 #include <pthread.h>

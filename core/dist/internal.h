@@ -2,7 +2,7 @@
 #ifndef TT_DIST_INTERNAL_H
 #define TT_DIST_INTERNAL_H
 
-#include "dist/flight.h"
+#include "dist/dist.h"
 
 /* Its number in the flight record. */
 int64_t tt_flight_begin(const char *group, const tt_collective *collective);
