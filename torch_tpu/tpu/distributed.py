@@ -48,10 +48,14 @@ def flight_record() -> dict[str, Any]:
     `entries`, the oldest first: `process_group`, `collective_seq_id` and `p2p_seq_id` (counted from
     0), `profiling_name`, sizes in elements and dtypes (bytes of what is only moved), `state`
     ("started", "completed", "failed"), times in nanoseconds since 1970, and in `frames` the line.
-    `pg_config`: the groups that there are, and the ranks in them.
+    `pg_config`: the groups, and the global ranks in them; of groups that were destroyed, their own.
     """
-    entries = [_entry(number, flight) for number, flight in _C.flights()]
-    return {"version": "2.10", "pg_config": _groups(), "pg_status": {}, "entries": entries}
+    groups, flights = _groups(), _C.flights()
+    for _, (name, _, _, _, _, size, *_) in flights:
+        gone = {"name": name, "desc": "destroyed", "ranks": str(list(range(size)))}
+        groups.setdefault(name, gone)
+    entries = [_entry(number, flight, groups) for number, flight in flights]
+    return {"version": "2.10", "pg_config": groups, "pg_status": {}, "entries": entries}
 
 
 def dump_flight_record(path: str | os.PathLike[str]) -> None:
@@ -90,16 +94,15 @@ def _groups() -> dict[str, dict[str, str]]:
     }
 
 
-def _entry(number: int, flight: Any) -> dict[str, Any]:
+def _entry(number: int, flight: Any, groups: dict[str, dict[str, str]]) -> dict[str, Any]:
     group, state, kind, dtype, rank, _, root, sequence, x, y, started, ended, line = flight
     message = kind in ("send", "recv")
     way = {"send": f" {rank}->{root}", "recv": f" {rank}<-{root}"}.get(kind, "")
     place, _, function = line.partition(" in ")
     file, _, row = place.rpartition(":")
-    desc = _groups().get(group, {}).get("desc", "undefined")
     return {
         "record_id": number,
-        "process_group": (group, desc),
+        "process_group": (group, groups[group]["desc"]),
         "collective_seq_id": 0 if message else sequence,
         "p2p_seq_id": sequence if message else 0,
         "op_id": number,
