@@ -323,6 +323,14 @@ def test_why_not() -> None:
     assert "each size is a program: of graph" in torch.tpu.explain()
 
 
+def test_a_bound_that_the_graph_refuses() -> None:
+    """Where the graph itself has no room for a bound, each size is a program, as right as ever."""
+    table = torch.arange(20.0).to("tpu")
+    f = torch.compile(lambda a, t: a[0, :, 0] + t[: a.shape[1]], dynamic=True)
+    for a in lengths(20, 17, 18):
+        compare(f(a, table), a.cpu()[0, :, 0] + torch.arange(20.0)[: a.shape[1]])
+
+
 def test_sizes_that_shrink() -> None:
     """What becomes shorter where a size grows has no bound there."""
     f = torch.compile(lambda a: a.new_ones(40 - a.shape[1]) * a.sum(), dynamic=True)

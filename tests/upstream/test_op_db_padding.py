@@ -17,6 +17,8 @@ from torch.utils._pytree import tree_flatten, tree_map
 from torch_tpu.compiler import bucketed, buckets, functions
 
 COUNT = 6
+# Whose results on the CPU have other sizes than PyTorch's meta kernel says, or read behind a view.
+OTHER_SIZES = ("native_batch_norm", "_native_batch_norm_legit", "as_strided")
 
 
 def poison(dtype):
@@ -47,6 +49,8 @@ class TestPadded(DeviceTest):
     @ops(OPS, dtypes=OpDTypes.none)
     def test_padded(self, device, op):
         dtypes = op.supported_dtypes("cpu")
+        if not dtypes or op.name in OTHER_SIZES:
+            pytest.skip("no samples, or other results than the meta kernel says")
         dtype = torch.float32 if torch.float32 in dtypes else min(dtypes, key=str)
         reasons = []
         for sample, _ in samples(op, dtype, COUNT):

@@ -163,12 +163,14 @@ class Bucketed:
                     found.setdefault(symbol, (i, k, _function_of([expr], [symbol])))
         return found
 
+    def _here(self, values: Sequence[Any]) -> tuple[int, ...]:
+        """What the symbols are in a call."""
+        places = (self._given[one] for one in self._symbols)
+        return tuple(values[i] if k < 0 else values[i].shape[k] for i, k in places)
+
     def sizes_of(self, values: Sequence[Any]) -> Sizes | None:
         """What a call with these arguments needs; None: its sizes are a program of their own."""
-        here = tuple(
-            values[i] if k < 0 else values[i].shape[k]
-            for i, k in (self._given[one] for one in self._symbols)
-        )
+        here = self._here(values)
         if any(here[a] != here[b] for a, b in self._equal):
             return None
         found_bounds = [
@@ -185,6 +187,16 @@ class Bucketed:
                 self._sizes.clear()
             found = self._sizes[here, bounds] = self._make_sizes(here, bounds)
         return found
+
+    def has_padding(self, values: Sequence[Any]) -> bool:
+        """Whether another graph has left arguments with padding."""
+        at = {
+            one: values[i] if k < 0 else values[i].shape[k] for one, (i, k) in self._given.items()
+        }
+        return any(
+            function(at[symbol])[0] != values[i].shape[k]
+            for symbol, (i, k, function) in self._witnesses.items()
+        )
 
     def _bound(self, symbol: sympy.Symbol, size: int, values: Sequence[Any]) -> int | None:
         """What a size is given room for, or was given by the graph that left an argument."""

@@ -78,8 +78,9 @@ class Compiled:
             return self.graph(*values)
         if self._bucketed and not self.pair.why:
             sizes = self._bucketed.sizes_of(values)
-            if sizes is not None:
-                return self._run_padded(self._bucketed, values, sizes)
+            made = self._run_padded(self._bucketed, values, sizes) if sizes else None
+            if made is not None:
+                return made
         program = self._program(self.graph, values, tensors)
         return program(tensors) if program else self.graph(*values)
 
@@ -102,11 +103,15 @@ class Compiled:
         return Bucketed(padding, pair)
 
     def _run_padded(self, bucketed: Bucketed, values: list[Any], sizes: Sizes) -> Any:
+        """The results; None: there is no program, and each size has to be one."""
         like, given = bucketed.arguments(values, sizes)
         tensors = [one for one in like if isinstance(one, torch.Tensor)]
         program = self._program(bucketed.module, like, tensors)
         if program is None:
-            raise RuntimeError(self.why)
+            if bucketed.has_padding(values):
+                raise RuntimeError(f"a backward graph of sizes that vary cannot be run: {self.why}")
+            self.pair.why, self.why = self.why or f"there are {MOST} programs", ""
+            return None
         tensors = [one for one in given if isinstance(one, torch.Tensor)]
         made = program(tensors, sizes.lengths)
         return bucketed.results(made, values, sizes)

@@ -27,8 +27,10 @@ def broadcast(cx: Context, node: fx.Node) -> tuple[Dim, ...]:
             if dim != d.ONE and not isinstance(dim, d.Free):
                 found[i].add(dim)
                 free[i] = False
-    for dims in found:
-        cx.alike(node, *([dim] for dim in dims))
+    for dims, dim in zip(found, exact, strict=True):
+        cx.alike(node, *([one] for one in dims))
+        if any(d.size_of(one) != d.size_of(dim) for one in dims):
+            raise RefusedError(f"{node.target} makes another size of one that varies")
     return tuple(
         dims.pop() if dims else d.Free(dim) if equal else dim
         for dims, dim, equal in zip(found, exact, free, strict=True)

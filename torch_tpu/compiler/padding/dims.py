@@ -28,6 +28,7 @@ class Free(tuple[sympy.Expr, ...]):
 
 
 ONE: Dim = (sympy.Integer(1),)
+NOTHING: Dim = (sympy.Integer(0),)
 
 
 _equal: ContextVar[Mapping[sympy.Symbol, sympy.Symbol]] = ContextVar("equal")

@@ -24,7 +24,8 @@ def expanded(node: fx.Node) -> tuple[fx.GraphModule, list[fx.Node]]:
     given = [one for one in leaves if isinstance(one, fx.Node)]
     values = [one.meta.get("val") for one in given]
     mode = detect_fake_mode(values)
-    assert mode is not None, "sizes vary of fake tensors"
+    if mode is None:
+        raise RefusedError(f"{node.target} has no rule for sizes that vary")
 
     def work(*args: Any) -> list[Any]:
         nodes = iter(args)

@@ -83,6 +83,8 @@ def _spread(cx: Context, node: fx.Node, indices: list[fx.Node]) -> tuple[Dim, ..
 def index_put(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = cx.dims_at(a.self_)
     listed = [one for one in a.indices if one is not None]
+    if any(cx.value(one).dtype == torch.bool for one in listed):
+        raise RefusedError(f"{node.target} with a mask")
     spread = _spread(cx, node, listed)
     ready = a.accumulate or not any(map(d.varies, spread))
     values = cx.dims_at(a.values)

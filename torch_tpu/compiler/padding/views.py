@@ -228,8 +228,12 @@ def flip(cx: Context, node: fx.Node, a: Args) -> fx.Node:
 
 @rule("cat")
 def cat(cx: Context, node: fx.Node, a: Args) -> fx.Node:
-    pieces = [one for one in a.tensors if cx.value(one).dim() == cx.value(node).dim()]
     at = a.dim % len(cx.shape(node))
+    pieces = [
+        one
+        for one in a.tensors
+        if cx.value(one).dim() == cx.value(node).dim() and cx.dims_at(one)[at] != d.NOTHING
+    ]
     cx.alike(node, *([dim for i, dim in enumerate(cx.dims_at(one)) if i != at] for one in pieces))
     dims = list(cx.dims_at(pieces[0]))
     sizes = [cx.dims_at(one)[at] for one in pieces]
