@@ -237,6 +237,34 @@ def test_checks_of_matrices():
     assert not any(one.why for one in compiler.compiled())
 
 
+def given(make):
+    def function(x, y):
+        x.data = make(y)
+        return x * 2
+
+    return function
+
+
+def exchange(x, y):
+    x.data, y.data = y.data, x.data
+    return x + 1, y
+
+
+def test_arguments_that_get_other_storages():
+    """The storages themselves, for a plain tensor; a window of one, or what was computed."""
+    makes = (lambda y: y, lambda y: y[1:, :1], lambda y: y * 2)
+    for function in (*map(given, makes), exchange):
+        made = check_compiled(function, torch.arange(3.0), torch.ones(3, 2))
+        assert all(one.programs == 1 for one in made)
+    x, y = torch.zeros(2, device=DEVICE), torch.ones(3, device=DEVICE)
+    torch.compile(exchange)(x, y)
+    y.add_(5)
+    same((x, y), (torch.ones(3), torch.full((2,), 5.0)))
+    torch.compile(given(lambda y: y[1:]))(x, y)
+    x.zero_()
+    same(y, torch.tensor([5.0, 0.0]))
+
+
 def test_what_no_program_can_do_runs_operator_by_operator():
     compiled = torch.compile(torch.nonzero, fullgraph=True)
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):

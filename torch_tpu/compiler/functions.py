@@ -39,7 +39,7 @@ class Compiled:
         self,
         graph: fx.GraphModule,
         repeat: bool | str = "auto",
-        taken: list[checks.Check] | None = None,
+        taken: list[checks.Check | checks.Replaced] | None = None,
         pair: Pair | None = None,
         is_backward: bool = False,
     ) -> None:
@@ -70,7 +70,7 @@ class Compiled:
         with torch.no_grad():
             division = self._division
             results = division(values, self._run) if division else self._run(values)
-            return checks.make(self._checks, results) if self._checks else results
+            return checks.make(self._checks, values, results) if self._checks else results
 
     def _run(self, values: list[Any]) -> Any:
         tensors = [one for one in values if isinstance(one, torch.Tensor)]
@@ -90,6 +90,8 @@ class Compiled:
         try:
             if self._division:
                 raise RefusedError("tensors are on the host as well")
+            if any(isinstance(one, checks.Replaced) for one in self._checks):
+                raise RefusedError("an argument gets another storage")
             pair = self.pair
             if self.is_backward:
                 return Bucketed(Padding(self.graph, pair.saved, shown=pair.shown), pair)
