@@ -265,6 +265,20 @@ def test_arguments_that_get_other_storages():
     same(y, torch.tensor([5.0, 0.0]))
 
 
+def test_storages_that_are_resized():
+    def function(x):
+        y = x * 2
+        x.untyped_storage().resize_(64)
+        y.untyped_storage().resize_(48)
+        return y
+
+    x = torch.ones(4, device=DEVICE)
+    y = torch.compile(function)(x)
+    assert (x.untyped_storage().nbytes(), y.untyped_storage().nbytes()) == (64, 48)
+    same((x, y), (torch.ones(4), torch.full((4,), 2.0)))
+    assert any("resizes" in one.why for one in compiler.compiled())
+
+
 def test_what_no_program_can_do_runs_operator_by_operator():
     compiled = torch.compile(torch.nonzero, fullgraph=True)
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):

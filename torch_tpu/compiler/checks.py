@@ -63,6 +63,14 @@ def take(graph: fx.GraphModule) -> list[Check | Replaced]:
     return checks
 
 
+def unfit(graph: fx.GraphModule) -> str:
+    """Why no program can be made of a graph; "" where one can, as far as this is known before."""
+    resizes = "inductor.resize_storage_bytes_.default"
+    if any(str(node.target) == resizes for node in graph.graph.nodes):
+        return "it resizes a storage"
+    return ""
+
+
 def make(checks: list[Check | Replaced], values: list[Any], results: Any) -> Any:
     """Makes them, of a graph called with `values`; leaves the results. Raises LinAlgError."""
     own = len(results) - len(checks)

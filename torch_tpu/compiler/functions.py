@@ -45,7 +45,7 @@ class Compiled:
     ) -> None:
         self.whole = graph
         self.repeat = repeat
-        self.why = ""
+        self.why = checks.unfit(graph)
         self._checks = checks.take(graph) if taken is None else taken
         self._division: mixed.Division | None = None
         try:
