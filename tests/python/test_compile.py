@@ -281,11 +281,23 @@ def test_storages_that_are_resized():
 
 def test_what_no_program_can_do_runs_operator_by_operator():
     compiled = torch.compile(torch.nonzero, fullgraph=True)
+    torch.tpu.reset_metrics()
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
         for _ in range(2):
             x = torch.randn(5).relu()
             same(compiled(x.to(DEVICE)), torch.nonzero(x))
     assert any("value is asked for" in one.why for one in compiler.compiled())
+    [(reason, times)] = torch.tpu.metrics()["graphs_by_operator"].items()
+    assert "value is asked for" in reason and times == 2
+    torch.tpu.reset_metrics()
+    assert torch.tpu.metrics()["graphs_by_operator"] == {}
+
+
+def test_sizes_that_vary_where_no_program_can_be_made():
+    compiled = torch.compile(lambda x: F.one_hot(x, 10), dynamic=True)
+    for size in (3, 4):
+        x = torch.arange(size)
+        same(compiled(x.to(DEVICE)), F.one_hot(x, 10))
 
 
 def test_other_devices_are_left_to_inductor(monkeypatch):

@@ -21,33 +21,39 @@ def trainer(monkeypatch):
     return importlib.import_module("trainer")
 
 
-def gradients(task, device, **options):
+def gradients(task, device, compiled=False):
     """Of a new model's loss of one batch, by parameter."""
     torch.manual_seed(7)
     model = task.model().to(device).train()
+    if compiled:
+        model.compile(fullgraph=True)
     batch = [one.to(device) for one in task.batch(torch.Generator().manual_seed(7))]
-    used = torch.compile(model, **options) if options else model
-    task.loss(used, *batch).backward()
+    task.loss(model, *batch).backward()
     return {name: one.grad for name, one in model.named_parameters()}
 
 
+def compiled_model(task):
+    model = task.model()
+    model.compile(fullgraph=True)
+    return model
+
+
 @pytest.mark.parametrize("name", MODELS)
+@torch._dynamo.config.patch(allow_rnn=True)  # it leaves recurrent layers alone otherwise
 def test_trained(name, trainer):
-    """Each is a graph forward and one backward, without a break, and no operator runs alone."""
+    """Each is a program forward and one backward, without a break of the graph."""
     task = importlib.import_module(name).TASK
-    expected = gradients(task, "cpu")
-    torch._dynamo.utils.counters.clear()
-    actual = gradients(task, DEVICE, fullgraph=True)
+    expected, known = gradients(task, "cpu"), set(compiler.compiled())
+    actual = gradients(task, DEVICE, compiled=True)
     eager = gradients(task, DEVICE)
     largest = max(float(one.abs().max()) for one in expected.values())
     limits = {"rtol": 1e-3, "atol": 1e-5 * largest}
     same(actual, expected, **limits)
     same(actual, eager, **limits)
-    assert not torch._dynamo.utils.counters["graph_break"]
-    assert [(one.programs, one.why) for one in compiler.compiled()] == [(1, "")] * 2
+    made = [(one.programs, one.why) for one in compiler.compiled() if one not in known]
+    assert made == [(1, "")] * 2
     torch._dynamo.reset()
-    compiled = dataclasses.replace(task, model=lambda: torch.compile(task.model()))
+    compiled = dataclasses.replace(task, model=lambda: compiled_model(task))
     losses = trainer.train(compiled, DEVICE, steps=4)
     difference = trainer.difference(losses, trainer.train(task, "cpu", steps=4))
-    print(f"{name}: the largest difference of a loss is {difference:.1e} of it")
     assert difference <= trainer.TOLERANCE

@@ -10,6 +10,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from torch_tpu import _C, tpu
+from torch_tpu._explain import graphs_by_operator
 from torch_tpu.compiler import artifacts, checks, control, logs, mixed, origin
 from torch_tpu.compiler.bucketed import Bucketed, Pair, Sizes
 from torch_tpu.compiler.padding import Padding, RefusedError
@@ -74,14 +75,20 @@ class Compiled:
 
     def _run(self, values: list[Any]) -> Any:
         tensors = [one for one in values if isinstance(one, torch.Tensor)]
-        if self.why or not tensors or _C.is_capturing(tpu.current_device()):
+        if not tensors or _C.is_capturing(tpu.current_device()):
             return self.graph(*values)
+        if self.why:
+            return self._run_by_operator(values)
         if self._bucketed and not self.pair.why:
             sizes = self._bucketed.sizes_of(values)
             if sizes is not None:
                 return self._run_padded(self._bucketed, values, sizes)
         program = self._program(self.graph, values, tensors)
-        return program(tensors) if program else self.graph(*values)
+        return program(tensors) if program else self._run_by_operator(values)
+
+    def _run_by_operator(self, values: list[Any]) -> Any:
+        graphs_by_operator[self.why or f"it has {MOST} programs already"] += 1
+        return self.graph(*values)
 
     def _find_buckets(self) -> Bucketed | None:
         """What serves all sizes up to a bound; None: none vary, or the pair says why not."""
@@ -107,6 +114,9 @@ class Compiled:
         like, given = bucketed.arguments(values, sizes)
         tensors = [one for one in like if isinstance(one, torch.Tensor)]
         program = self._program(bucketed.module, like, tensors)
+        if program is None and not self._programs and not self.is_backward:
+            self.pair.why = self.why  # nothing has left padding yet
+            return self._run_by_operator(values)
         if program is None:
             raise RuntimeError(self.why)
         tensors = [one for one in given if isinstance(one, torch.Tensor)]
