@@ -51,9 +51,11 @@ def take(graph: fx.GraphModule) -> list[Check | Replaced]:
                 graph.graph.erase_node(user)
             graph.graph.erase_node(node)
     for node, place in replaced:
+        source = node.args[1]
+        assert isinstance(source, fx.Node)
         checks.append(Replaced(place))
-        numbers.append(node.args[1])
-        node.replace_all_uses_with(node.args[1])
+        numbers.append(source)
+        node.replace_all_uses_with(source)
         graph.graph.erase_node(node)
     output = graph.graph.output_node()
     results = output.args[0]
