@@ -1,5 +1,7 @@
 """What was counted, and why programs were compiled."""
 
+from collections import Counter
+
 import torch
 
 from torch_tpu import _C
@@ -22,6 +24,10 @@ def explain(last: int = KEPT) -> str:
     count = _C.journal_count()
     lines = [_C.journal_line(i) for i in range(max(0, count - min(last, KEPT)), count)]
     return "\n".join(line.decode(errors="replace") for line in lines if line is not None)
+
+
+graphs_by_operator: Counter[str] = Counter()
+"""How often graphs of torch.compile were run operator by operator, by the reason."""
 
 
 def metrics() -> dict[str, int | float | dict[str, int]]:
@@ -57,4 +63,11 @@ def metrics() -> dict[str, int | float | dict[str, int]]:
         "chunk_sizes": {size: count for size, count in sizes if count},
         "synchronisations": dict(_C.waits()),
         "host_operators": _host.counts(),
+        "graphs_by_operator": dict(graphs_by_operator),
     }
+
+
+def reset_metrics() -> None:
+    """Starts all counters anew."""
+    _C.reset_metrics()
+    graphs_by_operator.clear()

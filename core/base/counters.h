@@ -24,7 +24,7 @@
   X(COMPILE_NS, "nanoseconds spent compiling, summed over threads")                                \
   X(LOAD_NS, "nanoseconds spent loading programs that were found in a folder")                     \
   X(PROGRAMS_LAUNCHED, "programs launched at least once")                                          \
-  X(UNLOADED, "programs unloaded, because there were many or memory mappings ran short")           \
+  X(UNLOADED, "programs unloaded: what they were captured for is gone, or others need the room")   \
   X(CHUNKS, "chunks of operators ended")                                                           \
   X(CHUNK_OPS, "operators in them")                                                                \
   X(CUTS_CONTENT, "chunks that ended by their content")                                            \

@@ -12,6 +12,7 @@
 /* Mappings are counted when programs of so many bytes were loaded, each counted for no less; later
  * where there is room: a mapping is taken for more bytes of text than that. */
 enum { LOOK_EVERY = 1 << 16, LEAST_LOAD = 1 << 12, BYTES_OF_MAPPING = 16 };
+enum { DROPPED = 1 << 30 }; /* among a program's users: the last of them unloads it */
 
 struct tt_program_table {
   const tt_target *target;
@@ -57,6 +58,16 @@ static void unload(tt_program *program) {
   program->table->loaded_bytes -= (int64_t)program->module.text.size;
   assert(program->table->loaded_count >= 0 && program->table->loaded_bytes >= 0);
   tt_count_add(TT_COUNT_UNLOADED, 1);
+}
+
+/* Its user is the last one, which leaves; or the compiler is the next one, and then the last. */
+static void unload_dropped(tt_program *program) {
+  tt_program_table *table = program->table;
+  pthread_mutex_lock(&table->lock);
+  bool is_coming = atomic_load(&program->state) == TT_PROGRAM_COMPILING;
+  atomic_fetch_add(&program->users, is_coming ? DROPPED - 1 : -1);
+  if (tt_program_is_ready(program) && !atomic_load(&table->ending)) unload(program);
+  pthread_mutex_unlock(&table->lock);
 }
 
 /* Unloads what was launched longest ago; a quarter at once, so that this is seldom needed. */
@@ -296,14 +307,28 @@ tt_status tt_program_adopt(tt_program_table *table, tt_module *module, tt_execut
   return status;
 }
 
-tt_status tt_program_of_graph(tt_program_table *table, const tt_graph *graph, tt_want want,
-                              tt_program **out, bool *fresh) {
+static tt_status program_of_graph(tt_program_table *table, const tt_graph *graph, tt_want want,
+                                  tt_program **out, bool *fresh) {
   tt_module module;
   tt_status status = tt_graph_build(graph, table->target, &module);
   if (!status) status = tt_program_intern(table, &module, want, out);
   *fresh = !status && !module.text.data; /* it went into the table */
   tt_module_deinit(&module);
   return status;
+}
+
+tt_status tt_program_of_graph(tt_program_table *table, const tt_graph *graph, tt_want want,
+                              tt_program **out, bool *fresh) {
+  TT_TRY(program_of_graph(table, graph, want, out, fresh));
+  atomic_store(&(*out)->lasting, true);
+  return TT_SUCCESS;
+}
+
+tt_status tt_program_pin_graph(tt_program_table *table, const tt_graph *graph, tt_want want,
+                               tt_program **out, bool *fresh) {
+  TT_TRY(program_of_graph(table, graph, want, out, fresh));
+  tt_program_pin(*out);
+  return TT_SUCCESS;
 }
 
 tt_status tt_program_of_call(tt_program_table *table, tt_call *call, tt_want want,
@@ -354,9 +379,24 @@ tt_status tt_program_await(tt_program *program) {
   return status;
 }
 
-void tt_program_pin(tt_program *program) { atomic_fetch_add(&program->users, 1); }
+void tt_program_release(tt_program *program) {
+  static const int last = DROPPED | 1;
+  int users = atomic_load(&program->users);
+  while (!atomic_compare_exchange_weak(&program->users, &users, users == last ? 1 : users - 1));
+  if (users == last) unload_dropped(program);
+}
 
-void tt_program_release(tt_program *program) { atomic_fetch_sub(&program->users, 1); }
+void tt_program_pin(tt_program *program) {
+  atomic_fetch_add(&program->pins, 1);
+  atomic_fetch_add(&program->users, 1);
+  atomic_fetch_and(&program->users, ~DROPPED);
+}
+
+void tt_program_unpin(tt_program *program) {
+  if (atomic_fetch_sub(&program->pins, 1) == 1 && !atomic_load(&program->lasting))
+    atomic_fetch_or(&program->users, DROPPED);
+  tt_program_release(program);
+}
 
 bool tt_program_is_ready(const tt_program *program) {
   return atomic_load(&program->state) == TT_PROGRAM_READY;

@@ -21,7 +21,9 @@ typedef struct tt_program {
   tt_module module;
   TT_ATOMIC(int) state;     /* tt_program_state */
   bool background;          /* it is compiled when the compilers have nothing else to do */
-  TT_ATOMIC(int) users;     /* launches under way: it stays loaded */
+  TT_ATOMIC(int) users;     /* launches under way, and pins: it stays loaded */
+  TT_ATOMIC(int) pins;      /* of captures and of their launches */
+  TT_ATOMIC(bool) lasting;  /* calls or chunks have it, too: it stays when nobody pins it */
   TT_ATOMIC(bool) launched; /* at least once */
   TT_ATOMIC(int64_t) used;  /* when it was last launched, on a clock of launches */
   tt_executable *executable;
@@ -64,6 +66,9 @@ tt_status tt_program_adopt(tt_program_table *table, tt_module *module, tt_execut
 /* The program of a graph; *fresh: its text was new to the process. */
 tt_status tt_program_of_graph(tt_program_table *table, const tt_graph *graph, tt_want want,
                               tt_program **out, bool *fresh);
+/* The same, pinned, for who will let go of it. */
+tt_status tt_program_pin_graph(tt_program_table *table, const tt_graph *graph, tt_want want,
+                               tt_program **out, bool *fresh);
 /* The program of a call alone, which the call keeps if it was specialised for this target. */
 tt_status tt_program_of_call(tt_program_table *table, tt_call *call, tt_want want,
                              tt_program **out);
@@ -72,8 +77,10 @@ tt_status tt_program_of_call(tt_program_table *table, tt_call *call, tt_want wan
  * success the executable stays until tt_program_release. The error is a clone. Thread-safe. */
 tt_status tt_program_await(tt_program *program);
 void tt_program_release(tt_program *program);
-/* Keeps it in the table until tt_program_release, loaded or not yet. Thread-safe. */
+/* Keeps it in the table until tt_program_unpin, loaded or not yet. Thread-safe. */
 void tt_program_pin(tt_program *program);
+/* What nobody pins any more is unloaded as soon as nobody uses it, unless it lasts. Thread-safe. */
+void tt_program_unpin(tt_program *program);
 /* Is it ready? One that is not loaded is loaded or compiled meanwhile, if `want` allows that.
  * Thread-safe. */
 bool tt_program_poll(tt_program *program, tt_want want);

@@ -46,13 +46,13 @@ static tt_status make_part(tt_divided *d, tt_arena *arena, const tt_stretch *str
 /* That of an equal stretch before, whose text is not made twice. */
 static tt_status find_program(tt_divided *d, const tt_stretch *stretches,
                               tt_program_table *programs, tt_want want) {
+  const tt_graph *graph = stretches[d->part_count].graph;
   int at = d->part_count, same = 0;
   tt_program **program = &d->parts[at].program;
   bool fresh = false;
-  while (same < at && !tt_graph_equal(stretches[same].graph, stretches[at].graph)) same++;
-  if (same < at) *program = d->parts[same].program;
-  else TT_TRY(tt_program_of_graph(programs, stretches[at].graph, want, program, &fresh));
-  tt_program_pin(*program);
+  while (same < at && !tt_graph_equal(stretches[same].graph, graph)) same++;
+  if (same < at) tt_program_pin(*program = d->parts[same].program);
+  else TT_TRY(tt_program_pin_graph(programs, graph, want, program, &fresh));
   d->known &= !fresh;
   return TT_SUCCESS;
 }
@@ -120,7 +120,7 @@ tt_status tt_divided_of_program(tt_divided *divided, tt_arena *arena, tt_program
 }
 
 void tt_divided_deinit(tt_divided *divided) {
-  for (int i = 0; i < divided->part_count; i++) tt_program_release(divided->parts[i].program);
+  for (int i = 0; i < divided->part_count; i++) tt_program_unpin(divided->parts[i].program);
 }
 
 /* -- Launching it -- */
@@ -132,6 +132,8 @@ static tt_launch *make_launch(const tt_divided_part *part, tt_device *device, co
   if (!launch) return NULL;
   launch->origin = *origin;
   launch->origin.program = part->program;
+  launch->pinned = true;
+  tt_program_pin(part->program);
   for (int i = 0; i < part->word_count; i++) launch->words[i] = words[part->words[i]];
   return launch;
 }

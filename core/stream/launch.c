@@ -26,6 +26,7 @@ void tt_launch_destroy(tt_launch *launch) {
   for (int i = 0; i < launch->input_count; i++) tt_value_release(launch->inputs[i]);
   for (int i = 0; i < launch->output_count; i++) tt_value_release(launch->outputs[i]);
   tt_status_release(launch->refused);
+  if (launch->pinned) tt_program_unpin(launch->origin.program);
   tt_free(launch);
 }
 

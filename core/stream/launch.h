@@ -29,6 +29,7 @@ typedef struct tt_launch {
   tt_want want;                 /* a chunk's: for its operators' programs, if it is replayed */
   int64_t waited_ns;            /* for its program; set as it is executed */
   bool wait;                    /* for its end */
+  bool pinned;                  /* its program is, until it is destroyed */
 } tt_launch;
 
 /* One block with room for everything; NULL when memory is out. */

@@ -92,6 +92,82 @@ static void test_few_stay_loaded(void **state) {
   assert_int_equal(tt_count_get(TT_COUNT_DISK_HITS), 1);
 }
 
+/* a += a, captured, replayed `times` times, and dropped at once. */
+static void run_captured(int64_t length, int times) {
+  tt_captured *made = NULL;
+  tt_storage *a = storage_new(stream, type_of(TT_F32, 1, &length));
+  ok(tt_capture_begin(stream, &policy));
+  ok(tt_capture_touch(stream, a, &policy));
+  ok(record_add_into(stream, a, NULL, a, NULL));
+  ok(tt_capture_end(stream, &policy, &made));
+  for (int i = 0; i < times; i++) ok(tt_captured_replay(made, stream, NULL, NULL, &policy, 0));
+  tt_captured_destroy(made);
+  tt_storage_release(a);
+}
+
+/* The thread that ends a launch or a compilation unloads after others know that it ended. */
+static void await_unloaded(int64_t count) {
+  for (int i = 0; i < 2000 && tt_count_get(TT_COUNT_UNLOADED) < count; i++) usleep(1000);
+  assert_int_equal(tt_count_get(TT_COUNT_UNLOADED), count);
+}
+
+/* Launches that have not begun yet need it still; afterwards it is not there, and is not compiled
+ * again. */
+static void test_what_captures_leave_is_unloaded(void **state) {
+  (void)state;
+  fake.tt_fake_async(true);
+  run_captured(8, 1); /* the zeros that it reads */
+  await_unloaded(1);
+  int64_t live = fake.tt_fake_live_objects();
+  tt_count_reset();
+  for (int i = 0; i < 3; i++) {
+    run_captured(8, 5 * i);
+    await_unloaded(i + 1);
+    assert_int_equal(tt_count_get(TT_COUNT_DISK_HITS), i + 1);
+    assert_int_equal(fake.tt_fake_live_objects(), live);
+  }
+  assert_int_equal(tt_count_get(TT_COUNT_COMPILES), 0);
+}
+
+/* An operator's program is its own, whoever captures the same. */
+static void test_what_operators_have_stays_loaded(void **state) {
+  (void)state;
+  tt_storage *a = storage_new(stream, type_of(TT_F32, 1, DIMS(9)));
+  for (int i = 0; i < 2; i++) {
+    run_captured(9, 1);
+    await_unloaded(1);
+    ok(record_add_into(stream, a, NULL, a, NULL));
+  }
+  ok(session_sync());
+  assert_int_equal(tt_count_get(TT_COUNT_PROGRAM_HITS), 2); /* they are equal indeed */
+  tt_storage_release(a);
+}
+
+static void *pin_often(void *user) {
+  tt_program *program = user;
+  for (int i = 0; i < 20000; i++) {
+    tt_program_pin(program);
+    tt_status_release(tt_program_await(program));
+    tt_program_release(program);
+    tt_program_unpin(program);
+  }
+  return NULL;
+}
+
+static tt_status intern_text(const char *word, int number, bool later, tt_program **out);
+
+static void test_threads_that_pin(void **state) {
+  (void)state;
+  pthread_t threads[4];
+  tt_program *program = NULL;
+  ok(intern_text("pinned", 0, false, &program));
+  for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, pin_often, program);
+  for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+  for (int i = 0; i < 2000 && tt_program_is_ready(program); i++) usleep(1000);
+  assert_false(tt_program_is_ready(program));
+  assert_int_equal(tt_count_get(TT_COUNT_COMPILES), 1);
+}
+
 /* Neighbours of different protection, which the kernel does not merge. */
 static char *take_mappings(size_t count) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -408,6 +484,9 @@ int main(void) {
       TEST(test_short_process),
       TEST(test_nothing_compiles_twice),
       TEST(test_few_stay_loaded),
+      TEST(test_what_captures_leave_is_unloaded),
+      TEST(test_what_operators_have_stays_loaded),
+      TEST(test_threads_that_pin),
       TEST(test_programs_make_way_for_mappings),
       TEST(test_mappings_are_counted_seldom_where_there_is_room),
       TEST(test_the_one_in_use_stays),

@@ -460,3 +460,9 @@ def test_a_view_copied_onto_itself():
     version = (y := x.to(DEVICE))._version
     y[1] += 1
     assert y._version == version + 2
+
+
+def test_windows_of_one_row_are_added_to_all_rows():
+    """As istft does it, compiled."""
+    windows = torch.arange(60.0).reshape(1, 6, 10)
+    check(torch.ops.aten.unfold_backward, windows, [3, 20], 1, 10, 2)

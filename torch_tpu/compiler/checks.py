@@ -1,4 +1,7 @@
-"""Checks of a matrix's factors, which raise: they are made after the launch, of its results."""
+"""What a graph does beside its numbers, after the launch and with its results.
+
+Checks of a matrix's factors, which raise; and arguments that get another storage (`a.data = b`).
+"""
 
 from typing import Any, NamedTuple
 
@@ -6,6 +9,7 @@ import torch
 from torch import fx
 
 CHECK = torch.ops.aten._linalg_check_errors.default
+SET = torch.ops.aten.set_.source_Tensor
 
 
 class Check(NamedTuple):
@@ -15,16 +19,24 @@ class Check(NamedTuple):
     is_matrix: bool
 
 
-def take(graph: fx.GraphModule) -> list[Check]:
-    """Takes the checks out of a graph, which then returns the numbers behind its results.
+class Replaced(NamedTuple):
+    """An argument that gets the storage, and the view of it, of one of the device's results."""
+
+    argument: int
+
+
+def take(graph: fx.GraphModule) -> list[Check | Replaced]:
+    """Takes these out of a graph, which then returns what they need behind its results.
 
     AOTAutograd keeps the order of effects by tokens, which are None when a graph is called; they
     are no tensors from here on.
     """
     effects = graph.graph.find_nodes(op="call_function", target=torch.ops.higher_order.with_effects)
-    if not effects:
+    replaced = _replaced(graph)
+    if not effects and not replaced:
         return []
-    checks, numbers = [], []
+    checks: list[Check | Replaced] = []
+    numbers: list[Any] = []
     for node in effects:
         token, target, *args = node.args
         token.meta.pop("val", None)
@@ -38,6 +50,13 @@ def take(graph: fx.GraphModule) -> list[Check]:
                 user.replace_all_uses_with(token)
                 graph.graph.erase_node(user)
             graph.graph.erase_node(node)
+    for node, place in replaced:
+        source = node.args[1]
+        assert isinstance(source, fx.Node)
+        checks.append(Replaced(place))
+        numbers.append(source)
+        node.replace_all_uses_with(source)
+        graph.graph.erase_node(node)
     output = graph.graph.output_node()
     results = output.args[0]
     assert isinstance(results, list | tuple)
@@ -46,9 +65,27 @@ def take(graph: fx.GraphModule) -> list[Check]:
     return checks
 
 
-def make(checks: list[Check], results: Any) -> Any:
-    """Makes them, and leaves the results. Raises torch.linalg.LinAlgError."""
+def unfit(graph: fx.GraphModule) -> str:
+    """Why no program can be made of a graph; "" where one can, as far as this is known before."""
+    resizes = "inductor.resize_storage_bytes_.default"
+    if any(str(node.target) == resizes for node in graph.graph.nodes):
+        return "it resizes a storage"
+    return ""
+
+
+def make(checks: list[Check | Replaced], values: list[Any], results: Any) -> Any:
+    """Makes them, of a graph called with `values`; leaves the results. Raises LinAlgError."""
     own = len(results) - len(checks)
     for check, number in zip(checks, results[own:], strict=True):
-        CHECK(number, check.name, is_matrix=check.is_matrix)
+        if isinstance(check, Replaced):
+            values[check.argument].set_(number)
+        else:
+            CHECK(number, check.name, is_matrix=check.is_matrix)
     return results[:own]
+
+
+def _replaced(graph: fx.GraphModule) -> list[tuple[fx.Node, int]]:
+    """Where arguments get other storages, and which these are; AOTAutograd puts that last."""
+    places = {node: i for i, node in enumerate(graph.graph.find_nodes(op="placeholder"))}
+    found = graph.graph.find_nodes(op="call_function", target=SET)
+    return [(node, places[node.args[0]]) for node in found if node.args[0] in places]

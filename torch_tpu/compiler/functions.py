@@ -10,6 +10,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from torch_tpu import _C, tpu
+from torch_tpu._explain import graphs_by_operator
 from torch_tpu.compiler import artifacts, checks, control, logs, mixed, origin
 from torch_tpu.compiler.bucketed import Bucketed, Pair, Sizes
 from torch_tpu.compiler.padding import Padding, RefusedError
@@ -39,13 +40,13 @@ class Compiled:
         self,
         graph: fx.GraphModule,
         repeat: bool | str = "auto",
-        taken: list[checks.Check] | None = None,
+        taken: list[checks.Check | checks.Replaced] | None = None,
         pair: Pair | None = None,
         is_backward: bool = False,
     ) -> None:
         self.whole = graph
         self.repeat = repeat
-        self.why = ""
+        self.why = checks.unfit(graph)
         self._checks = checks.take(graph) if taken is None else taken
         self._division: mixed.Division | None = None
         try:
@@ -70,19 +71,25 @@ class Compiled:
         with torch.no_grad():
             division = self._division
             results = division(values, self._run) if division else self._run(values)
-            return checks.make(self._checks, results) if self._checks else results
+            return checks.make(self._checks, values, results) if self._checks else results
 
     def _run(self, values: list[Any]) -> Any:
         tensors = [one for one in values if isinstance(one, torch.Tensor)]
-        if self.why or not tensors or _C.is_capturing(tpu.current_device()):
+        if not tensors or _C.is_capturing(tpu.current_device()):
             return self.graph(*values)
+        if self.why:
+            return self._run_by_operator(values)
         if self._bucketed and not self.pair.why:
             sizes = self._bucketed.sizes_of(values)
             made = self._run_padded(self._bucketed, values, sizes) if sizes else None
             if made is not None:
                 return made
         program = self._program(self.graph, values, tensors)
-        return program(tensors) if program else self.graph(*values)
+        return program(tensors) if program else self._run_by_operator(values)
+
+    def _run_by_operator(self, values: list[Any]) -> Any:
+        graphs_by_operator[self.why or f"it has {MOST} programs already"] += 1
+        return self.graph(*values)
 
     def _find_buckets(self) -> Bucketed | None:
         """What serves all sizes up to a bound; None: none vary, or the pair says why not."""
@@ -91,6 +98,8 @@ class Compiled:
         try:
             if self._division:
                 raise RefusedError("tensors are on the host as well")
+            if any(isinstance(one, checks.Replaced) for one in self._checks):
+                raise RefusedError("an argument gets another storage")
             pair = self.pair
             if self.is_backward:
                 return Bucketed(Padding(self.graph, pair.saved, shown=pair.shown), pair)
@@ -107,6 +116,9 @@ class Compiled:
         like, given = bucketed.arguments(values, sizes)
         tensors = [one for one in like if isinstance(one, torch.Tensor)]
         program = self._program(bucketed.module, like, tensors)
+        if program is None and not self._programs and not self.is_backward:
+            self.pair.why = self.why  # nothing has left padding yet
+            return self._run_by_operator(values)
         if program is None:
             if bucketed.has_padding(values):
                 raise RuntimeError(f"a backward graph of sizes that vary cannot be run: {self.why}")

@@ -192,10 +192,12 @@ def metrics() -> dict[str, int | float | dict[str, int]]:
     `disk`, in the `shared` folder, or nowhere, so that they were `compiled`; it took
     `compile_seconds` to compile, and `load_seconds` to load what a folder had. `launches`; `reads`
     and `writes` by the host; `synchronisations` by the line that waited; `bytes_held` now.
+    `graphs_by_operator`: how often graphs of torch.compile were run operator by operator, by the
+    reason (docs/compile.md).
     """
     return _explain.metrics()
 
 
 def reset_metrics() -> None:
     """Starts all counters anew."""
-    _C.reset_metrics()
+    _explain.reset_metrics()

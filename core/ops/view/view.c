@@ -384,6 +384,18 @@ void tt_lower_diag_embed(tt_lower *cx) {
                           tt_hlo_zeros(cx->h, &type)));
 }
 
+/* As the CPU does it (istft relies on that): one row serves all of the result's. */
+static tt_node *for_all_rows(tt_lower *cx, tt_node *grad, const tt_type *type, int dim) {
+  int map[TT_MAX_RANK];
+  int64_t dims[TT_MAX_RANK];
+  for (int i = 0; i < grad->type.rank; i++) {
+    bool is_row = i < type->rank && i != dim && grad->type.dims[i] == 1;
+    dims[i] = is_row ? type->dims[i] : grad->type.dims[i];
+    map[i] = i;
+  }
+  return tt_hlo_broadcast(cx->h, grad, map, grad->type.rank, dims);
+}
+
 /* Windows of `size`, `step` apart, are added back. A window is cut into pieces as long as a step,
  * so that piece j of all windows together is one dense stretch, j steps from the start. */
 void tt_lower_unfold_backward(tt_lower *cx) {
@@ -398,6 +410,7 @@ void tt_lower_unfold_backward(tt_lower *cx) {
     return;
   }
   int perm[TT_MAX_RANK];
+  grad = for_all_rows(cx, grad, &type, dim);
   for (int i = 0; i <= rank; i++) perm[i] = i <= dim ? i : i == dim + 1 ? rank : i - 1;
   grad = tt_hlo_transpose(h, grad, perm);
   int64_t pieces = (size + step - 1) / step, length = grad->type.dims[dim] * step;
