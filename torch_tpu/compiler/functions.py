@@ -93,7 +93,7 @@ class Compiled:
 
     def _find_buckets(self) -> Bucketed | None:
         """What serves all sizes up to a bound; None: none vary, or the pair says why not."""
-        if self.pair.why or not any(map(_varies, self.graph.graph.nodes)):
+        if self.why or self.pair.why or not any(map(_varies, self.graph.graph.nodes)):
             return None
         try:
             if self._division:
@@ -116,9 +116,6 @@ class Compiled:
         like, given = bucketed.arguments(values, sizes)
         tensors = [one for one in like if isinstance(one, torch.Tensor)]
         program = self._program(bucketed.module, like, tensors)
-        if program is None and not self._programs and not self.is_backward:
-            self.pair.why = self.why  # nothing has left padding yet
-            return self._run_by_operator(values)
         if program is None:
             if bucketed.has_padding(values):
                 raise RuntimeError(f"a backward graph of sizes that vary cannot be run: {self.why}")
