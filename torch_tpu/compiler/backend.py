@@ -9,6 +9,7 @@ from torch import fx
 
 from torch_tpu import _patches
 from torch_tpu.compiler import functions
+from torch_tpu.compiler import options as xla
 
 DEVICE = "tpu"
 FORMAT = 6  # of what AOTAutograd's cache keeps of ours (cached.py)
@@ -26,7 +27,8 @@ def tpu(
 
     `mode`: all modes mean the same, as every graph is one launch. `options`: "repeat", whether
     layers that repeat are compiled once: "auto", where that costs no run time; True, wherever two
-    follow one another; False. Raises ValueError for others.
+    follow one another; False; and those of the plugin's compiler, which begin with "xla_". Raises
+    ValueError for others, and for values that the plugin does not take.
     """
     if mode not in (None, *MODES):
         raise ValueError(f"torch.compile(mode={mode!r}): it is one of {', '.join(MODES)}")
@@ -36,8 +38,10 @@ def tpu(
         raise ValueError(
             f"torch.compile(options={{'repeat': {repeat!r}}}): it is 'auto', True or False"
         )
-    if options:
-        raise ValueError(f"torch.compile(options=...): backend 'tpu' has no {', '.join(options)}")
+    strange = [name for name in options if not name.startswith(xla.PREFIX)]
+    if strange:
+        raise ValueError(f"torch.compile(options=...): backend 'tpu' has no {', '.join(strange)}")
+    lines = xla.lines(options)
     from torch._functorch import config
 
     from torch_tpu.compiler import layers
@@ -46,11 +50,11 @@ def tpu(
     # The cache keeps a forward graph together with its backward, and its keys say how we made them.
     together = config.patch(bundled_autograd_cache=True, force_non_lazy_backward_lowering=True)
     compiler_config: Any = torch.compiler.config
-    tag = f"{compiler_config.cache_key_tag} tpu={FORMAT} repeat={repeat}"
+    tag = f"{compiler_config.cache_key_tag} tpu={FORMAT} repeat={repeat} {lines}"
     tagged = compiler_config.patch(cache_key_tag=tag)
     tracing = _patches.layers_traced_once() if once else contextlib.nullcontext()
     with together, tagged, tracing, _patches.no_code_generators():
-        compiled: Callable[..., Any] = _autograd(repeat)(graph, inputs)
+        compiled: Callable[..., Any] = _autograd(repeat, lines)(graph, inputs)
     return compiled
 
 
@@ -77,7 +81,7 @@ def install() -> None:
         registry.set_default_backend(default)
 
 
-def _autograd(repeat: bool | str) -> Callable[..., Any]:
+def _autograd(repeat: bool | str, options: str) -> Callable[..., Any]:
     from functorch.compile import (  # type: ignore[import-untyped]
         min_cut_rematerialization_partition,
     )
@@ -95,10 +99,10 @@ def _autograd(repeat: bool | str) -> Callable[..., Any]:
         context = TracingContext.try_get()
         if context is not None and context.fw_metadata is not None:
             pair.visible = context.fw_metadata.num_forward
-        return Cached(layers.inlined(graph), repeat, pair=pair)
+        return Cached(layers.inlined(graph), repeat, pair=pair, options=options)
 
     def backward(graph: fx.GraphModule, _: Any) -> Cached:
-        return Cached(layers.inlined(graph), repeat, pair=pair, is_backward=True)
+        return Cached(layers.inlined(graph), repeat, None, pair, True, options)
 
     made: Callable[..., Any] = aot_autograd(
         fw_compiler=SerializableAOTDispatchCompiler(Cached, forward),

@@ -33,7 +33,7 @@ class Cached(Compiled, OutputCode):  # type: ignore[misc] # called with a list, 
                 kept = GraphPickler.dumps(self.whole, options)
         except Exception as error:
             raise BypassAOTAutogradCache(f"a graph cannot be kept: {error}") from error
-        names = ("_checks", "repeat", "pair", "is_backward")
+        names = ("_checks", "repeat", "pair", "is_backward", "options")
         self.__dict__ = {"_kept": kept, **{name: getattr(self, name) for name in names}}
 
     def post_compile(self, example_inputs: Sequence[Any], constants: Any, settings: Any) -> None:
@@ -46,7 +46,8 @@ class Cached(Compiled, OutputCode):  # type: ignore[misc] # called with a list, 
                 graph = GraphPickler.loads(kept, mode)
             assert isinstance(graph, fx.GraphModule)
             graph.recompile()
-            Compiled.__init__(self, graph, self.repeat, self._checks, self.pair, self.is_backward)
+            how = (self.repeat, self._checks, self.pair, self.is_backward, self.options)
+            Compiled.__init__(self, graph, *how)
 
     def set_triton_bundle(self, triton_bundle: Any) -> None:
         """There is none."""
