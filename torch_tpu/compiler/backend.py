@@ -54,8 +54,7 @@ def tpu(
     tagged = compiler_config.patch(cache_key_tag=tag)
     tracing = _patches.layers_traced_once() if once else contextlib.nullcontext()
     with together, tagged, tracing, _patches.no_code_generators():
-        compiled: Callable[..., Any] = _autograd(repeat, lines)(graph, inputs)
-    return compiled
+        return _traced(graph, inputs, repeat, lines)
 
 
 def default(graph: fx.GraphModule, inputs: Sequence[Any], **settings: Any) -> Callable[..., Any]:
@@ -77,22 +76,25 @@ def install() -> None:
 
     control.install()
     fakes.install()
+    _patches.no_names_for_logs()
     if registry.get_default_backend() == "inductor":
         registry.set_default_backend(default)
 
 
-def _autograd(repeat: bool | str, options: str) -> Callable[..., Any]:
-    from functorch.compile import (  # type: ignore[import-untyped]
-        min_cut_rematerialization_partition,
-    )
-    from torch._dynamo.backends.common import aot_autograd
+def _traced(
+    graph: fx.GraphModule, inputs: Sequence[Any], repeat: bool | str, options: str
+) -> Callable[..., Any]:
+    """What `torch._dynamo.backends.common.aot_autograd` does, without importing Inductor."""
     from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
+    from torch._functorch.aot_autograd import aot_module_simplified
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
     from torch._guards import TracingContext
 
     from torch_tpu.compiler import layers
     from torch_tpu.compiler.bucketed import Pair
     from torch_tpu.compiler.cached import Cached
 
+    counters = torch._dynamo.utils.counters["aot_autograd"]
     pair = Pair(first=not torch._dynamo.config.assume_static_by_default)
 
     def forward(graph: fx.GraphModule, _: Any) -> Cached:
@@ -104,12 +106,19 @@ def _autograd(repeat: bool | str, options: str) -> Callable[..., Any]:
     def backward(graph: fx.GraphModule, _: Any) -> Cached:
         return Cached(layers.inlined(graph), repeat, None, pair, True, options)
 
-    made: Callable[..., Any] = aot_autograd(
-        fw_compiler=SerializableAOTDispatchCompiler(Cached, forward),
+    compiler = SerializableAOTDispatchCompiler(Cached, forward)
+    counters["total"] += 1
+    made: Callable[..., Any] = aot_module_simplified(
+        graph,
+        inputs,
+        fw_compiler=compiler,
         bw_compiler=SerializableAOTDispatchCompiler(Cached, backward),
+        inference_compiler=compiler,
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
     )
+    counters["ok"] += 1
+    made = torch._dynamo.disable(made, reason="it is compiled")  # type: ignore[no-untyped-call]
     return made
 
 
