@@ -44,8 +44,9 @@ def tpu(
     lines = xla.lines(options)
     from torch._functorch import config
 
-    from torch_tpu.compiler import layers
+    from torch_tpu.compiler import layers, sources
 
+    sources.recall()
     once = repeat is not False and layers.outlined(graph)
     # The cache keeps a forward graph together with its backward, and its keys say how we made them.
     together = config.patch(bundled_autograd_cache=True, force_non_lazy_backward_lowering=True)
