@@ -237,8 +237,7 @@ def no_names_for_logs() -> None:
     """Keeps Dynamo from reading whole source files for names that it only logs.
 
     It finds out in which function each traced call stands (`get_line_of_code_header` in
-    torch/_dynamo/symbolic_convert.py) before it knows whether anybody logs that. To be called
-    while Dynamo is imported.
+    torch/_dynamo/symbolic_convert.py) before it knows whether anybody logs that.
     """
     from torch._dynamo import funcname_cache
 
@@ -251,7 +250,10 @@ def no_names_for_logs() -> None:
         logged = any(log.isEnabledFor(logging.DEBUG) for log in logs)
         return original(filename, lineno) if logged else None
 
-    funcname_cache.get_funcname = get_funcname
+    for name in ("torch._dynamo.funcname_cache", "torch._dynamo.symbolic_convert"):
+        module: Any = sys.modules.get(name)
+        if hasattr(module, "get_funcname"):  # it may be being imported
+            module.get_funcname = get_funcname
 
 
 def layers_traced_once() -> AbstractContextManager[Any]:
