@@ -7,10 +7,11 @@ import sys
 
 import pytest
 import torch
-from support import DEVICE, LOOSE, only_tpu, python, same
+from support import DEVICE, LOOSE, counted, only_tpu, python, same
 
 from torch_tpu import _patches
 from torch_tpu.compiler import sources
+from torch_tpu.compiler.cached import Cached
 
 pytestmark = [only_tpu, pytest.mark.usefixtures("fresh_dynamo")]
 
@@ -119,6 +120,7 @@ KEY = """
 import torch
 from torch._inductor import codecache
 from torch_tpu.compiler import sources
+from torch_tpu.compiler.cached import Cached
 hashed, build = [], codecache.build_code_hash
 codecache.build_code_hash = lambda *args: (hashed.append(1), build(*args))
 sources.recall()
@@ -139,3 +141,45 @@ def test_the_hash_of_the_sources_is_pytorchs(tmp_path):
     from torch._inductor.codecache import torch_key
 
     assert {key for key, _ in runs} == {torch_key().hex()}
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_forward_is_compiled_while_its_graphs_are_cached(training, monkeypatch):
+    made = []
+    save = Cached.prepare_for_serialization
+
+    def saving(self):
+        made.append(self.programs)
+        save(self)
+
+    monkeypatch.setattr(Cached, "prepare_for_serialization", saving)
+    weight, x = torch.randn(6, 4, requires_grad=training), torch.randn(8, 6)
+    function = torch.compile(lambda weight, x: (x @ weight).tan() * 1.5)
+    given = weight.detach().to(DEVICE).requires_grad_(training), x.to(DEVICE)[2:5]
+    [captures, programs], out = counted(lambda: function(*given), "captures", "programs")
+    assert (captures, programs, made) == (1, 1, [1, 0] if training else [1])
+    want = (x[2:5] @ weight).tan() * 1.5
+    same(out, want, **LOOSE)
+    [captures], out = counted(lambda: function(*given), "captures")
+    assert captures == 0
+    if training:
+        want.sum().backward()
+        out.sum().backward()
+        same(given[0].grad, weight.grad, **LOOSE)
+
+
+def test_an_obstacle_to_an_early_capture_is_none_to_the_call(monkeypatch):
+    program = Cached._program
+    tried = []
+
+    def refusing(self, *args):
+        tried.append(self)
+        if len(tried) > 1:
+            return program(self, *args)
+        self.why = "not now"
+        return None
+
+    monkeypatch.setattr(Cached, "_program", refusing)
+    x = torch.randn(5)
+    same(torch.compile(lambda x: x.cos() - 3)(x.to(DEVICE)), x.cos() - 3, **LOOSE)
+    assert len(tried) == 2 and not tried[0].why and tried[0].programs == 1

@@ -103,7 +103,8 @@ def _traced(
         context = TracingContext.try_get()
         if context is not None and context.fw_metadata is not None:
             pair.visible = context.fw_metadata.num_forward
-        return Cached(layers.inlined(graph), repeat, pair=pair, options=options)
+        made = Cached(layers.inlined(graph), repeat, pair=pair, options=options)
+        return made.begun(inputs)
 
     def backward(graph: fx.GraphModule, _: Any) -> Cached:
         return Cached(layers.inlined(graph), repeat, None, pair, True, options)

@@ -3,13 +3,16 @@
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import fx
+from torch._dispatch.python import no_python_dispatcher
 from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache
 from torch._guards import detect_fake_mode
 from torch._inductor.output_code import OutputCode
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx._graph_pickler import GraphPickler, Options
 
+from torch_tpu import _C, tpu
 from torch_tpu.compiler import mixed
 from torch_tpu.compiler.functions import Compiled
 
@@ -22,6 +25,25 @@ class Cached(Compiled, OutputCode):  # type: ignore[misc] # called with a list, 
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
+
+    def begun(self, args: Sequence[Any]) -> "Cached":
+        """Captures it for the arguments that AOTAutograd was given; returns itself.
+
+        Its program is then being compiled while AOTAutograd makes the backward graph and writes its
+        cache. Where its arguments will be others, or there is an obstacle, its first call does it.
+        """
+        values = list(args)
+        count = len(self.whole.graph.find_nodes(op="placeholder"))
+        plain = all(type(one) in (torch.Tensor, torch.nn.Parameter) for one in values)
+        apart = self.why or self._division or self._bucketed
+        if apart or not plain or len(values) != count:
+            return self
+        with unset_fake_temporarily(), no_python_dispatcher(), torch._C._DisableAutocast():
+            if not _C.is_capturing(tpu.current_device()):
+                with torch.no_grad():
+                    self._program(self.graph, values, values)
+                self.why = ""
+        return self
 
     def prepare_for_serialization(self) -> None:
         """Leaves what is kept; PyTorch calls it of a copy. Raises what makes it keep nothing."""
