@@ -6,7 +6,11 @@ from support import DEVICE, LOOSE, counted, only_tpu, python, same
 
 from torch_tpu import compiler, export
 
-pytestmark = [only_tpu, pytest.mark.usefixtures("fresh_dynamo")]
+pytestmark = [
+    only_tpu,
+    pytest.mark.cpu_plugin("its options by name"),
+    pytest.mark.usefixtures("fresh_dynamo"),
+]
 COUNTED = ("captures", "programs", "compiles")
 
 
