@@ -3,12 +3,18 @@
 Each patch lets all other devices' tensors through to the original untouched.
 """
 
+import contextlib
+import importlib
+import logging
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any
 from unittest import mock
 
 import torch
+from torch import fx
 
 from torch_tpu import _agreement, _exchange
 
@@ -154,15 +160,100 @@ def _patch_device_hint() -> None:
     _meta_registrations.device_hint = device_hint
 
 
-def no_code_generators() -> AbstractContextManager[Any]:
-    """Within it, AOTAutograd's cache makes its keys without Inductor's code generators.
+@contextlib.contextmanager
+def no_code_generators() -> Iterator[None]:
+    """Within it, AOTAutograd compiles a graph of ours without importing Inductor.
 
-    PyTorch imports them all (1.6 s) to add to the key what passes other devices have registered;
-    a graph of ours goes to none of them. There is no setting for it.
+    PyTorch imports Inductor's code generators and lowerings (3 s) to add to the cache's key what
+    passes other devices have registered, for Triton's kernels in the graph, and to number the
+    graph's writes; a graph of ours has the last of the three. There is no setting for it.
     """
     from torch._inductor import codecache
 
-    return mock.patch.object(codecache, "init_backend_registration", lambda: None)
+    generators = mock.patch.object(codecache, "init_backend_registration", lambda: None)
+    wrapper = _stand_in(
+        "torch._inductor.codegen.wrapper",
+        user_defined_triton_kernel_transitive_closure_source_code=_of_triton_kernel,
+    )
+    matcher = _stand_in(
+        "torch._inductor.pattern_matcher",
+        compute_mutation_region_ids=_number_writes,
+        same_mutation_regions=_between_the_same_writes,
+    )
+    with generators, wrapper, matcher:
+        yield
+
+
+def _of_triton_kernel(kernel: Any) -> Any:
+    from torch._inductor.codegen import wrapper
+
+    return wrapper.user_defined_triton_kernel_transitive_closure_source_code(kernel)
+
+
+class _StandIn(ModuleType):
+    """A module with a few functions of ours; whoever wants others of it gets the module itself."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # as the import system asks whether it is a package
+            raise AttributeError(name)
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        return getattr(importlib.import_module(self.__name__), name)
+
+
+@contextlib.contextmanager
+def _stand_in(name: str, **functions: Callable[..., Any]) -> Iterator[None]:
+    """Within it, a module that was not imported yet is one of these functions, by name."""
+    module = _StandIn(name)
+    module.__dict__.update(functions)
+    held = sys.modules.setdefault(name, module)
+    try:
+        yield
+    finally:
+        if held is module and sys.modules.get(name) is module:
+            del sys.modules[name]
+
+
+def _number_writes(graph: fx.Graph) -> None:
+    """Gives each node the number of nodes up to it that may write what they are given."""
+    count = 0
+    for node in graph.nodes:
+        if node.op == "call_function" and _may_write(node.target):
+            count += 1
+        node.meta["mutation_region_id"] = count
+
+
+def _may_write(target: Any) -> bool:
+    if isinstance(target, torch._ops.OpOverload):
+        return bool(target._schema.is_mutable)
+    return isinstance(target, torch._ops.HigherOrderOperator)
+
+
+def _between_the_same_writes(a: fx.Node, b: fx.Node) -> bool:
+    return bool(a.meta["mutation_region_id"] == b.meta["mutation_region_id"])
+
+
+def no_names_for_logs() -> None:
+    """Keeps Dynamo from reading whole source files for names that it only logs.
+
+    It finds out in which function each traced call stands (`get_line_of_code_header` in
+    torch/_dynamo/symbolic_convert.py) before it knows whether anybody logs that.
+    """
+    from torch._dynamo import funcname_cache
+
+    original = funcname_cache.get_funcname
+
+    def get_funcname(filename: str, lineno: int) -> str | None:
+        from torch._dynamo import output_graph, symbolic_convert
+
+        logs: Any = (output_graph.trace_call_log, symbolic_convert.trace_source_log)
+        logged = any(log.isEnabledFor(logging.DEBUG) for log in logs)
+        return original(filename, lineno) if logged else None
+
+    for name in ("torch._dynamo.funcname_cache", "torch._dynamo.symbolic_convert"):
+        module: Any = sys.modules.get(name)
+        if hasattr(module, "get_funcname"):  # it may be being imported
+            module.get_funcname = get_funcname
 
 
 def layers_traced_once() -> AbstractContextManager[Any]:

@@ -150,6 +150,7 @@ static tt_status build(building *b, tt_module *module) {
     TT_TRY(lower_step(b, &graph->steps[i]));
   if (!tt_hlo_failed(b->h)) TT_TRY(add_results(b, module));
   TT_TRY(name_module(graph, module));
+  if (graph->options) tt_text_add(&module->text, graph->options, strlen(graph->options));
   TT_TRY(copy_checks(&b->checks, module));
   TT_TRY(tt_hlo_finish(b->h, b->results, graph->output_count + b->checks.count, &module->text));
   return note_reads(b, module);

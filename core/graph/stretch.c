@@ -131,6 +131,7 @@ static tt_status make_stretch(dividing *d, int begin, int end, tt_stretch *out) 
   for (int i = 0; i < s.slot_count; i++) d->slot_of[s.slots[i]] = -1;
   if (!status)
     status = tt_graph_create(d->arena, s.steps, s.step_count, s.slot_count, s.live, &graph);
+  if (!status) graph->options = d->graph->options;
   out->graph = graph;
   out->slots = s.slots;
   out->words = s.words;

@@ -1,5 +1,7 @@
 #include "pjrt/compile_options.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define TT_MAX_PARTICIPANTS (1 << 20)
@@ -14,6 +16,7 @@ enum {
   TT_FIELD_map_value = 2,
   TT_FIELD_string_value = 1,
   TT_FIELD_bool_value = 2,
+  TT_FIELD_int_value = 3,
 };
 
 /* -- Protocol buffers' wire format -- */
@@ -47,15 +50,21 @@ static void put_message(tt_text *out, int field, tt_text *inner) {
 
 /* -- The messages -- */
 
+/* An entry of the map; of equal names the last one counts. `choice` is consumed. */
+static void put_entry(tt_text *out, const char *name, size_t size, tt_text *choice) {
+  tt_text entry = TT_TEXT_INIT;
+  put_bytes(&entry, TT_FIELD_map_key, name, size);
+  put_message(&entry, TT_FIELD_map_value, choice);
+  put_message(out, TT_FIELD_env_option_overrides, &entry);
+}
+
 static void put_override(tt_text *out, const char *name, const char *value) {
-  tt_text entry = TT_TEXT_INIT, choice = TT_TEXT_INIT;
+  tt_text choice = TT_TEXT_INIT;
   bool yes = !strcmp(value, "true"), no = !strcmp(value, "false");
   if (yes || no) /* XLA does not read these words, but numbers and names of enumerators */
     put_int(&choice, TT_FIELD_bool_value, yes);
   else put_bytes(&choice, TT_FIELD_string_value, value, strlen(value));
-  put_bytes(&entry, TT_FIELD_map_key, name, strlen(name));
-  put_message(&entry, TT_FIELD_map_value, &choice);
-  put_message(out, TT_FIELD_env_option_overrides, &entry);
+  put_entry(out, name, strlen(name), &choice);
 }
 
 static void put_build_options(tt_text *out, const tt_compile_options *options, int replicas,
@@ -106,5 +115,77 @@ tt_status tt_compile_options_write(const tt_compile_options *options, tt_text *o
   if (options->portable) put_int(out, TT_FIELD_compile_portable_executable, 1);
   for (int i = 0; i < options->override_count; i++)
     put_override(out, options->override_names[i], options->override_values[i]);
+  return tt_text_status(out);
+}
+
+/* -- A program's own -- */
+
+typedef struct line {
+  const char *at, *end;
+} line;
+
+static size_t size_of(line word) { return (size_t)(word.end - word.at); }
+
+/* The next word; empty where there is none. */
+static line take_word(line *rest) {
+  line word = *rest;
+  const char *space = memchr(rest->at, ' ', size_of(*rest));
+  word.end = space ? space : rest->end;
+  rest->at = space ? space + 1 : rest->end;
+  return word;
+}
+
+static bool is(line word, const char *name) {
+  return size_of(word) == strlen(name) && memcmp(word.at, name, size_of(word)) == 0;
+}
+
+static bool put_number(line digits, tt_text *choice) {
+  char text[24], *end = NULL;
+  size_t size = size_of(digits);
+  if (size == 0 || size >= sizeof text) return false;
+  memcpy(text, digits.at, size);
+  text[size] = '\0';
+  errno = 0;
+  int64_t value = strtoll(text, &end, 10);
+  if (errno || *end) return false;
+  put_int(choice, TT_FIELD_int_value, value);
+  return true;
+}
+
+static bool put_value(line kind, line value, tt_text *choice) {
+  bool yes = is(value, "true");
+  if (is(kind, "int")) return put_number(value, choice);
+  if (is(kind, "str")) put_bytes(choice, TT_FIELD_string_value, value.at, size_of(value));
+  else if (is(kind, "bool") && (yes || is(value, "false")))
+    put_int(choice, TT_FIELD_bool_value, yes);
+  else return false;
+  return true;
+}
+
+static tt_status read_option(line rest, tt_text *out) {
+  line whole = rest, name = take_word(&rest), kind = take_word(&rest);
+  tt_text choice = TT_TEXT_INIT;
+  if (name.at < name.end && put_value(kind, rest, &choice)) {
+    put_entry(out, name.at, size_of(name), &choice);
+    return TT_SUCCESS;
+  }
+  tt_text_deinit(&choice);
+  return tt_error(TT_INVALID_ARGUMENT,
+                  "compile options: '%.*s' is no option; it must be NAME bool|int|str VALUE",
+                  (int)size_of(whole), whole.at);
+}
+
+tt_status tt_compile_options_read(const char *code, size_t size, tt_text *out) {
+  static const char begin[] = TT_OPTION_LINE;
+  const size_t skip = sizeof begin - 1;
+  for (int count = 0; size > skip && memcmp(code, begin, skip) == 0; count++) {
+    const char *end = memchr(code, '\n', size);
+    if (!end || count == TT_MAX_OVERRIDES)
+      return tt_error(TT_INVALID_ARGUMENT, "compile options: a program has at most %d, each a line",
+                      TT_MAX_OVERRIDES);
+    TT_TRY(read_option((line){code + skip, end}, out));
+    size -= (size_t)(end + 1 - code);
+    code = end + 1;
+  }
   return tt_text_status(out);
 }

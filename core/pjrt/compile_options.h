@@ -18,5 +18,7 @@
 /* Appends the bytes; equal options give equal bytes, so they can be part of a cache key. `options`
  * may be NULL. INVALID_ARGUMENT when the options contradict each other. */
 tt_status tt_compile_options_write(const tt_compile_options *options, tt_text *out);
+/* Appends what a program's first lines say (TT_OPTION_LINE). INVALID_ARGUMENT: no such line. */
+tt_status tt_compile_options_read(const char *code, size_t size, tt_text *out);
 
 #endif

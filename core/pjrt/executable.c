@@ -14,7 +14,8 @@ tt_status tt_pjrt_program(const char *code, size_t size, const tt_compile_option
                             .code_size = size,
                             .format = "mlir",
                             .format_size = strlen("mlir")};
-  return tt_compile_options_write(options, options_out);
+  TT_TRY(tt_compile_options_write(options, options_out));
+  return tt_compile_options_read(code, size, options_out);
 }
 
 static tt_status executable_init(tt_executable *executable) {

@@ -94,6 +94,15 @@ typedef struct tt_compile_options {
   const char *const *override_names, *const *override_values;
   int override_count;
 } tt_compile_options;
+/* A program's text may begin with options of its own, which override those that it is compiled
+ * with, and which are read wherever it is compiled. Each is a line, a comment of MLIR's:
+ *
+ *   // option NAME bool true|false
+ *   // option NAME int DIGITS
+ *   // option NAME str ANYTHING
+ *
+ * So equal texts are equal programs, in memory, in caches, and in files. */
+#define TT_OPTION_LINE "// option "
 /* Compiles a StableHLO module (text or bytecode). */
 tt_status tt_compile(tt_client *client, const char *code, size_t size,
                      const tt_compile_options *options, tt_executable **out);

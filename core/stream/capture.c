@@ -248,6 +248,7 @@ static tt_status build(tt_captured *made, tt_capture *capture, const tt_policy *
   for (int i = 0; i < made->output_count; i++) live[made->outputs[i].storage->value->slot] = 1;
   TT_TRY(tt_graph_create(capture->arena, capture->steps, capture->step_count, capture->slot_count,
                          live, &graph));
+  graph->options = policy->options;
   TT_TRY(bind_inputs(made, capture, graph));
   made->step_count = graph->step_count;
   TT_TRY(tt_divided_init(&made->divided, &made->arena, made->device->programs, graph, policy,

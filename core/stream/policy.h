@@ -15,11 +15,12 @@ typedef enum tt_repeats {
 
 typedef struct tt_policy {
   tt_mode mode;
-  bool known_only;    /* nothing new is compiled: an error instead */
-  bool follows;       /* the thread works for another one, which waits: autograd's do */
-  bool deterministic; /* no result depends on when a compilation ends */
-  bool text_only;     /* what is captured is not compiled before it is launched */
-  tt_repeats repeats; /* of what is captured */
+  bool known_only;     /* nothing new is compiled: an error instead */
+  bool follows;        /* the thread works for another one, which waits: autograd's do */
+  bool deterministic;  /* no result depends on when a compilation ends */
+  bool text_only;      /* what is captured is not compiled before it is launched */
+  tt_repeats repeats;  /* of what is captured */
+  const char *options; /* how it is compiled: a text's first lines (pjrt/pjrt.h), or NULL */
 } tt_policy;
 
 #endif

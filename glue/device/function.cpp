@@ -80,7 +80,8 @@ Function::Origin Function::origin_of(tt_storage* storage) const {
   return origin;
 }
 
-void Function::end(const std::vector<at::Tensor>& results, tt_repeats repeats, bool text_only) {
+void Function::end(const std::vector<at::Tensor>& results, tt_repeats repeats, bool text_only,
+                   const std::string& options) {
   Guarded guarded;
   uint64_t capture = tt_stream_captured(stream_of(device_));
   for (const at::Tensor& one : results) {
@@ -88,7 +89,7 @@ void Function::end(const std::vector<at::Tensor>& results, tt_repeats repeats, b
     if (storage->born != capture || origin_of(storage).result >= 0) continue;
     made_.push_back(one.storage());
   }
-  graph_.end(repeats, text_only);
+  graph_.end(repeats, text_only, options);
   for (const at::Tensor& one : results) {
     Result result{};
     result.origin = origin_of(storage_of(one));

@@ -19,7 +19,8 @@ class Function : Fixed {
   // arguments are only told of, and hold nothing.
   std::vector<at::Tensor> begin(const std::vector<at::Tensor>& args);
   // Ends it with what was computed of them. `text_only`: it is only to be described.
-  void end(const std::vector<at::Tensor>& results, tt_repeats repeats, bool text_only);
+  void end(const std::vector<at::Tensor>& results, tt_repeats repeats, bool text_only,
+           const std::string& options);
   void abandon() { graph_.abandon(); }
   // Arguments that were written are written; results are new tensors, but for those that are
   // arguments. Of a result that has a length only so many elements along a dim are shown; the rest,

@@ -37,10 +37,11 @@ tt_stream* Graph::stop() {
   return std::exchange(stream_, nullptr);
 }
 
-void Graph::end(tt_repeats repeats, bool text_only) {
+void Graph::end(tt_repeats repeats, bool text_only, const std::string& options) {
   Policy policy;
   policy.repeats = repeats;
   policy.text_only = text_only;
+  policy.options = options.c_str();
   check(tt_capture_end(stop(), policy, &captured_));
   ended_ = true;
 }

@@ -16,7 +16,9 @@ class Graph : Fixed {
 
   void begin();  // on this thread's current device and stream
   // Its program is compiled from now on, or those of what it is divided into; not if `text_only`.
-  void end(tt_repeats repeats = TT_REPEATS_WHOLE, bool text_only = false);
+  // With `options`, a text's first lines (pjrt/pjrt.h).
+  void end(tt_repeats repeats = TT_REPEATS_WHOLE, bool text_only = false,
+           const std::string& options = "");
   void abandon();  // forgets what was recorded
   void replay();   // on this thread's current stream
   // The same with other storages than those that it was captured with.

@@ -94,7 +94,8 @@ Policy::Policy()
                 of_autograd,
                 at::globalContext().deterministicAlgorithms(),
                 false,
-                TT_REPEATS_WHOLE} {}
+                TT_REPEATS_WHOLE,
+                nullptr} {}
 
 tt_precision product_precision() {
   auto found = chosen(kPrecision);

@@ -18,6 +18,7 @@
 
 extern "C" {
 #include "graph/repeat.h"
+#include "program/trial.h"
 }
 
 namespace py = pybind11;
@@ -142,7 +143,7 @@ template <class Release> void bind_graphs(py::module_& m, const Release& release
   function.def(py::init<>())
       .def("begin", &Function::begin, release)
       .def("end", &Function::end, "results"_a, "repeats"_a = TT_REPEATS_WHOLE,
-           "text_only"_a = false, release)
+           "text_only"_a = false, "options"_a = "", release)
       .def("abandon", &Function::abandon, release)
       .def(
           "__call__",
@@ -166,6 +167,12 @@ template <class Release> void bind_graphs(py::module_& m, const Release& release
         [](const std::vector<at::Tensor>& args) { return py::bytes(signature(args)); });
   m.def("padded_sizes", &padded_sizes);
   m.def("find_repetition", &find_repetition);
+  m.def(
+      "try_options",
+      [](const std::string& options) {
+        check(tt_options_try(open_session()->programs, options.c_str()));
+      },
+      release);
   m.def("is_capturing", [](int64_t index) { return captured_stream(number(index)) != nullptr; });
 }
 

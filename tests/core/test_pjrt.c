@@ -481,6 +481,41 @@ static void test_compile_options(void **state) {
   tt_text_deinit(&text);
 }
 
+static void test_options_of_a_text(void **state) {
+  (void)state;
+  static const char code[] = "// option a bool true\n// option b int -1\n// option c str x y\n"
+                             "// 3 a check\n// option d int 1\nmodule {}";
+  static const char bytes[] = "\x3a\x07\x0a\x01"
+                              "a\x12\x02\x10\x01"
+                              "\x3a\x10\x0a\x01"
+                              "b\x12\x0b\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"
+                              "\x3a\x0a\x0a\x01"
+                              "c\x12\x05\x0a\x03x y";
+  tt_text text = TT_TEXT_INIT;
+  ok(tt_compile_options_read(code, sizeof code - 1, &text));
+  assert_int_equal(text.size, sizeof bytes - 1);
+  assert_memory_equal(text.data, bytes, text.size);
+  static const char *const wrong[] = {
+      "// option \n",         "// option a\n",      "// option a bool\n",
+      "// option a bool 1\n", "// option a int \n", "// option a int 1x\n",
+      "// option a word b\n", "// option  int 1\n", "// option a int 9223372036854775808\n",
+      "// option a int 1",
+  };
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+    fails(tt_compile_options_read(wrong[i], strlen(wrong[i]), &text), TT_INVALID_ARGUMENT,
+          "compile options");
+  tt_text_deinit(&text);
+  tt_text many = TT_TEXT_INIT;
+  for (int i = 0; i < 1025; i++) tt_text_printf(&many, "// option a%d int 1\n", i);
+  fails(tt_compile_options_read(many.data, many.size, &text), TT_INVALID_ARGUMENT, "at most 1024");
+  tt_text_deinit(&many);
+  tt_text_deinit(&text);
+  tt_executable *none = NULL;
+  fails(tt_compile(client, wrong[1], strlen(wrong[1]), NULL, &none), TT_INVALID_ARGUMENT,
+        "'a' is no option");
+  no_leak();
+}
+
 /* -- Topologies -- */
 
 static void test_topology(void **state) {
@@ -702,6 +737,7 @@ int main(void) {
       TEST(test_serialize),
       TEST(test_compile_errors),
       TEST(test_compile_options),
+      TEST(test_options_of_a_text),
       TEST(test_topology),
       TEST(test_every_call_fails_once),
       TEST(test_every_allocation_fails_once),

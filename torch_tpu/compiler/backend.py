@@ -1,6 +1,7 @@
 """The backend "tpu" of `torch.compile`, which is the default where tensors are on `tpu`."""
 
 import contextlib
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -9,9 +10,10 @@ from torch import fx
 
 from torch_tpu import _patches
 from torch_tpu.compiler import functions
+from torch_tpu.compiler import options as xla
 
 DEVICE = "tpu"
-FORMAT = 6  # of what AOTAutograd's cache keeps of ours (cached.py)
+FORMAT = 7  # of what AOTAutograd's cache keeps of ours (cached.py)
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 
@@ -26,7 +28,8 @@ def tpu(
 
     `mode`: all modes mean the same, as every graph is one launch. `options`: "repeat", whether
     layers that repeat are compiled once: "auto", where that costs no run time; True, wherever two
-    follow one another; False. Raises ValueError for others.
+    follow one another; False; and those of the plugin's compiler, which begin with "xla_". Raises
+    ValueError for others, and for values that the plugin does not take.
     """
     if mode not in (None, *MODES):
         raise ValueError(f"torch.compile(mode={mode!r}): it is one of {', '.join(MODES)}")
@@ -36,22 +39,24 @@ def tpu(
         raise ValueError(
             f"torch.compile(options={{'repeat': {repeat!r}}}): it is 'auto', True or False"
         )
-    if options:
-        raise ValueError(f"torch.compile(options=...): backend 'tpu' has no {', '.join(options)}")
+    strange = [name for name in options if not name.startswith(xla.PREFIX)]
+    if strange:
+        raise ValueError(f"torch.compile(options=...): backend 'tpu' has no {', '.join(strange)}")
+    lines = xla.lines(options)
     from torch._functorch import config
 
-    from torch_tpu.compiler import layers
+    from torch_tpu.compiler import layers, sources
 
+    sources.recall()
     once = repeat is not False and layers.outlined(graph)
     # The cache keeps a forward graph together with its backward, and its keys say how we made them.
     together = config.patch(bundled_autograd_cache=True, force_non_lazy_backward_lowering=True)
     compiler_config: Any = torch.compiler.config
-    tag = f"{compiler_config.cache_key_tag} tpu={FORMAT} repeat={repeat}"
+    tag = f"{compiler_config.cache_key_tag} tpu={FORMAT} repeat={repeat} {lines}"
     tagged = compiler_config.patch(cache_key_tag=tag)
     tracing = _patches.layers_traced_once() if once else contextlib.nullcontext()
-    with together, tagged, tracing, _patches.no_code_generators():
-        compiled: Callable[..., Any] = _autograd(repeat)(graph, inputs)
-    return compiled
+    with together, tagged, tracing, _patches.no_code_generators(), _nothing_old_collected():
+        return _traced(graph, inputs, repeat, lines)
 
 
 def default(graph: fx.GraphModule, inputs: Sequence[Any], **settings: Any) -> Callable[..., Any]:
@@ -73,40 +78,67 @@ def install() -> None:
 
     control.install()
     fakes.install()
+    _patches.no_names_for_logs()
     if registry.get_default_backend() == "inductor":
         registry.set_default_backend(default)
 
 
-def _autograd(repeat: bool | str) -> Callable[..., Any]:
-    from functorch.compile import (  # type: ignore[import-untyped]
-        min_cut_rematerialization_partition,
-    )
-    from torch._dynamo.backends.common import aot_autograd
+def _traced(
+    graph: fx.GraphModule, inputs: Sequence[Any], repeat: bool | str, options: str
+) -> Callable[..., Any]:
+    """What `torch._dynamo.backends.common.aot_autograd` does, without importing Inductor."""
     from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
+    from torch._functorch.aot_autograd import aot_module_simplified
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
     from torch._guards import TracingContext
 
     from torch_tpu.compiler import layers
     from torch_tpu.compiler.bucketed import Pair
     from torch_tpu.compiler.cached import Cached
 
+    counters = torch._dynamo.utils.counters["aot_autograd"]
     pair = Pair(first=not torch._dynamo.config.assume_static_by_default)
 
     def forward(graph: fx.GraphModule, _: Any) -> Cached:
         context = TracingContext.try_get()
         if context is not None and context.fw_metadata is not None:
             pair.visible = context.fw_metadata.num_forward
-        return Cached(layers.inlined(graph), repeat, pair=pair)
+        made = Cached(layers.inlined(graph), repeat, pair=pair, options=options)
+        return made.begun(inputs)
 
     def backward(graph: fx.GraphModule, _: Any) -> Cached:
-        return Cached(layers.inlined(graph), repeat, pair=pair, is_backward=True)
+        return Cached(layers.inlined(graph), repeat, None, pair, True, options)
 
-    made: Callable[..., Any] = aot_autograd(
-        fw_compiler=SerializableAOTDispatchCompiler(Cached, forward),
+    compiler = SerializableAOTDispatchCompiler(Cached, forward)
+    counters["total"] += 1
+    made: Callable[..., Any] = aot_module_simplified(
+        graph,
+        inputs,
+        fw_compiler=compiler,
         bw_compiler=SerializableAOTDispatchCompiler(Cached, backward),
+        inference_compiler=compiler,
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
     )
+    counters["ok"] += 1
+    made = torch._dynamo.disable(made, reason="it is compiled")  # type: ignore[no-untyped-call]
     return made
+
+
+@contextlib.contextmanager
+def _nothing_old_collected() -> Iterator[None]:
+    """Within it, Python's collector of cycles leaves alone what was made before.
+
+    To go through all of PyTorch takes it 0.2 s, and so many objects are made here that it would.
+    """
+    if gc.get_freeze_count():  # somebody keeps something from it already
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _devices(graph: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[torch.device]:

@@ -33,7 +33,8 @@ class Compiled:
 
     What a program cannot be made of (an operator that reads a number back) is run operator by
     operator; `why` then says the reason. `repeat` says whether layers that repeat are compiled once
-    (docs/compile.md); `taken` are checks that were taken out of the graph before.
+    (docs/compile.md); `taken` are checks that were taken out of the graph before; `options` are the
+    first lines of its programs' texts (options.py).
     """
 
     def __init__(
@@ -43,9 +44,11 @@ class Compiled:
         taken: list[checks.Check | checks.Replaced] | None = None,
         pair: Pair | None = None,
         is_backward: bool = False,
+        options: str = "",
     ) -> None:
         self.whole = graph
         self.repeat = repeat
+        self.options = options
         self.why = checks.unfit(graph)
         self._checks = checks.take(graph) if taken is None else taken
         self._division: mixed.Division | None = None
@@ -163,7 +166,7 @@ class Compiled:
         if found is not None or len(self._programs) >= MOST:
             return found
         try:
-            made = _Program(graph, values, tensors, self.repeat)
+            made = _Program(graph, values, tensors, self.repeat, self.options)
         except RuntimeError as error:
             self.why = str(error).partition("\n")[0]
             return None
@@ -192,6 +195,7 @@ class _Program:
         values: list[Any],
         tensors: list[torch.Tensor],
         repeat: bool | str,
+        options: str,
     ) -> None:
         self.function = _C.Function()
         with tpu.device(tensors[0].device):
@@ -206,7 +210,7 @@ class _Program:
             self._places = [isinstance(one, torch.Tensor) for one in leaves]
             self._others = [None if isinstance(one, torch.Tensor) else one for one in leaves]
             tensors_made = [one for one in leaves if isinstance(one, torch.Tensor)]
-            self.function.end(tensors_made, REPEATS[repeat])
+            self.function.end(tensors_made, REPEATS[repeat], options=options)
         artifacts.record()
         logs.show(self.function)
 

@@ -13,7 +13,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import fx
-from torch._higher_order_ops.passes.inline_invoke_subgraph import inline_invoke_subgraph
+from torch._higher_order_ops.passes.inline_invoke_subgraph import (
+    count_subgraph_uses,
+    inline_invoke_subgraph,
+)
 from torch._subclasses.fake_tensor import FakeTensor
 
 from torch_tpu import _C
@@ -68,8 +71,9 @@ def outlined(graph: fx.GraphModule) -> bool:
 
 def inlined(graph: fx.GraphModule) -> fx.GraphModule:
     """Puts the layer back where it is called, in place: who reads the graph sees its operators."""
-    inline_invoke_subgraph(graph)
-    graph.recompile()
+    if count_subgraph_uses(graph):
+        inline_invoke_subgraph(graph)
+        graph.recompile()
     return graph
 
 

@@ -1,5 +1,6 @@
 """Files that hold a compiled program: written, and read again as a function."""
 
+import dataclasses
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,6 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from torch_tpu import _C, tpu
+from torch_tpu.compiler import options as xla
 from torch_tpu.export import recording
 from torch_tpu.export.program import Port, Program
 from torch_tpu.export.stablehlo import program_of
@@ -21,18 +23,24 @@ def save(
     function: Any,
     args: Iterable[Any] = (),
     kwargs: dict[str, Any] | None = None,
+    *,
+    options: dict[str, Any] | None = None,
 ) -> Program:
     """Compiles a function for the current plugin and writes it, with its weights, into one file.
 
     The arguments are those of `stablehlo`, or `function` is what that returned, with its weights
     beside. The file has the program as the plugin serialises it, if it does, under a key of the
     plugin, its platform and its options, and as StableHLO, of which it is compiled anew where the
-    key is another. Returns what was written. Raises what `stablehlo` and the compiler do, and
-    RuntimeError where the file cannot be written.
+    key is another. options: those of the plugin's compiler, whose names begin with "xla_", also for
+    whoever compiles it anew; they are comments at the head of the text. Returns what was written.
+    Raises what `stablehlo` and the compiler do, ValueError for options that the plugin does not
+    take, and RuntimeError where the file cannot be written.
     """
     program = function
     if not isinstance(program, Program):
         program = program_of(recording.record(function, args, kwargs), True, None)
+    if options:
+        program = dataclasses.replace(program, text=xla.lines(options) + program.text)
     names = [one.name for one in program.inputs]
     ports: list[_C._Port] = []
     for one in (*program.inputs, *program.outputs):
