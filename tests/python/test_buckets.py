@@ -184,8 +184,13 @@ CASES: dict[str, tuple[Callable[..., Any], Make]] = {
     "transposed result": (lambda a: a.transpose(1, 2) * 2, x),
     "two results": (lambda a: (a * 2, a.sum(1), a.shape[1] * torch.ones(2, device=a.device)), x),
     "argument": (lambda a: (a, a + 1), x),
+    "views of an argument": (
+        lambda a: (a[:, -3:-1], a.transpose(0, 1), *a.split(2, -1), a[:, 0], a + 1),
+        x,
+    ),
 }
 LOSSY = {
+    "views of an argument",
     "argmax",
     "any",
     "all",
@@ -204,7 +209,7 @@ def _poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
     torch._dynamo.reset()
 
 
-@pytest.mark.parametrize("name", slow_but(CASES, "mean", "causal"))
+@pytest.mark.parametrize("name", slow_but(CASES, "mean", "causal", "views of an argument"))
 def test_values(name: str) -> None:
     """A program for several sizes computes what the CPU does for each."""
     check(*CASES[name])
@@ -329,6 +334,22 @@ def test_a_bound_that_the_graph_refuses() -> None:
     f = torch.compile(lambda a, t: a[0, :, 0] + t[: a.shape[1]], dynamic=True)
     for a in lengths(20, 17, 18):
         compare(f(a, table), a.cpu()[0, :, 0] + torch.arange(20.0)[: a.shape[1]])
+
+
+def test_views_of_results() -> None:
+    """Results that share memory are views of one another, as they would be."""
+
+    def work(a: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        b = a + 1
+        return b[:, 1:], b, b.transpose(0, 1), b.split(2, -1)[1]
+
+    f = torch.compile(work, dynamic=True)
+    for a in lengths(20, 17, 18):
+        made, theirs = f(a), work(a.cpu())
+        for one, other in zip(made, theirs, strict=True):
+            compare(one, other)
+        made[1].zero_()
+        assert not made[0].any() and not made[3].any()
 
 
 def test_sizes_that_shrink() -> None:

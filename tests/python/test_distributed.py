@@ -376,7 +376,7 @@ def torch_tpu_compiled():
     return compiled()
 
 
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_functional_collectives(ranks, compiled):
     for rank, (results, reasons) in enumerate(ranks.run(functional, compiled)):
         assert results == [[12 + rank] * 4, [20 + rank] * 4]

@@ -40,6 +40,7 @@ print("well", local_rank)
 """
 
 
+@pytest.mark.slow
 def test_torchrun(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)

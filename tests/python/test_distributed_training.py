@@ -161,6 +161,7 @@ def agree(losses, steps):
         torch.testing.assert_close(one, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_ddp(ranks):
     agree(ranks.run(together, ddp, "strict", 3), 3)
 

@@ -28,6 +28,7 @@ print(len(funcname_cache.cache))
 """
 
 
+@pytest.mark.slow
 def test_inductor_is_not_imported(tmp_path):
     folder = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
     for hits in "01":
@@ -129,6 +130,7 @@ print(key.hex(), bool(hashed))
 """
 
 
+@pytest.mark.slow
 def test_the_hash_of_the_sources_is_pytorchs(tmp_path):
     folder = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
     runs = [python(KEY, **folder)[1].split() for _ in range(2)]

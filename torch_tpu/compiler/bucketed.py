@@ -85,6 +85,7 @@ class Sizes(NamedTuple):
     exact: dict[int, tuple[int, ...]]  # of arguments that get padding, their dims' factors
     rooms: tuple[int, ...]  # of results
     shown: list[Shown]
+    views: dict[int, tuple[int, ...]]  # sizes, strides and offset of results that are views
 
     @property
     def lengths(self) -> list[tuple[int, int, int]]:
@@ -121,6 +122,11 @@ class Bucketed:
             i: _function_of([n for k in one.order for n in one.dims[k]], symbols)
             for i, one in enumerate(padding.results)
             if one.kind == "shown"
+        }
+        self._views = {
+            i: _function_of(one.value, symbols)
+            for i, one in enumerate(padding.results)
+            if one.kind == "view"
         }
         self._first: dict[sympy.Symbol, int] = {}
         self._sizes: dict[Any, Sizes] = {}
@@ -233,7 +239,8 @@ class Bucketed:
         unpadded = self._pair.first and here == bounds
         rooms = tuple(n if unpadded else buckets.bound_of(n) or n for n in self._rooms_of(*here))
         shown = self._shown(here, bounds, rooms)
-        return Sizes(room, counts, self._results(*here), exact, rooms, shown)
+        views = {i: layout(*here) for i, layout in self._views.items()}
+        return Sizes(room, counts, self._results(*here), exact, rooms, shown, views)
 
     def _make_room(self, bounds: tuple[int, ...]) -> Room:
         at = dict(zip(self._symbols, bounds, strict=True))
@@ -278,9 +285,16 @@ class Bucketed:
                 all_.append(number if isinstance(result.value, sympy.Expr) else result.value)
             elif result.kind == "argument":
                 all_.append(values[result.place])
+            elif result.kind == "view":
+                all_.append(None)
             else:
                 one = next(found)
                 all_.append(next(cuts).of(one, result.order) if result.kind == "shown" else one)
+        bases = [*values, *all_]
+        for i, layout in sizes.views.items():
+            rank = len(layout) // 2
+            base = bases[self.padding.results[i].place]
+            all_[i] = base.as_strided(layout[:rank], layout[rank:-1], layout[-1])
         return all_
 
     def _shown(
@@ -297,7 +311,7 @@ class Bucketed:
                     bound = tuple(next(wide) for _ in result.dims[k])
                     room.append((rooms[result.rooms[k]],) if k in result.rooms else bound)
                 made.append(Shown(place, tuple(each), tuple(room)))
-            place += result.kind not in ("number", "argument")
+            place += result.kind not in ("number", "argument", "view")
         return made
 
 

@@ -38,9 +38,9 @@ REDUCERS = ("sum", "prod", "max", "min", "and", "or")  # as core/hlo/hlo.h numbe
 class Result(NamedTuple):
     """What becomes of a result of the padded graph."""
 
-    kind: str  # "plain", "number", "argument", "saved", "shown"
-    value: Any = None  # a number, or its expression
-    place: int = -1  # of an argument
+    kind: str  # "plain", "number", "argument", "view", "saved", "shown"
+    value: Any = None  # a number, or its expression; of a view its sizes, strides and offset
+    place: int = -1  # of an argument, or of what is viewed: an argument or, behind them, a result
     dims: tuple[Dim, ...] = ()  # of a shown tensor
     order: tuple[int, ...] = ()  # of a shown tensor: how its dims lie, the outermost first
     rooms: Mapping[int, int] = {}  # of its dims, which of the graph's rooms it has
@@ -186,6 +186,7 @@ class Padding(Context):
     def _finish(self, visible: int | None) -> None:
         results: Any = self.source.graph.output_node().args[0]
         made = []
+        bases = [*self.placeholders, *results]
         for i, one in enumerate(results):
             value = self.value(one) if isinstance(one, fx.Node) else None
             if not isinstance(value, torch.Tensor):
@@ -198,15 +199,23 @@ class Padding(Context):
                 continue
             new = self._env[one]
             padded = any(d.varies(dim) for dim in self.dims(new))
+            seen = visible is None or i < visible
+            base = _viewed(one)
+            viewed = base is not one and self.is_padded(base)
+            argument = viewed and base.op == "placeholder"
             if one.op == "placeholder":
                 self.results.append(Result("argument", place=self.placeholders.index(one)))
-            elif not padded:
+            elif viewed and seen and base in bases:
+                layout = (*value.shape, *value.stride(), value.storage_offset())
+                place = bases.index(base)
+                self.results.append(Result("view", tuple(map(d.expr_of, layout)), place))
+            elif not padded and not argument:
                 self.results.append(Result("plain"))
                 made.append(new)
-            elif visible is not None and i >= visible:
+            elif not seen:
                 self.results.append(Result("saved"))
                 self.saved[one.name] = self.dims(new)
-                made.append(new)
+                made.append(self.emit(aten.clone.default, new) if argument else new)
             else:
                 made.append(self._show(one, new))
         self.graph.output(made)
@@ -262,6 +271,18 @@ class Padding(Context):
                 if one.device.type != "cpu":
                     return one.device
         raise RefusedError("no tensor is on a device")
+
+
+def _viewed(node: fx.Node) -> fx.Node:
+    """What a node is a view of, or itself."""
+    while True:
+        maker: Any = node.args[0] if node.target is operator.getitem else node
+        target = maker.target
+        returned = target._schema.returns if isinstance(target, torch._ops.OpOverload) else ()
+        info = returned[0].alias_info if returned else None
+        if info is None or info.is_write:
+            return node
+        node = maker.args[0]
 
 
 def _order(value: torch.Tensor) -> tuple[int, ...]:
