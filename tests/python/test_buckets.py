@@ -336,6 +336,16 @@ def test_a_bound_that_the_graph_refuses() -> None:
         compare(f(a, table), a.cpu()[0, :, 0] + torch.arange(20.0)[: a.shape[1]])
 
 
+def test_numbers_have_no_bound() -> None:
+    """A number that varies is what it is, beside sizes that vary and alone."""
+    f = torch.compile(lambda a, k: a.triu(k).sum(1) + a.select(1, abs(k)), dynamic=True)
+    for a, k in zip(lengths(20, 17, 18, 18), (-1, 2, 3, -3), strict=True):
+        compare(f(a, k), a.cpu().triu(k).sum(1) + a.cpu().select(1, abs(k)))
+    g = torch.compile(lambda a: a.triu(a.shape[1] - 3).sum(1), dynamic=True)
+    for a in lengths(20, 17, 18):
+        compare(g(a), a.cpu().triu(a.shape[1] - 3).sum(1))
+
+
 def test_views_of_results() -> None:
     """Results that share memory are views of one another, as they would be."""
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from ranks import Ranks
-from support import TIERS, only_tpu
+from support import TIERS, only_tpu, slow_but
 
 pytestmark = [only_tpu, pytest.mark.cpu_plugin("the transport is called from host memory")]
 
@@ -180,7 +180,7 @@ def applies(dtype, reduction, kind):
     return reduction != "AVG" or dtype not in (torch.bool, *INTEGERS[5:])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow_but(KINDS, "all_reduce", "all_gather", "broadcast"))
 def test_collectives_of_few_dtypes(ranks, kind):
     dtypes, reductions = (torch.float32, torch.int64), ("SUM", "AVG", "MAX")
     assert ranks.run(compare, kind, dtypes, reductions) == [[], []]

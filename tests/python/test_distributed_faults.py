@@ -45,6 +45,7 @@ def test_a_rank_that_does_not_arrive(tmp_path):
     assert [one["state"] for one in entries] == ["completed", "started"]
 
 
+@pytest.mark.slow
 def test_a_killed_rank():
     with Ranks(timeout=40, backend="tpu") as ranks:
         ranks.run(reduce_once)

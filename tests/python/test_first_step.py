@@ -102,6 +102,7 @@ def test_the_collector_is_as_it_was():
         gc.unfreeze()
 
 
+@pytest.mark.slow
 def test_a_changed_source_is_seen(tmp_path):
     (tmp_path / "inner").mkdir()
     file = tmp_path / "inner" / "one.py"

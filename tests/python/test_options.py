@@ -51,6 +51,7 @@ def test_a_backward_has_the_options_of_its_forward():
     assert all(text.startswith("// option xla_backend_optimization_level int 0") for text in texts)
 
 
+@pytest.mark.slow
 def test_each_stretch_of_a_graph_has_them():
     def layers(x, weights):
         for weight in weights:
@@ -79,6 +80,7 @@ print(seen, metrics["compiles"], "xla_cpu_max_isa" in text)
 """
 
 
+@pytest.mark.slow
 def test_caches_on_disk_keep_them(tmp_path):
     folders = {"TORCH_TPU_CACHE_DIR": str(tmp_path), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "g")}
     status, first, error = python(CODE, **folders)
@@ -122,6 +124,7 @@ def test_values_of_each_kind_are_taken():
     assert lines({"xla_cpu_max_isa": ""}).endswith("str \n")
 
 
+@pytest.mark.slow
 def test_files_keep_them(tmp_path):
     x = torch.arange(3.0)
     options = {"xla_backend_optimization_level": 0}

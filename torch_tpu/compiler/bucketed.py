@@ -37,6 +37,7 @@ class Pair:
     visible: int | None = None  # results of the forward that are seen; None: all
     saved: dict[str, tuple[Dim, ...]] = field(default_factory=dict)  # dims of the others, by name
     shown: dict[tuple[Dim, ...], tuple[Dim, ...]] = field(default_factory=dict)  # by their sizes
+    varying: set[sympy.Symbol] = field(default_factory=set)  # sizes, not other numbers
     why: str = ""  # each size is a program of its own, of both
     first: bool = False  # the first size that is seen is a bound, as it may be the only one
 
@@ -206,6 +207,8 @@ class Bucketed:
 
     def _bound(self, symbol: sympy.Symbol, size: int, values: Sequence[Any]) -> int | None:
         """What a size is given room for, or was given by the graph that left an argument."""
+        if self.padding.equal.get(symbol, symbol) not in self.padding.varying:
+            return size
         if symbol not in self._witnesses:
             if (
                 self._pair.first

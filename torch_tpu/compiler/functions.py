@@ -105,13 +105,14 @@ class Compiled:
                 raise RefusedError("an argument gets another storage")
             pair = self.pair
             if self.is_backward:
-                return Bucketed(Padding(self.graph, pair.saved, shown=pair.shown), pair)
+                padding = Padding(self.graph, pair.saved, None, pair.shown, pair.varying)
+                return Bucketed(padding, pair)
             padding = Padding(self.graph, visible=pair.visible)
         except RefusedError as reason:
             self.pair.why = str(reason)
             _C.journal_keep("each size is a program", f"of graph {self.number}: {reason}")
             return None
-        pair.saved, pair.shown = padding.saved, padding.shown
+        pair.saved, pair.shown, pair.varying = padding.saved, padding.shown, padding.varying
         return Bucketed(padding, pair)
 
     def _run_padded(self, bucketed: Bucketed, values: list[Any], sizes: Sizes) -> Any:

@@ -13,6 +13,10 @@ from torch_tpu.compiler.padding.dims import Dim, RefusedError
 
 aten = torch.ops.aten
 
+# Arguments that are sizes: what they are at the bound is right for what counts, too.
+SIZES = {"size", "sizes", "shape", "input_sizes", "output_size", "split_size", "split_sizes"}
+SIZES |= {"repeats", "pad", "N", "C", "HxW", "num_weights"}
+
 
 class UnequalError(Exception):
     """Two symbols would have to be equal."""
@@ -65,7 +69,8 @@ class Context:
         self.graph = fx.Graph()
         self.lengths: list[sympy.Expr] = []
         self.fractions: list[sympy.Expr] = []
-        self._known = known  # sizes that the graph is called with
+        self._known = known  # numbers and sizes that the graph is called with
+        self.varying: set[sympy.Symbol] = set()  # the sizes among them
         self._env: dict[fx.Node, Any] = {}
         self._dims: dict[fx.Node, Any] = {}  # of a node with several results a list
         self._numbers: dict[sympy.Expr, tuple[fx.Node, fx.Node]] = {}  # length, bound
@@ -176,14 +181,25 @@ class Context:
     def _argument(self, node: fx.Node, argument: Any, given: Any) -> Any:
         """Sizes are as at the bound; numbers to compute with are what counts."""
         value = given.meta.get("val") if isinstance(given, fx.Node) else None
+        if isinstance(given, list | tuple):
+            return self._size(node, argument.name, given)
         if not isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
             return self.of(given)
         kind = str(argument.real_type)
         if "SymInt" in kind or kind == "int":
-            return self.of(given)
+            return self._size(node, argument.name, given)
         if kind in ("Tensor", "number"):
             return self.number(value, self.value(node).dtype)
         raise RefusedError(f"{node.target} computes with a number that depends on a size")
+
+    def _size(self, node: fx.Node, name: str, given: Any) -> Any:
+        """Sizes are what they are at the bound; what else depends on them has a rule of its own."""
+        for one in given if isinstance(given, list | tuple) else [given]:
+            value = one.meta.get("val") if isinstance(one, fx.Node) else None
+            known = name in SIZES or not isinstance(value, torch.SymInt)
+            if not known and d.expr_of(value).free_symbols & self.varying:
+                raise RefusedError(f"{node.target}: its {name} depends on a size that varies")
+        return self.of(given)
 
     def number(self, value: Any, dtype: torch.dtype) -> Any:
         """A number that depends on sizes, as an operand of what makes a result of that dtype."""

@@ -7,7 +7,7 @@ says how, RefusedError does, and each size is a program of its own.
 """
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import sympy
@@ -52,6 +52,7 @@ class Padding(Context):
     `saved`: dims of inputs that another padded graph has left as they are, by name. `visible`: how
     many results are seen outside; what follows is handed to the backward graph as it is. `shown`:
     the dims that results of the other graph have, by their sizes: gradients lie like them.
+    `varying`: symbols that are sizes there.
     """
 
     def __init__(
@@ -60,10 +61,12 @@ class Padding(Context):
         saved: Mapping[str, tuple[Dim, ...]] | None = None,
         visible: int | None = None,
         shown: Mapping[tuple[Dim, ...], tuple[Dim, ...]] | None = None,
+        varying: Iterable[sympy.Symbol] = (),
     ) -> None:
         self.source = source
         self.given = saved or {}
         self._like = shown or {}
+        self._sizes_there = set(varying)
         self.placeholders = [one for one in source.graph.nodes if one.op == "placeholder"]
         # Symbols that the graph's own guards do not know to be equal, and its operators want so.
         self.equal: dict[sympy.Symbol, sympy.Symbol] = {}
@@ -78,6 +81,9 @@ class Padding(Context):
         self.results: list[Result] = []
         with d.equated(self.equal):
             super().__init__(self._find_device(), self._known_symbols())
+            self.varying = self._sizes() | self._sizes_there
+            if not self.varying:
+                raise RefusedError("numbers vary, and no size of an argument")
             try:
                 self._make(visible)
             except UnequalError as error:
@@ -97,6 +103,12 @@ class Padding(Context):
                 exprs = [d.expr_of(one) for one in sizes if isinstance(one, torch.SymInt)]
                 known |= {one for one in exprs if one.is_Symbol}
         return known
+
+    def _sizes(self) -> set[sympy.Symbol]:
+        """Symbols that arguments have as sizes; others are numbers, which have no bound."""
+        values = [node.meta.get("val") for node in self.placeholders]
+        exprs = [d.expr_of(n) for one in values if isinstance(one, torch.Tensor) for n in one.shape]
+        return {symbol for expr in exprs for symbol in expr.free_symbols}
 
     # -- Making it --
 

@@ -27,7 +27,14 @@ def name_is(node: fx.Node, name: str) -> bool:
     return str(node.target) == f"aten.{name}"
 
 
-@rule("clone", "detach", "alias", "_to_copy", "lift_fresh_copy", "contiguous", "tril", "triu")
+@rule("tril", "triu")
+def triangle(cx: Context, node: fx.Node, a: Args) -> fx.Node:
+    if not all(map(d.is_prefix, cx.dims_at(a.self_)[-2:])):
+        raise RefusedError(f"{node.target} of a dim that does not begin with what counts")
+    return same(cx, node, a)
+
+
+@rule("clone", "detach", "alias", "_to_copy", "lift_fresh_copy", "contiguous")
 def same(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     return cx.run(node, cx.dims_at(a.self_))
 
