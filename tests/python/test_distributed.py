@@ -458,6 +458,12 @@ def test_the_flight_record(ranks, tmp_path):
         assert entry["frames"][0]["filename"].endswith("test_distributed.py")
         assert entry["frames"][0]["name"] == "fly"
     assert json.loads((tmp_path / "rank0.json").read_text())["entries"]
+
+
+@pytest.mark.slow
+def test_pytorchs_analyser_reads_the_flight_record(ranks, tmp_path):
+    pytest.importorskip("tabulate")  # the analyser's own, for its tables
+    ranks.run(fly, str(tmp_path))
     for file in tmp_path.glob("*.json"):
         file.unlink()
     from torch.distributed.flight_recorder import fr_trace
