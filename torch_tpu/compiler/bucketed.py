@@ -1,6 +1,7 @@
 """Graphs whose sizes vary: one program serves all sizes up to a bound (docs/compile.md)."""
 
 import bisect
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from torch.utils._sympy.printers import PythonPrinter
 from torch_tpu import _C
 from torch_tpu.compiler import buckets
 from torch_tpu.compiler.padding import Dim, Padding
+from torch_tpu.compiler.padding.dims import expr_of
 from torch_tpu.tpu.modes import EagerMode, Setting
 
 MOST_SIZES = 1024  # that are remembered, of one graph
@@ -52,14 +54,15 @@ class Room(NamedTuple):
     extra: tuple[int, ...]  # the bounds that are arguments behind all others
 
 
-class Shown(NamedTuple):
+@dataclass(frozen=True)
+class Shown:
     """How a result lies in one of a program's, which has padding: as factors of its dims."""
 
     place: int  # among the program's results
     counts: tuple[tuple[int, ...], ...]  # of each dim's factors, the outermost first
     wide: tuple[tuple[int, ...], ...]  # the same with padding
 
-    @property
+    @functools.cached_property
     def length(self) -> tuple[int, int] | None:
         """A dim, and how many of its first elements count, if no other has padding."""
         padded = [i for i, one in enumerate(self.counts) if one != self.wide[i]]
@@ -77,7 +80,8 @@ class Shown(NamedTuple):
         return made.permute([order.index(i) for i in range(len(order))])
 
 
-class Sizes(NamedTuple):
+@dataclass(frozen=True)
+class Sizes:
     """What a call with certain sizes needs."""
 
     room: Room
@@ -88,7 +92,7 @@ class Sizes(NamedTuple):
     shown: list[Shown]
     views: dict[int, tuple[int, ...]]  # sizes, strides and offset of results that are views
 
-    @property
+    @functools.cached_property
     def lengths(self) -> list[tuple[int, int, int]]:
         """Of the program's results those with padding: which, the dim, and how much counts."""
         return [(one.place, *one.length) for one in self.shown if one.length]
@@ -110,7 +114,7 @@ class Bucketed:
         symbols = self._symbols = sorted(self._given, key=str)
         at = {one: i for i, one in enumerate(symbols)}
         self._equal = [(at[a], at[b]) for a, b in padding.equal.items()]
-        self._most = [self._upper(one) for one in symbols]
+        self._most = {one: self._upper(one) for one in symbols}
         for i, node in enumerate(padding.placeholders):
             if node.name not in padding.given and padding.is_padded(node):
                 factors = [one for dim in padding.dims_at(node) for one in dim]
@@ -139,17 +143,15 @@ class Bucketed:
         for i, node in enumerate(self.padding.placeholders):
             value = node.meta["val"]
             if isinstance(value, torch.SymInt):
-                self._ints[i] = value.node.expr
-                if value.node.expr.is_Symbol:
-                    self._given[value.node.expr] = i, -1
+                self._ints[i] = expr_of(value)
+                if self._ints[i].is_Symbol:
+                    self._given[self._ints[i]] = i, -1
         for i, node in enumerate(self.padding.placeholders):
             value = node.meta["val"]
-            if not isinstance(value, torch.Tensor) or node.name in self.padding.given:
-                continue
-            sizes = [one.node.expr if isinstance(one, torch.SymInt) else one for one in value.shape]
-            for k, one in enumerate(sizes):
-                if isinstance(one, sympy.Symbol):
-                    self._given.setdefault(one, (i, k))
+            if isinstance(value, torch.Tensor) and node.name not in self.padding.given:
+                for k, one in enumerate(map(expr_of, value.shape)):
+                    if one.is_Symbol:
+                        self._given.setdefault(one, (i, k))
 
     def _upper(self, symbol: sympy.Symbol) -> int | None:
         """The largest value that the graph was traced for."""
@@ -163,9 +165,8 @@ class Bucketed:
         for i, node in enumerate(self.padding.placeholders):
             if node.name not in self.padding.given:
                 continue
-            for k, size in enumerate(node.meta["val"].shape):
-                expr = size.node.expr if isinstance(size, torch.SymInt) else None
-                if expr is not None and len(expr.free_symbols) == 1:
+            for k, expr in enumerate(map(expr_of, node.meta["val"].shape)):
+                if len(expr.free_symbols) == 1:
                     (symbol,) = expr.free_symbols
                     found.setdefault(symbol, (i, k, _function_of([expr], [symbol])))
         return found
@@ -216,7 +217,7 @@ class Bucketed:
                 and self._first.setdefault(symbol, size) == size
             ):
                 return size
-            return buckets.bound_of(size, self._most[self._symbols.index(symbol)])
+            return buckets.bound_of(size, self._most[symbol])
         i, k, function = self._witnesses[symbol]
         wide = values[i].shape[k]
         if function(size)[0] == wide:

@@ -12,16 +12,16 @@ from torch_tpu.compiler.padding.dims import Dim, RefusedError
 @rule("_scaled_dot_product_fused_attention_overrideable")
 def attention(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     dims, bias, causal = _attention(cx, node, a)
-    if a.dropout_p:
-        raise RefusedError(f"{node.target} draws random numbers")
     exact = cx.exact_dims(node)
     out = (*dims[:3], cx.dims_at(a.value)[3])
-    clean = {name: cx.cleaned(getattr(a, name), 0, [2]) for name in ("key", "value")}
+    clean = cx.zeroed(a, "key", "value", which=[2])
     return cx.run(node, [out, dims[:3], *exact[2:]], attn_bias=bias, is_causal=causal, **clean)
 
 
 def _attention(cx: Context, node: fx.Node, a: Args) -> tuple[tuple[Dim, ...], Any, bool]:
     """The query's dims; what is added to the scores, for padding too; whether they are causal."""
+    if a.dropout_p:
+        raise RefusedError(f"{node.target} draws random numbers")
     query, key, value = (cx.dims_at(one) for one in (a.query, a.key, a.value))
     cx.alike(node, query[:2], key[:2])
     cx.alike(node, key[:3], value[:3])
@@ -50,8 +50,6 @@ def _attention(cx: Context, node: fx.Node, a: Args) -> tuple[tuple[Dim, ...], An
 @rule("_scaled_dot_product_fused_attention_overrideable_backward")
 def attention_backward(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     query, bias, causal = _attention(cx, node, a)
-    if a.dropout_p:
-        raise RefusedError(f"{node.target} draws random numbers")
     exact = cx.exact_dims(node)
     if a.grad_input_mask[3] and any(map(d.varies, exact[3])):
         raise RefusedError(f"{node.target} of a mask whose size varies")
@@ -62,10 +60,7 @@ def attention_backward(cx: Context, node: fx.Node, a: Args) -> fx.Node:
         cx.dims_at(a.out)[:3],
         cx.dims_at(a.logsumexp),
     )
-    clean = {
-        name: cx.cleaned(getattr(a, name), 0)
-        for name in ("grad_out", "query", "key", "value", "out", "logsumexp")
-    }
+    clean = cx.zeroed(a, "grad_out", "query", "key", "value", "out", "logsumexp")
     return cx.run(
         node,
         [query, cx.dims_at(a.key), cx.dims_at(a.value), exact[3]],

@@ -62,7 +62,8 @@ def results_like(cx: Context, node: fx.Node, dims: tuple[Dim, ...]) -> Any:
     return [dims] * len(value) if isinstance(value, tuple | list) else dims
 
 
-def _rank(cx: Context, node: fx.Node) -> int:
+def result_rank(cx: Context, node: fx.Node) -> int:
+    """The number of dims of a node's first result."""
     value = cx.value(node)
     rank: int = (value[0] if isinstance(value, tuple | list) else value).dim()
     return rank
@@ -73,7 +74,7 @@ def _reduction(reducer: str, listed: int) -> Apply:
         own = cx.dims_at(a.self_)
         names = [one.name for one in node.target._schema.arguments]  # type: ignore[union-attr]
         dims = reduced_dims(getattr(a, names[listed]) if listed > 0 else None, len(own))
-        kept = without(own, dims, _rank(cx, node) == len(own))
+        kept = without(own, dims, result_rank(cx, node) == len(own))
         return cx.run(
             node, results_like(cx, node, kept), **{names[0]: cx.cleaned(a.self_, reducer, dims)}
         )

@@ -1,5 +1,6 @@
 """What rules for operators work with: the new graph, its dims, masks of its padding."""
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -97,6 +98,13 @@ class Context:
         if any(d.varies(dims[i]) for i in which):
             raise RefusedError(f"{node.target} along a dim whose size varies")
 
+    def refuse_unless_prefix(
+        self, node: fx.Node, dims: Sequence[Dim], which: Iterable[int]
+    ) -> None:
+        """Refuses an operator where what counts of these dims does not come first."""
+        if not all(d.is_prefix(dims[i]) for i in which):
+            raise RefusedError(f"{node.target} of a dim that does not begin with what counts")
+
     def value(self, node: Any) -> Any:
         """What a node of the original graph is."""
         if "val" not in node.meta:
@@ -180,16 +188,16 @@ class Context:
 
     def _argument(self, node: fx.Node, argument: Any, given: Any) -> Any:
         """Sizes are as at the bound; numbers to compute with are what counts."""
-        value = given.meta.get("val") if isinstance(given, fx.Node) else None
         if isinstance(given, list | tuple):
             return self._size(node, argument.name, given)
+        value = given.meta.get("val") if isinstance(given, fx.Node) else None
         if not isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
             return self.of(given)
         kind = str(argument.real_type)
         if "SymInt" in kind or kind == "int":
             return self._size(node, argument.name, given)
         if kind in ("Tensor", "number"):
-            return self.number(value, self.value(node).dtype)
+            return self.number(node, given)
         raise RefusedError(f"{node.target} computes with a number that depends on a size")
 
     def _size(self, node: fx.Node, name: str, given: Any) -> Any:
@@ -201,8 +209,9 @@ class Context:
                 raise RefusedError(f"{node.target}: its {name} depends on a size that varies")
         return self.of(given)
 
-    def number(self, value: Any, dtype: torch.dtype) -> Any:
-        """A number that depends on sizes, as an operand of what makes a result of that dtype."""
+    def number(self, node: fx.Node, given: fx.Node) -> fx.Node:
+        """An operator's argument, a number that depends on sizes, as a tensor of no dims."""
+        value, dtype = self.value(given), self.value(node).dtype
         if isinstance(value, torch.SymInt):
             return self.length(d.expr_of(value))
         if not isinstance(value, torch.SymFloat):
@@ -253,14 +262,19 @@ class Context:
             return node
         key = node, fill, places
         if key not in self._clean:
-            mask: fx.Node | None = None
-            for i in places:
-                shape = [-1] + [1] * (len(dims) - 1 - i)
-                one = self.emit(aten.view.default, self._padding(dims[i]), shape)
-                mask = one if mask is None else self.emit(aten.logical_or.default, mask, one)
+            masks = [self.along(self._padding(dims[i]), i, len(dims)) for i in places]
             plain = tuple(tuple(dim) if i in places else dim for i, dim in enumerate(dims))
-            self._clean[key] = self.emit(aten.masked_fill.Scalar, node, mask, fill, dims=plain)
+            self._clean[key] = self.emit(
+                aten.masked_fill.Scalar, node, self._any(masks), fill, dims=plain
+            )
         return self._clean[key]
+
+    def zeroed(self, a: Args, *names: str, which: Iterable[int] | None = None) -> dict[str, Any]:
+        """Arguments by their names, with zeros for their padding."""
+        return {name: self.cleaned(getattr(a, name), 0, which) for name in names}
+
+    def _any(self, masks: Iterable[fx.Node]) -> fx.Node:
+        return functools.reduce(lambda a, b: self.emit(aten.logical_or.default, a, b), masks)
 
     def _padding(self, dim: Dim) -> fx.Node:
         """Of each element of a dim, whether it is padding."""
@@ -269,7 +283,7 @@ class Context:
             return self._clean[key]
         numbers = self.iota(d.size_of(dim))
         inner = sympy.Integer(1)
-        mask: fx.Node | None = None
+        masks = []
         for i, factor in reversed(list(enumerate(dim))):
             digit = numbers
             if inner != 1:
@@ -279,12 +293,28 @@ class Context:
             if i > 0:
                 digit = self.emit(aten.remainder.Scalar, digit, self.bound(factor))
             if factor.free_symbols:
-                one = self.emit(aten.ge.Tensor, digit, self.length(factor))
-                mask = one if mask is None else self.emit(aten.logical_or.default, mask, one)
+                masks.append(self.emit(aten.ge.Tensor, digit, self.length(factor)))
             inner = sympy.expand(inner * factor)
-        assert mask is not None
-        self._clean[key] = mask
-        return mask
+        self._clean[key] = self._any(masks)
+        return self._clean[key]
+
+    def along(self, row: fx.Node, at: int, rank: int) -> fx.Node:
+        """A tensor of one dim as that dim of one with so many."""
+        return self.emit(aten.view.default, row, [-1] + [1] * (rank - 1 - at))
+
+    def counted(self, size: sympy.Expr, start: Any, step: Any) -> fx.Node:
+        """start, start + step, .. (int64), as many as the size has at the bound.
+
+        `start` is an expression or a number.
+        """
+        made = self.iota(size)
+        if step != 1:
+            made = self.emit(aten.mul.Tensor, made, step)
+        start = sympy.sympify(start)
+        if start == 0:
+            return made
+        first = int(start) if start.is_Integer else self.length(start)
+        return self.emit(aten.add.Tensor, made, first)
 
     def iota(self, size: sympy.Expr) -> fx.Node:
         """0, 1, .. (int64), as many as the size has at the bound."""

@@ -1,7 +1,5 @@
 """Rules of what makes values of sizes alone."""
 
-from typing import Any
-
 from torch import fx
 
 from torch_tpu.compiler.padding import dims as d
@@ -26,34 +24,22 @@ def full(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     if not isinstance(a.fill_value, fx.Node):
         return cx.run(node, dims)
     zeros = cx.run(node, dims, fill_value=0)
-    return cx.emit(
-        aten.add.Tensor, zeros, cx.number(cx.value(a.fill_value), cx.value(node).dtype), dims=dims
-    )
+    return cx.emit(aten.add.Tensor, zeros, cx.number(node, a.fill_value), dims=dims)
 
 
 @rule("scalar_tensor")
 def scalar_tensor(cx: Context, node: fx.Node, a: Args) -> fx.Node:
-    return cx.emit(
-        aten._to_copy.default,
-        cx.number(cx.value(a.s), cx.value(node).dtype),
-        dtype=cx.value(node).dtype,
-    )
+    return cx.emit(aten._to_copy.default, cx.number(node, a.s), dtype=cx.value(node).dtype)
 
 
 @rule("arange")
 def arange(cx: Context, node: fx.Node, a: Args) -> fx.Node:
-    names = [one.name for one in node.target._schema.arguments]  # type: ignore[union-attr]
     value = cx.value(node)
     if value.dtype.is_floating_point:
         raise RefusedError(f"{node.target} of fractions")
-    start = a.start if "start" in names else 0
-    step = a.step if "step" in names else 1
+    step = getattr(a, "step", 1)
     if isinstance(step, fx.Node):
         raise RefusedError(f"{node.target} with a step that depends on a size")
-    made: Any = cx.iota(d.expr_of(value.shape[0]))
-    if step != 1:
-        made = cx.emit(aten.mul.Tensor, made, step)
-    if isinstance(start, fx.Node) or start != 0:
-        first = cx.length(number_of(start)) if isinstance(start, fx.Node) else start
-        made = cx.emit(aten.add.Tensor, made, first)
+    start = number_of(getattr(a, "start", 0))
+    made = cx.counted(d.expr_of(value.shape[0]), start, step)
     return cx.emit(aten._to_copy.default, made, dtype=value.dtype, dims=d.dims_of(value.shape))

@@ -36,16 +36,14 @@ def gather(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     at = a.dim % len(own)
     others = [i for i, dim in enumerate(own) if i != at and d.varies(dim)]
     cx.alike(node, [own[i] for i in others], [index[i] for i in others])
-    if not d.is_prefix(own[at]):
-        raise RefusedError(f"{node.target} along a dim that does not begin with what counts")
+    cx.refuse_unless_prefix(node, own, [at])
     return cx.run(node, index, index=cx.cleaned(a.index, 0))
 
 
 @rule("index_select")
 def index_select(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = list(cx.dims_at(a.self_))
-    if not d.is_prefix(own[a.dim]):
-        raise RefusedError(f"{node.target} along a dim that does not begin with what counts")
+    cx.refuse_unless_prefix(node, own, [a.dim])
     own[a.dim] = cx.dims_at(a.index)[0]
     return cx.run(node, tuple(own), index=cx.cleaned(a.index, 0))
 
@@ -55,10 +53,7 @@ def index(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = cx.dims_at(a.self_)
     listed = [*a.indices, *[None] * (len(own) - len(a.indices))]
     at = [i for i, one in enumerate(listed) if one is not None]
-    if any(cx.value(listed[i]).dtype == torch.bool for i in at):
-        raise RefusedError(f"{node.target} with a mask")
-    if any(not d.is_prefix(own[i]) for i in at):
-        raise RefusedError(f"{node.target} along a dim that does not begin with what counts")
+    cx.refuse_unless_prefix(node, own, at)
     spread = _spread(cx, node, [listed[i] for i in at])
     rest = [own[i] for i in range(len(own)) if i not in at]
     together = at == list(range(at[0], at[-1] + 1))
@@ -69,7 +64,9 @@ def index(cx: Context, node: fx.Node, a: Args) -> fx.Node:
 
 
 def _spread(cx: Context, node: fx.Node, indices: list[fx.Node]) -> tuple[Dim, ...]:
-    """The dims of indices that are broadcast to one another."""
+    """The dims of indices, which are no masks, that are broadcast to one another."""
+    if any(cx.value(one).dtype == torch.bool for one in indices):
+        raise RefusedError(f"{node.target} with a mask")
     rank = max(len(cx.dims_at(one)) for one in indices)
     made = []
     for i in range(-rank, 0):
@@ -83,8 +80,6 @@ def _spread(cx: Context, node: fx.Node, indices: list[fx.Node]) -> tuple[Dim, ..
 def index_put(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = cx.dims_at(a.self_)
     listed = [one for one in a.indices if one is not None]
-    if any(cx.value(one).dtype == torch.bool for one in listed):
-        raise RefusedError(f"{node.target} with a mask")
     spread = _spread(cx, node, listed)
     ready = a.accumulate or not any(map(d.varies, spread))
     values = cx.dims_at(a.values)
@@ -106,22 +101,19 @@ def embedding_backward(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     cx.alike(node, grad[:-1], cx.dims_at(a.indices))
     if a.scale_grad_by_freq:
         raise RefusedError(f"{node.target} counts its indices")
-    clean = {"grad_output": cx.cleaned(a.grad_output, 0), "indices": cx.cleaned(a.indices, 0)}
-    return cx.run(node, cx.exact_dims(node), **clean)
+    return cx.run(node, cx.exact_dims(node), **cx.zeroed(a, "grad_output", "indices"))
 
 
 @rule("scatter_add", "index_add")
 def scatter_add(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = cx.dims_at(a.self_)
-    source = a.src if str(node.target).startswith("aten.scatter") else a.source
+    source = "src" if hasattr(a, "src") else "source"
     at = a.dim % len(own)
     indexed = cx.dims_at(a.index)
     along = indexed[at] if len(indexed) == len(own) else indexed[0]
-    given = list(cx.dims_at(source))
+    given = cx.dims_at(getattr(a, source))
     others = [i for i, dim in enumerate(own) if i != at and d.varies(dim)]
     cx.alike(node, [own[i] for i in others], [given[i] for i in others])
     cx.alike(node, [given[at]], [along])
-    if not d.is_prefix(own[at]):
-        raise RefusedError(f"{node.target} along a dim that does not begin with what counts")
-    name = "src" if source is getattr(a, "src", None) else "source"
-    return cx.run(node, own, index=cx.cleaned(a.index, 0), **{name: cx.cleaned(source, 0)})
+    cx.refuse_unless_prefix(node, own, [at])
+    return cx.run(node, own, **cx.zeroed(a, "index", source))

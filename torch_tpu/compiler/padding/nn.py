@@ -4,7 +4,7 @@ from torch import fx
 
 from torch_tpu.compiler.padding import dims as d
 from torch_tpu.compiler.padding.columns import tensors
-from torch_tpu.compiler.padding.context import Args, Context, aten, rule
+from torch_tpu.compiler.padding.context import Args, Context, aten, name_of, rule
 from torch_tpu.compiler.padding.dims import Dim, RefusedError
 from torch_tpu.compiler.padding.reductions import count_of
 
@@ -22,21 +22,17 @@ def convolution_backward(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own, exact = cx.dims_at(a.input), cx.exact_dims(node)
     grad = cx.dims_at(a.grad_output)
     cx.alike(node, own[:1], grad[:1])
-    if not all(map(d.is_prefix, own[1:])) or not all(map(d.is_prefix, grad[1:])):
-        raise RefusedError(f"{node.target} of a dim that does not begin with what counts")
-    clean = {name: cx.cleaned(getattr(a, name), 0) for name in ("grad_output", "input")}
+    cx.refuse_unless_prefix(node, own[1:] + grad[1:], range(2 * len(own) - 2))
+    clean = cx.zeroed(a, "grad_output", "input")
     return cx.run(node, [own, *exact[1:]], **clean)
 
 
 @rule("dot", "mv")
 def vector_product(cx: Context, node: fx.Node, a: Args) -> fx.Node:
-    other = a.tensor if str(node.target) == "aten.dot.default" else a.vec
+    other = "tensor" if name_of(node.target) == "dot" else "vec"
     own = cx.dims_at(a.self_)
-    cx.alike(node, own[-1:], cx.dims_at(other))
-    name = "tensor" if str(node.target) == "aten.dot.default" else "vec"
-    return cx.run(
-        node, own[:-1], **{"self": cx.cleaned(a.self_, 0, [-1]), name: cx.cleaned(other, 0)}
-    )
+    cx.alike(node, own[-1:], cx.dims_at(getattr(a, other)))
+    return cx.run(node, own[:-1], **cx.zeroed(a, "self", other, which=[-1]))
 
 
 # -- Norms --
@@ -46,8 +42,7 @@ def vector_product(cx: Context, node: fx.Node, a: Args) -> fx.Node:
 def softmax_backward(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = cx.dims_at(a.grad_output)
     cx.alike(node, own, cx.dims_at(a.output))
-    clean = {name: cx.cleaned(getattr(a, name), 0, [a.dim]) for name in ("grad_output", "output")}
-    return cx.run(node, own, **clean)
+    return cx.run(node, own, **cx.zeroed(a, "grad_output", "output", which=[a.dim]))
 
 
 @rule("native_layer_norm_backward", "_fused_rms_norm_backward")
@@ -55,12 +50,7 @@ def layer_norm_backward(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = cx.dims_at(a.input)
     cx.refuse_along(node, own, range(len(own) - len(a.normalized_shape), len(own)))
     cx.alike(node, own, cx.dims_at(a.grad_out))
-    names = [one.name for one in node.target._schema.arguments]  # type: ignore[union-attr]
-    clean = {
-        name: cx.cleaned(getattr(a, name), 0)
-        for name in ("grad_out", "input", "mean", "rstd")
-        if name in names
-    }
+    clean = cx.zeroed(a, *(one for one in ("grad_out", "input", "mean", "rstd") if hasattr(a, one)))
     exact = cx.exact_dims(node)
     return cx.run(node, [own, *exact[1:]], **clean)
 
@@ -110,7 +100,7 @@ def nll_loss(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     return cx.run(node, [target if exact[0] else (), exact[1]], target=skipped)
 
 
-@rule(
+LOSSES = (
     "mse_loss",
     "l1_loss",
     "smooth_l1_loss",
@@ -118,6 +108,9 @@ def nll_loss(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     "binary_cross_entropy",
     "soft_margin_loss",
 )
+
+
+@rule(*LOSSES)
 def loss(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     dims = _loss_dims(cx, node)
     each = cx.run(node, dims, reduction=0)
@@ -135,14 +128,7 @@ def _loss_dims(cx: Context, node: fx.Node) -> tuple[Dim, ...]:
     return longest
 
 
-@rule(
-    "mse_loss_backward",
-    "l1_loss_backward",
-    "smooth_l1_loss_backward",
-    "huber_loss_backward",
-    "binary_cross_entropy_backward",
-    "soft_margin_loss_backward",
-)
+@rule(*(f"{name}_backward" for name in LOSSES))
 def loss_backward(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     dims = _loss_dims(cx, node)
     if a.reduction != 1:

@@ -2,19 +2,18 @@
 
 from typing import Any
 
-import sympy
 import torch
 from torch import fx
 
 from torch_tpu.compiler.padding import dims as d
-from torch_tpu.compiler.padding.columns import reduced_dims, results_like, without
-from torch_tpu.compiler.padding.context import Args, Context, aten, rule
+from torch_tpu.compiler.padding.columns import reduced_dims, result_rank, results_like, without
+from torch_tpu.compiler.padding.context import Args, Context, aten, name_of, rule
 from torch_tpu.compiler.padding.dims import Dim, RefusedError
 
 
 def count_of(cx: Context, dims: list[Dim]) -> Any:
     """How many elements of these dims count."""
-    size = sympy.expand(sympy.Mul(*[d.size_of(one) for one in dims]))
+    size = d.size_of(tuple(factor for dim in dims for factor in dim))
     return int(size) if size.is_Integer else cx.length(size)
 
 
@@ -28,29 +27,25 @@ def _mean(
 
 
 def _finished(
-    cx: Context,
-    node: fx.Node,
-    x: fx.Node,
-    own: tuple[Dim, ...],
-    listed: list[int],
-    dtype: torch.dtype,
-    keep: bool,
+    cx: Context, node: fx.Node, x: fx.Node, own: tuple[Dim, ...], listed: list[int]
 ) -> fx.Node:
-    if not keep:
-        for i in reversed(listed):
-            x = cx.emit(aten.squeeze.dim, x, i)
-    return cx.emit(aten._to_copy.default, x, dtype=dtype, dims=without(own, listed, keep))
+    """What was reduced over dims that stayed, as the node's result is."""
+    keep = result_rank(cx, node) == len(own)
+    for i in () if keep else reversed(listed):
+        x = cx.emit(aten.squeeze.dim, x, i)
+    dims = without(own, listed, keep)
+    return cx.emit(aten._to_copy.default, x, dtype=cx.value(node).dtype, dims=dims)
 
 
 @rule("mean")
 def mean(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own, value = cx.dims_at(a.self_), cx.value(node)
-    everything = str(node.target) == "aten.mean.default"
+    everything = name_of(node.target) == "mean"
     listed = reduced_dims(None if everything else a.dim, len(own))
     if value.dtype.is_complex:
         raise RefusedError(f"{node.target} of complex numbers")
     made = _mean(cx, a.self_, own, listed, value.dtype)
-    return _finished(cx, node, made, own, listed, value.dtype, value.dim() == len(own))
+    return _finished(cx, node, made, own, listed)
 
 
 @rule("var.correction", "std.correction")
@@ -69,14 +64,14 @@ def variance(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     made = cx.emit(aten.div.Tensor, total, cx.emit(aten.clamp_min.default, count, 0))
     if "std" in str(node.target):
         made = cx.emit(aten.sqrt.default, made)
-    return _finished(cx, node, made, own, listed, value.dtype, value.dim() == len(own))
+    return _finished(cx, node, made, own, listed)
 
 
 @rule("logsumexp")
 def logsumexp(cx: Context, node: fx.Node, a: Args) -> fx.Node:
-    own, value = cx.dims_at(a.self_), cx.value(node)
+    own = cx.dims_at(a.self_)
     listed = reduced_dims(a.dim, len(own))
-    kept = without(own, listed, value.dim() == len(own))
+    kept = without(own, listed, result_rank(cx, node) == len(own))
     return cx.run(node, kept, self=cx.cleaned(a.self_, "max", listed))
 
 
@@ -86,43 +81,25 @@ def refused(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     names = [one.name for one in node.target._schema.arguments]  # type: ignore[union-attr]
     listed = reduced_dims(a.dim if "dim" in names else None, len(own))
     cx.refuse_along(node, own, listed)
-    value = cx.value(node)
-    rank = (value[0] if isinstance(value, tuple | list) else value).dim()
-    return cx.run(node, results_like(cx, node, without(own, listed, rank == len(own))))
+    kept = without(own, listed, result_rank(cx, node) == len(own))
+    return cx.run(node, results_like(cx, node, kept))
 
 
 @rule("argmax", "argmin", "max.dim", "min.dim")
 def place_of(cx: Context, node: fx.Node, a: Args) -> fx.Node:
-    own, value = cx.dims_at(a.self_), cx.value(node)
+    own = cx.dims_at(a.self_)
     listed = reduced_dims(a.dim, len(own))
     if any(not d.is_prefix(own[i]) for i in listed) or (
         len(listed) > 1 and any(map(d.varies, own))
     ):
         raise RefusedError(f"{node.target} counts among padding")
-    rank = (value[0] if isinstance(value, tuple | list) else value).dim()
     largest = "max" if "max" in str(node.target) else "min"
-    dims = results_like(cx, node, without(own, listed, rank == len(own)))
-    return cx.run(node, dims, self=cx.cleaned(a.self_, largest, listed))
+    kept = without(own, listed, result_rank(cx, node) == len(own))
+    return cx.run(node, results_like(cx, node, kept), self=cx.cleaned(a.self_, largest, listed))
 
 
 @rule("cumsum", "cumprod", "logcumsumexp", "cummax", "cummin")
 def running(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = cx.dims_at(a.self_)
-    if not d.is_prefix(own[a.dim]):
-        raise RefusedError(f"{node.target} along a dim that does not begin with what counts")
+    cx.refuse_unless_prefix(node, own, [a.dim])
     return cx.run(node, results_like(cx, node, own))
-
-
-@rule("sort", "topk", "kthvalue", "mode", "median.dim")
-def sorted_(cx: Context, node: fx.Node, a: Args) -> fx.Node:
-    own = list(cx.dims_at(a.self_))
-    cx.refuse_along(node, tuple(own), [a.dim])
-    made = []
-    for value in cx.value(node):
-        dims = list(own)
-        if value.dim() == len(own):
-            dims[a.dim] = (d.expr_of(value.shape[a.dim]),)
-        else:
-            del dims[a.dim]
-        made.append(tuple(dims))
-    return cx.run(node, made)

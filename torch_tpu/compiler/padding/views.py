@@ -7,15 +7,13 @@ from torch import fx
 
 from torch_tpu.compiler.padding import dims as d
 from torch_tpu.compiler.padding.columns import pointwise
-from torch_tpu.compiler.padding.context import Args, Context, aten, rule
+from torch_tpu.compiler.padding.context import Args, Context, aten, name_of, rule
 from torch_tpu.compiler.padding.dims import RefusedError
-
-END = 2**63 - 1
 
 
 @rule("view", "reshape", "_unsafe_view", "_reshape_alias", "flatten", "unflatten")
 def view(cx: Context, node: fx.Node, a: Args) -> fx.Node:
-    if name_is(node, "view.dtype"):
+    if name_of(node.target) == "view.dtype":
         return same(cx, node, a)
     dims = d.regrouped(cx.dims_at(a.self_), cx.shape(node))
     if dims is None:
@@ -23,14 +21,9 @@ def view(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     return cx.run(node, dims)
 
 
-def name_is(node: fx.Node, name: str) -> bool:
-    return str(node.target) == f"aten.{name}"
-
-
 @rule("tril", "triu")
 def triangle(cx: Context, node: fx.Node, a: Args) -> fx.Node:
-    if not all(map(d.is_prefix, cx.dims_at(a.self_)[-2:])):
-        raise RefusedError(f"{node.target} of a dim that does not begin with what counts")
+    cx.refuse_unless_prefix(node, cx.dims_at(a.self_), (-2, -1))
     return same(cx, node, a)
 
 
@@ -48,7 +41,7 @@ def permute(cx: Context, node: fx.Node, a: Args) -> fx.Node:
 @rule("transpose.int", "t")
 def transpose(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = list(cx.dims_at(a.self_))
-    i, k = (0, len(own) - 1) if name_is(node, "t.default") else (a.dim0, a.dim1)
+    i, k = (0, len(own) - 1) if name_of(node.target) == "t" else (a.dim0, a.dim1)
     own[i], own[k] = own[k], own[i]
     return cx.run(node, tuple(own))
 
@@ -63,7 +56,7 @@ def unsqueeze(cx: Context, node: fx.Node, a: Args) -> fx.Node:
 @rule("squeeze")
 def squeeze(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = cx.dims_at(a.self_)
-    listed = range(len(own)) if name_is(node, "squeeze.default") else a.dim
+    listed = range(len(own)) if name_of(node.target) == "squeeze" else a.dim
     listed = [listed] if isinstance(listed, int) else listed
     gone = {i % len(own) for i in listed if own[i] == d.ONE}
     return cx.run(node, tuple(dim for i, dim in enumerate(own) if i not in gone))
@@ -88,23 +81,18 @@ def repeat(cx: Context, node: fx.Node, a: Args) -> fx.Node:
 
 @rule("stack")
 def stack(cx: Context, node: fx.Node, a: Args) -> fx.Node:
-    own = list(_alike(cx, node, a.tensors))
+    cx.alike(node, *map(cx.dims_at, a.tensors))
+    own = list(cx.dims_at(a.tensors[0]))
     own.insert(a.dim % (len(own) + 1), (sympy.Integer(len(a.tensors)),))
     return cx.run(node, tuple(own))
 
 
-def _alike(cx: Context, node: fx.Node, nodes: list[fx.Node]) -> tuple[d.Dim, ...]:
-    dims = [cx.dims_at(one) for one in nodes]
-    cx.alike(node, *dims)
-    return dims[0]
-
-
-@rule("split", "split_with_sizes", "unbind", "chunk")
-def split(cx: Context, node: fx.Node, a: Args) -> fx.Node:
+@rule("split", "split_with_sizes", "unbind", "chunk", "sort", "topk", "kthvalue", "mode")
+@rule("median.dim")
+def along_another_dim(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = cx.dims_at(a.self_)
     at = a.dim % len(own)
-    if d.varies(own[at]):
-        raise RefusedError(f"{node.target} along a dim whose size varies")
+    cx.refuse_along(node, own, [at])
     made = []
     for value in cx.value(node):
         dims = list(own)
@@ -163,12 +151,9 @@ def slice_(cx: Context, node: fx.Node, a: Args) -> fx.Node:
         return cx.emit(aten.alias.default, cx.of(a.self_), dims=tuple(own))
     start = from_end(number_of(a.start or 0), size)
     step = number_of(a.step or 1)
-    if not d.is_prefix(own[at]):
-        raise RefusedError(f"{node.target} of a dim that does not begin with what counts")
+    cx.refuse_unless_prefix(node, own, [at])
     if not start.is_Integer:
-        places = cx.emit(aten.mul.Tensor, cx.iota(made), int(step))
-        places = cx.emit(aten.add.Tensor, places, cx.length(start))
-        return picked(cx, a.self_, at, places, made)
+        return picked(cx, a.self_, at, cx.counted(made, start, int(step)), made)
     own[at] = (made,)
     end = sympy.expand(start + (made - 1) * step + 1)
     return cx.run(node, tuple(own), start=int(start), end=cx.bound(end))
@@ -182,8 +167,7 @@ def slice_backward(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     if made == size:
         return cx.emit(aten.alias.default, cx.of(a.grad_output), dims=tuple(own))
     start, step = from_end(number_of(a.start), size), number_of(a.step)
-    if not d.is_prefix(own[at]):
-        raise RefusedError(f"{node.target} of a dim that does not begin with what counts")
+    cx.refuse_unless_prefix(node, own, [at])
     end = sympy.expand(start + (made - 1) * step + 1)
     grad = cx.cleaned(a.grad_output, 0, [at])
     own[at] = (size,)
@@ -191,8 +175,7 @@ def slice_backward(cx: Context, node: fx.Node, a: Args) -> fx.Node:
         dtype = cx.value(node).dtype
         shape = [cx.bound(d.size_of(one)) for one in own]
         zeros = cx.emit(aten.zeros.default, shape, dtype=dtype, device=cx.device)
-        places = cx.emit(aten.mul.Tensor, cx.iota(made), int(step))
-        places = cx.emit(aten.add.Tensor, places, cx.length(start))
+        places = cx.counted(made, start, int(step))
         places = cx.emit(aten.clamp.default, places, 0, cx.bound(sympy.expand(size - 1)))
         return cx.emit(aten.index_add.default, zeros, at, places, grad, dims=tuple(own))
     return cx.run(node, tuple(own), grad_output=grad, start=int(start), end=cx.bound(end))
@@ -207,10 +190,8 @@ def select_backward(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     index = from_end(number_of(a.index), size)
     if index.is_Integer:
         return cx.run(node, tuple(own), index=int(index))
-    shape = [1] * len(own)
-    shape[at] = -1
     here = cx.emit(aten.eq.Tensor, cx.iota(size), cx.length(index))
-    here = cx.emit(aten.view.default, here, shape)
+    here = cx.along(here, at, len(own))
     grad = cx.emit(aten.unsqueeze.default, cx.of(a.grad_output), at)
     zero = cx.emit(aten.zeros_like.default, grad)
     return cx.emit(aten.where.self, here, grad, zero, dims=tuple(own))
@@ -247,20 +228,17 @@ def cat(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     whole = d.expr_of(cx.shape(node)[at])
     dims[at] = (whole,)
     if not any(d.varies(one) for one in sizes[:-1]):
-        if not d.is_prefix(sizes[-1]):
-            raise RefusedError(f"{node.target} along a dim that does not begin with what counts")
+        cx.refuse_unless_prefix(node, sizes, [-1])
         return cx.run(node, tuple(dims))
     numbers = cx.iota(whole)
     start = sympy.Integer(0)
     made: Any = None
     for piece, size in zip(pieces, sizes, strict=True):
-        shape = [1] * len(dims)
-        shape[at] = -1
         places = numbers if start == 0 else cx.emit(aten.sub.Tensor, numbers, cx.length(start))
         moved = picked(cx, piece, at, places, whole)
         if cx.value(piece).dtype != cx.value(node).dtype:
             moved = cx.emit(aten._to_copy.default, moved, dtype=cx.value(node).dtype)
-        here = cx.emit(aten.view.default, cx.emit(aten.ge.Scalar, places, 0), shape)
+        here = cx.along(cx.emit(aten.ge.Scalar, places, 0), at, len(dims))
         made = moved if made is None else cx.emit(aten.where.self, here, moved, made)
         start = sympy.expand(start + d.size_of(size))
     return cx.emit(aten.alias.default, made, dims=tuple(dims))
@@ -275,8 +253,7 @@ def pad(cx: Context, node: fx.Node, a: Args) -> fx.Node:
         raise RefusedError(f"{node.target} with a value that depends on a size")
     changed = [len(own) - 1 - i // 2 for i in range(0, len(a.pad), 2)]
     padded = [i for i in changed if d.varies(own[i]) and exact[i] != own[i]]
-    if any(not d.is_prefix(own[i]) for i in padded):
-        raise RefusedError(f"{node.target} of a dim that does not begin with what counts")
+    cx.refuse_unless_prefix(node, own, padded)
     for i in changed:
         before = number_of(a.pad[2 * (len(own) - 1 - i)])
         if not before.is_Integer:
@@ -290,8 +267,7 @@ def pad(cx: Context, node: fx.Node, a: Args) -> fx.Node:
 def scatter_into(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = cx.dims_at(a.self_)
     at = a.dim % len(own)
-    if d.varies(own[at]):
-        raise RefusedError(f"{node.target} along a dim whose size varies")
+    cx.refuse_along(node, own, [at])
     source = list(cx.dims_at(a.src))
     if len(source) < len(own):
         source.insert(at, own[at])
@@ -302,6 +278,6 @@ def scatter_into(cx: Context, node: fx.Node, a: Args) -> fx.Node:
 
 @rule("copy", "copy_")
 def copy(cx: Context, node: fx.Node, a: Args) -> fx.Node:
-    if name_is(node, "copy_.default") and any(d.varies(dim) for dim in cx.dims_at(a.self_)):
+    if name_of(node.target) == "copy_" and any(d.varies(dim) for dim in cx.dims_at(a.self_)):
         raise RefusedError(f"{node.target} writes an argument whose size varies")
     return pointwise(cx, node, a)
