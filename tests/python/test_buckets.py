@@ -215,7 +215,9 @@ def test_values(name: str) -> None:
     check(*CASES[name])
 
 
-@pytest.mark.parametrize("name", slow_but([one for one in CASES if one not in LOSSY], "heads"))
+@pytest.mark.parametrize(
+    "name", slow_but([one for one in CASES if one not in LOSSY], "heads", "causal attention")
+)
 def test_gradients(name: str) -> None:
     """So do its gradients."""
     f, make = CASES[name]

@@ -13,7 +13,7 @@ from torch_tpu.compiler import functions
 from torch_tpu.compiler import options as xla
 
 DEVICE = "tpu"
-FORMAT = 8  # of what AOTAutograd's cache keeps of ours (cached.py)
+FORMAT = 9  # of what AOTAutograd's cache keeps of ours (cached.py)
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 

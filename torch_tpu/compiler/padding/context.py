@@ -16,7 +16,7 @@ aten = torch.ops.aten
 
 # Arguments that are sizes: what they are at the bound is right for what counts, too.
 SIZES = {"size", "sizes", "shape", "input_sizes", "output_size", "split_size", "split_sizes"}
-SIZES |= {"repeats", "pad", "N", "C", "HxW", "num_weights"}
+SIZES |= {"repeats", "pad", "N", "C", "HxW", "num_weights", "max_q", "max_k"}
 
 
 class UnequalError(Exception):
