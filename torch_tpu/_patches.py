@@ -264,3 +264,22 @@ def layers_traced_once() -> AbstractContextManager[Any]:
     """
     hop = torch.ops.higher_order.invoke_subgraph
     return mock.patch.object(hop, "_supports_training_input_mutation", True)
+
+
+@contextlib.contextmanager
+def worlds_of_threads(world: Any) -> Iterator[None]:
+    """Within the block, each thread has process groups of its own, which `world` keeps.
+
+    PyTorch keeps a process's groups in one object of `torch.distributed`, through which its tests
+    that run ranks as threads replace them, too; there is no function for it.
+    """
+    from torch._C import _distributed_c10d
+    from torch.distributed import distributed_c10d
+
+    isolate: Callable[[bool], None] = vars(_distributed_c10d)["_set_thread_isolation_mode"]
+    isolate(True)
+    try:
+        with mock.patch.object(distributed_c10d, "_world", world):
+            yield
+    finally:
+        isolate(False)

@@ -23,10 +23,11 @@ def resolve(name: str) -> str:
     return _find(name)
 
 
-def expected_devices(name: str) -> int:
+def expected_devices(name: str, cpu_devices: int) -> int:
     """Returns how many devices a plugin will have, if that is known without opening it; else -1.
 
-    A plugin that is not there has none. name: as for resolve.
+    A plugin that is not there has none. name: as for resolve; cpu_devices: of the CPU plugin; 0:
+    what the environment says.
     """
     try:
         path = _find(name)
@@ -38,7 +39,7 @@ def expected_devices(name: str) -> int:
         return -1
     from torch_tpu import _env
 
-    count = _env.value("CPU_DEVICES")
+    count = str(cpu_devices or _env.value("CPU_DEVICES"))
     return int(count) if count.isascii() and count.isdigit() and 0 < int(count) <= 127 else -1
 
 

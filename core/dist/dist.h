@@ -55,6 +55,11 @@ void tt_dist_abort(tt_dist_group *group, const char *why);
 /* The rank whose message was received by the group's last RECV; -1 if there was none. */
 int tt_dist_source(tt_dist_group *group);
 
+/* The groups of a mesh along the dim whose first group, or another, has these ranks: rows of
+ * `size`, `world` in all. False where no mesh of the world has such a dim: equal steps, and groups
+ * alike beside it. */
+bool tt_dist_partition(const int64_t *ranks, int size, int world, int64_t *out);
+
 /* Does what a program asks of the group that its turn names; the next turn is written. `x` and `y`
  * may be NULL. An error says which group, which collective, and who. */
 tt_status tt_dist_run(const int64_t turn[TT_TURN_WORDS], tt_collective *collective,

@@ -142,6 +142,15 @@ static tt_status note_reads(const building *b, tt_module *module) {
   return TT_SUCCESS;
 }
 
+static void name_devices(const building *b, tt_module *module) {
+  const int64_t *devices = tt_hlo_devices(b->h, &module->device_count);
+  if (!devices) return;
+  tt_text_printf(&module->text, "%s%lld", TT_DEVICES_LINE, (long long)devices[0]);
+  for (int i = 1; i < module->device_count; i++)
+    tt_text_printf(&module->text, " %lld", (long long)devices[i]);
+  tt_text_printf(&module->text, "\n");
+}
+
 static tt_status build(building *b, tt_module *module) {
   const tt_graph *graph = b->graph;
   TT_TRY(prepare(b));
@@ -151,6 +160,7 @@ static tt_status build(building *b, tt_module *module) {
   if (!tt_hlo_failed(b->h)) TT_TRY(add_results(b, module));
   TT_TRY(name_module(graph, module));
   if (graph->options) tt_text_add(&module->text, graph->options, strlen(graph->options));
+  name_devices(b, module);
   TT_TRY(copy_checks(&b->checks, module));
   TT_TRY(tt_hlo_finish(b->h, b->results, graph->output_count + b->checks.count, &module->text));
   return note_reads(b, module);

@@ -12,6 +12,7 @@ typedef struct tt_module {
   int result_count;              /* without check flags */
   int64_t result_bytes, largest; /* of all results; elements of the largest value on the way */
   bool *reads;                   /* of each input whether anything depends on its value */
+  int device_count;              /* that it runs on at once; 0: on any one */
   int donor_count;               /* parameters that may be donated, ascending */
   int64_t *donors;
   int check_count; /* rank-0 bool results behind the others; true means violated */

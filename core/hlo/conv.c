@@ -109,8 +109,7 @@ tt_node *tt_hlo_convolution(tt_hlo *h, tt_node *input, tt_node *kernel, const tt
   add_numbers(h, fields + 6, output_names, conv->output, spatial);
   tt_attr attrs[9] = {
       tt_attr_i64s("window_strides", tt_hlo_filled(h, conv->stride, spatial, 1), spatial),
-      tt_attr_values("padding", TT_ATTR_PAIRS, tt_hlo_filled(h, conv->padding, 2 * spatial, 0),
-                     2 * spatial),
+      tt_attr_rows("padding", tt_hlo_filled(h, conv->padding, 2 * spatial, 0), 2 * spatial, 2),
       tt_attr_i64s("lhs_dilation", tt_hlo_filled(h, conv->lhs_dilation, spatial, 1), spatial),
       tt_attr_i64s("rhs_dilation", tt_hlo_filled(h, conv->rhs_dilation, spatial, 1), spatial),
       tt_attr_values("window_reversal", TT_ATTR_BOOLS, reverse, spatial),

@@ -246,6 +246,22 @@ void tt_hlo_sort(tt_hlo *h, int n, tt_node *const *xs, int dim, bool stable, tt_
 tt_node *tt_hlo_select_and_scatter(tt_hlo *h, tt_node *x, tt_node *source, const tt_window *window,
                                    bool max);
 
+/* -- Between devices -- */
+/* Which devices a collective works among: rows of `size` devices' numbers, each a group in the
+ * order of its ranks. `x` is of rank 1; of those that are shared out, dim 0 is a multiple of the
+ * size. */
+typedef struct tt_groups {
+  const int64_t *devices; /* [count] */
+  int count, size;
+} tt_groups;
+tt_node *tt_hlo_all_reduce(tt_hlo *h, tt_reducer reducer, tt_node *x, const tt_groups *groups);
+tt_node *tt_hlo_all_gather(tt_hlo *h, tt_node *x, const tt_groups *groups);
+tt_node *tt_hlo_reduce_scatter(tt_hlo *h, tt_reducer reducer, tt_node *x, const tt_groups *groups);
+tt_node *tt_hlo_all_to_all(tt_hlo *h, tt_node *x, const tt_groups *groups);
+/* The devices that these name, ascending: the program runs on all of them at once. All collectives
+ * of a program name the same ones. NULL: it has none, and runs on any device. */
+const int64_t *tt_hlo_devices(const tt_hlo *h, int *count);
+
 /* -- Control and calls -- */
 /* `cond` gets n nodes and writes one bool; `body` gets n nodes and writes n. Both may use values
  * from outside. */

@@ -18,8 +18,8 @@
   X(imag) X(reduce_precision) X(optimization_barrier) X(constant) X(iota) X(reshape) X(transpose)  \
   X(broadcast_in_dim) X(slice) X(dynamic_slice) X(dynamic_update_slice) X(concatenate) X(pad)      \
   X(reverse) X(reduce) X(reduce_window) X(select_and_scatter) X(dot_general) X(convolution)        \
-  X(cholesky) X(triangular_solve) X(fft) X(gather) X(scatter) X(sort) X(while) X(if)         \
-  X(custom_call)
+  X(cholesky) X(triangular_solve) X(fft) X(gather) X(scatter) X(sort) X(while) X(if)               \
+  X(custom_call) X(all_reduce) X(all_gather) X(reduce_scatter) X(all_to_all)
 
 typedef enum tt_opcode {
   TT_OPCODE_BEFORE = TT_HLO_ELEMENTWISE_COUNT - 1,
@@ -37,7 +37,7 @@ typedef enum tt_attr_kind {
   TT_ATTR_BOOL,   /* true / false */
   TT_ATTR_I64S,   /* array<i64: ..> */
   TT_ATTR_BOOLS,  /* array<i1: ..> */
-  TT_ATTR_PAIRS,  /* dense<[[a, b], ..]> : tensor<count/2 x 2 x i64> */
+  TT_ATTR_ROWS,   /* dense<[[a, b], ..]> : tensor<count/value x value x i64> */
   TT_ATTR_STRUCT, /* #text field = .., ..>; a list field is left out when empty */
   TT_ATTR_LIST,   /* a field: [a, b] */
   TT_ATTR_PLAIN   /* a field: value */
@@ -116,6 +116,8 @@ struct tt_hlo {
   int next_id, instr_count, depth;
   int64_t largest;
   tt_precision precision;
+  const int64_t *devices; /* ascending */
+  int device_count;
   tt_intern numbered; /* value numbering: what was built already, by content */
   tt_text key;        /* scratch for it */
 };
@@ -221,6 +223,12 @@ static inline tt_attr tt_attr_values(const char *name, tt_attr_kind kind, const 
 }
 static inline tt_attr tt_attr_i64s(const char *name, const int64_t *values, int count) {
   return tt_attr_values(name, TT_ATTR_I64S, values, count);
+}
+/* Rows of `width` values, in one list. */
+static inline tt_attr tt_attr_rows(const char *name, const int64_t *values, int count, int width) {
+  tt_attr attr = tt_attr_values(name, TT_ATTR_ROWS, values, count);
+  attr.value = width;
+  return attr;
 }
 static inline tt_attr tt_attr_list(tt_hlo *h, const char *name, const int *values, int count) {
   return tt_attr_values(name, TT_ATTR_LIST, tt_hlo_widen(h, values, count), count);

@@ -54,18 +54,19 @@ static void put_ints(tt_pen *pen, const tt_attr *attr) {
   }
 }
 
-static void put_pairs(tt_pen *pen, const tt_attr *attr) {
+static void put_rows(tt_pen *pen, const tt_attr *attr) {
+  int width = (int)attr->value;
   put(pen, attr->count ? "dense<[" : "dense<");
-  for (int i = 0; i + 1 < attr->count; i += 2) {
-    put(pen, i ? ", [" : "[");
+  for (int i = 0; i < attr->count; i++) {
+    bool first = i % width == 0;
+    put(pen, !first ? ", " : i ? "], [" : "[");
     put_int(pen, attr->values[i]);
-    put(pen, ", ");
-    put_int(pen, attr->values[i + 1]);
-    put(pen, "]");
   }
-  put(pen, attr->count ? "]> : tensor<" : "> : tensor<");
-  put_int(pen, attr->count / 2);
-  put(pen, "x2xi64>");
+  put(pen, attr->count ? "]]> : tensor<" : "> : tensor<");
+  put_int(pen, attr->count / width);
+  put(pen, "x");
+  put_int(pen, width);
+  put(pen, "xi64>");
 }
 
 static void put_attr_value(tt_pen *pen, const tt_attr *attr);
@@ -96,8 +97,8 @@ static void put_attr_value(tt_pen *pen, const tt_attr *attr) {
   case TT_ATTR_STRUCT:
     put_struct(pen, attr);
     break;
-  case TT_ATTR_PAIRS:
-    put_pairs(pen, attr);
+  case TT_ATTR_ROWS:
+    put_rows(pen, attr);
     break;
   case TT_ATTR_I64:
   case TT_ATTR_I32:

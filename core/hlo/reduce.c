@@ -210,8 +210,7 @@ void tt_hlo_reduce_window_n(tt_hlo *h, int n, tt_node *const *xs, tt_node *const
       tt_attr_i64s("window_strides", tt_hlo_filled(h, window->stride, rank, 1), rank),
       tt_attr_i64s("base_dilations", tt_hlo_filled(h, window->base_dilation, rank, 1), rank),
       tt_attr_i64s("window_dilations", tt_hlo_filled(h, window->dilation, rank, 1), rank),
-      tt_attr_values("padding", TT_ATTR_PAIRS, tt_hlo_filled(h, window->padding, 2 * rank, 0),
-                     2 * rank),
+      tt_attr_rows("padding", tt_hlo_filled(h, window->padding, 2 * rank, 0), 2 * rank, 2),
   };
   tt_instr draft = {
       .op = TT_OPCODE_reduce_window, .rule = rule_reduce_window, .attrs = attrs, .attr_count = 5};
@@ -247,8 +246,7 @@ tt_node *tt_hlo_select_and_scatter(tt_hlo *h, tt_node *x, tt_node *source, const
   tt_attr attrs[] = {
       tt_attr_i64s("window_dimensions", window->size, rank),
       tt_attr_i64s("window_strides", tt_hlo_filled(h, window->stride, rank, 1), rank),
-      tt_attr_values("padding", TT_ATTR_PAIRS, tt_hlo_filled(h, window->padding, 2 * rank, 0),
-                     2 * rank),
+      tt_attr_rows("padding", tt_hlo_filled(h, window->padding, 2 * rank, 0), 2 * rank, 2),
   };
   tt_node *operands[] = {x, source, tt_hlo_const(h, x->type.dtype, 0)};
   tt_instr draft = {.op = op,

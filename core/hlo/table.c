@@ -107,6 +107,10 @@ static const tt_op_info infos[TT_OPCODE_COUNT] = {
     OP(while, 0, -1, ANY, ANY, ANY, 2),
     OP(if, 1, 1, CB, 0, 0, 2),
     OP(custom_call, 0, -1, ANY, ANY, ANY, 0),
+    OP(all_reduce, 1, 1, CI | CF | CC, 0, 0, 1),
+    OP(all_gather, 1, 1, ANY, 0, 0, 0),
+    OP(reduce_scatter, 1, 1, CI | CF | CC, 0, 0, 1),
+    OP(all_to_all, 1, 1, ANY, 0, 0, 0),
 };
 
 const tt_op_info *tt_hlo_info(int op) {

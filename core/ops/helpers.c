@@ -104,6 +104,20 @@ tt_node *tt_flatten(tt_lower *cx, tt_node *x) {
   return tt_hlo_reshape(cx->h, x, 1, &count);
 }
 
+tt_node *tt_pairs_of_complex(tt_lower *cx, tt_node *x) {
+  int64_t column[] = {x->type.dims[0], 1};
+  tt_node *pair[] = {tt_hlo_reshape(cx->h, tt_hlo_real(cx->h, x), 2, column),
+                     tt_hlo_reshape(cx->h, tt_hlo_imag(cx->h, x), 2, column)};
+  return tt_flatten(cx, tt_hlo_concatenate(cx->h, pair, 2, 1));
+}
+
+tt_node *tt_complex_of_pairs(tt_lower *cx, tt_node *x) {
+  int64_t pairs[] = {x->type.dims[0] / 2, 2};
+  x = tt_hlo_reshape(cx->h, x, 2, pairs);
+  return tt_flatten(cx, tt_hlo_complex(cx->h, tt_hlo_slice_dim(cx->h, x, 1, 0, 1, 1),
+                                       tt_hlo_slice_dim(cx->h, x, 1, 1, 2, 1)));
+}
+
 tt_node *tt_times(tt_lower *cx, tt_node *x, double c) {
   return tt_hlo_multiply(cx->h, x, tt_like(cx, x, c));
 }

@@ -86,6 +86,9 @@ tt_node *tt_product_apart(tt_lower *cx, tt_node *x);
 tt_node *tt_once(tt_lower *cx, tt_node *x);
 /* Flat row-major reshape to rank 1, and back to given dims. */
 tt_node *tt_flatten(tt_lower *cx, tt_node *x);
+/* Complex numbers of rank 1 as their real and imaginary parts in turn, and back. */
+tt_node *tt_pairs_of_complex(tt_lower *cx, tt_node *x);
+tt_node *tt_complex_of_pairs(tt_lower *cx, tt_node *x);
 /* Whether x has at least `rank` dims, which the poison node has not: else fails the builder. For
  * lowerings that count dims from the end. */
 static inline bool tt_need_rank(tt_lower *cx, const tt_node *x, int rank) {

@@ -139,15 +139,20 @@ static bool is(line word, const char *name) {
   return size_of(word) == strlen(name) && memcmp(word.at, name, size_of(word)) == 0;
 }
 
-static bool put_number(line digits, tt_text *choice) {
+static bool read_number(line digits, int64_t *out) {
   char text[24], *end = NULL;
   size_t size = size_of(digits);
   if (size == 0 || size >= sizeof text) return false;
   memcpy(text, digits.at, size);
   text[size] = '\0';
   errno = 0;
-  int64_t value = strtoll(text, &end, 10);
-  if (errno || *end) return false;
+  *out = strtoll(text, &end, 10);
+  return !errno && !*end;
+}
+
+static bool put_number(line digits, tt_text *choice) {
+  int64_t value = 0;
+  if (!read_number(digits, &value)) return false;
   put_int(choice, TT_FIELD_int_value, value);
   return true;
 }
@@ -175,17 +180,58 @@ static tt_status read_option(line rest, tt_text *out) {
                   (int)size_of(whole), whole.at);
 }
 
+/* Fields that are written again replace what was written before. */
+static void put_devices(tt_text *out, int replicas, tt_text *ids) {
+  tt_text devices = TT_TEXT_INIT, assignment = TT_TEXT_INIT, build = TT_TEXT_INIT;
+  put_message(&devices, TT_FIELD_replica_device_ids, ids);
+  put_int(&assignment, TT_FIELD_replica_count, replicas);
+  put_int(&assignment, TT_FIELD_computation_count, 1);
+  put_message(&assignment, TT_FIELD_computation_devices, &devices);
+  put_int(&build, TT_FIELD_num_replicas, replicas);
+  put_message(&build, TT_FIELD_device_assignment, &assignment);
+  put_message(out, TT_FIELD_executable_build_options, &build);
+  put_int(out, TT_FIELD_compile_portable_executable, 0);
+}
+
+static tt_status read_devices(line rest, tt_text *out) {
+  line whole = rest;
+  tt_text ids = TT_TEXT_INIT;
+  int64_t id = 0;
+  int count = 0;
+  bool fine = true;
+  while (fine && size_of(rest)) {
+    fine = read_number(take_word(&rest), &id) && id >= 0 && count++ < TT_MAX_PARTICIPANTS;
+    if (fine) put_varint(&ids, (uint64_t)id);
+  }
+  if (fine && count) {
+    put_devices(out, count, &ids);
+    return TT_SUCCESS;
+  }
+  tt_text_deinit(&ids);
+  return tt_error(TT_INVALID_ARGUMENT,
+                  "compile options: '%.*s' names no devices; it must be their numbers, at most %d",
+                  (int)size_of(whole), whole.at, TT_MAX_PARTICIPANTS);
+}
+
+/* Whether the code begins with this; then *rest is the line's remainder. */
+static bool begins(const char *code, size_t size, const char *begin, line *rest) {
+  size_t skip = strlen(begin);
+  if (size <= skip || memcmp(code, begin, skip) != 0) return false;
+  const char *end = memchr(code, '\n', size);
+  *rest = (line){code + skip, end ? end : code + size};
+  return true;
+}
+
 tt_status tt_compile_options_read(const char *code, size_t size, tt_text *out) {
-  static const char begin[] = TT_OPTION_LINE;
-  const size_t skip = sizeof begin - 1;
-  for (int count = 0; size > skip && memcmp(code, begin, skip) == 0; count++) {
-    const char *end = memchr(code, '\n', size);
-    if (!end || count == TT_MAX_OVERRIDES)
+  for (int count = 0;; count++) {
+    line rest;
+    bool devices = begins(code, size, TT_DEVICES_LINE, &rest);
+    if (!devices && !begins(code, size, TT_OPTION_LINE, &rest)) return tt_text_status(out);
+    if (rest.end == code + size || count == TT_MAX_OVERRIDES)
       return tt_error(TT_INVALID_ARGUMENT, "compile options: a program has at most %d, each a line",
                       TT_MAX_OVERRIDES);
-    TT_TRY(read_option((line){code + skip, end}, out));
-    size -= (size_t)(end + 1 - code);
-    code = end + 1;
+    TT_TRY(devices ? read_devices(rest, out) : read_option(rest, out));
+    size -= (size_t)(rest.end + 1 - code);
+    code = rest.end + 1;
   }
-  return tt_text_status(out);
 }

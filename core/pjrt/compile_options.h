@@ -13,12 +13,18 @@
   X(ExecutableBuildOptionsProto, num_replicas, 4)                                                  \
   X(ExecutableBuildOptionsProto, num_partitions, 5)                                                \
   X(ExecutableBuildOptionsProto, use_spmd_partitioning, 6)                                         \
-  X(ExecutableBuildOptionsProto, optimization_level, 24)
+  X(ExecutableBuildOptionsProto, device_assignment, 9)                                             \
+  X(ExecutableBuildOptionsProto, optimization_level, 24)                                           \
+  X(DeviceAssignmentProto, replica_count, 1)                                                       \
+  X(DeviceAssignmentProto, computation_count, 2)                                                   \
+  X(DeviceAssignmentProto, computation_devices, 3)                                                 \
+  X(ComputationDevice, replica_device_ids, 1)
 
 /* Appends the bytes; equal options give equal bytes, so they can be part of a cache key. `options`
  * may be NULL. INVALID_ARGUMENT when the options contradict each other. */
 tt_status tt_compile_options_write(const tt_compile_options *options, tt_text *out);
-/* Appends what a program's first lines say (TT_OPTION_LINE). INVALID_ARGUMENT: no such line. */
+/* Appends what a program's first lines say (TT_OPTION_LINE, TT_DEVICES_LINE). INVALID_ARGUMENT: one
+ * of them says nothing that can be understood. */
 tt_status tt_compile_options_read(const char *code, size_t size, tt_text *out);
 
 #endif

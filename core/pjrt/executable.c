@@ -225,7 +225,8 @@ tt_status tt_execute(tt_executable *executable, tt_pjrt_device *device, tt_buffe
 }
 
 tt_status tt_execute_all(tt_executable *executable, int devices, tt_buffer *const *const *arguments,
-                         int count, const int64_t *keep, int keep_count,
-                         tt_buffer **const *outputs) {
-  return execute(executable, devices, NULL, arguments, count, keep, keep_count, outputs, NULL);
+                         int count, const int64_t *keep, int keep_count, tt_buffer **const *outputs,
+                         tt_event **done) {
+  for (int d = 0; done && d < devices; d++) done[d] = NULL;
+  return execute(executable, devices, NULL, arguments, count, keep, keep_count, outputs, done);
 }

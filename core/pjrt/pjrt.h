@@ -103,6 +103,9 @@ typedef struct tt_compile_options {
  *
  * So equal texts are equal programs, in memory, in caches, and in files. */
 #define TT_OPTION_LINE "// option "
+/* A line that names devices, "// devices 0 1 5", makes it a program that these run at once, each a
+ * replica, in this order (tt_execute_all). */
+#define TT_DEVICES_LINE "// devices "
 /* Compiles a StableHLO module (text or bytecode). */
 tt_status tt_compile(tt_client *client, const char *code, size_t size,
                      const tt_compile_options *options, tt_executable **out);
@@ -131,10 +134,11 @@ tt_status tt_executable_devices(tt_executable *executable, tt_pjrt_device **out,
 tt_status tt_execute(tt_executable *executable, tt_pjrt_device *device, tt_buffer *const *arguments,
                      int count, const int64_t *keep, int keep_count, tt_buffer **outputs,
                      tt_event **done);
-/* Launches on all of tt_executable_devices at once; arguments[d] and outputs[d] are the d-th's. */
+/* Launches on all of tt_executable_devices at once; arguments[d], outputs[d] and done[d] (`done`
+ * may be NULL) are the d-th's. */
 tt_status tt_execute_all(tt_executable *executable, int devices, tt_buffer *const *const *arguments,
-                         int count, const int64_t *keep, int keep_count,
-                         tt_buffer **const *outputs);
+                         int count, const int64_t *keep, int keep_count, tt_buffer **const *outputs,
+                         tt_event **done);
 
 /* -- topology.c -- */
 typedef struct tt_topology tt_topology;

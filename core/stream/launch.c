@@ -1,5 +1,7 @@
 #include "stream/launch.h"
 
+#include "stream/meeting.h"
+
 #include <assert.h>
 #include <string.h>
 
@@ -146,6 +148,28 @@ static tt_status take_results(tt_launch *launch, tt_buffer *const *outputs, tt_e
   return status;
 }
 
+/* On several devices at once. Whether the plugin runs such a program before it returns, it does not
+ * say. */
+static tt_status start_with_others(const tt_launch *launch, const scratch *s, int arguments,
+                                   int keep_count, tt_event **end) {
+  tt_seat seat = {.device = launch->device->raw,
+                  .arguments = s->buffers,
+                  .count = arguments,
+                  .keep = s->keep,
+                  .keep_count = keep_count,
+                  .outputs = s->buffers + arguments};
+  TT_TRY(tt_meeting_execute(launch->origin.program, &seat));
+  if (end) {
+    *end = seat.end;
+    return TT_SUCCESS;
+  }
+  tt_status status = seat.end ? tt_event_await(launch->device->client, seat.end) : TT_SUCCESS;
+  tt_event_destroy(launch->device->client, seat.end);
+  for (int i = 0; status && i < tt_executable_outputs(launch->origin.program->executable); i++)
+    tt_buffer_destroy(launch->device->client, seat.outputs[i]);
+  return status;
+}
+
 /* The arguments are in s->buffers, and the outputs come behind them. */
 static tt_status start(const tt_launch *launch, const scratch *s, int arguments, int keep_count,
                        tt_event **end) {
@@ -171,7 +195,9 @@ static tt_status execute(tt_launch *launch, scratch *s, tt_event **end) {
     s->buffers[arguments++] = words;
   }
   int keep_count = find_kept(launch, s->keep);
-  tt_status status = start(launch, s, arguments, keep_count, end);
+  bool alone = !launch->origin.program->module.device_count;
+  tt_status status = alone ? start(launch, s, arguments, keep_count, end)
+                           : start_with_others(launch, s, arguments, keep_count, end);
   if (words) tt_scalar_cache_put(device->scalars, words, key);
   if (status) return status;
   tt_count_add(TT_COUNT_LAUNCHES, 1);

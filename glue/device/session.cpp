@@ -20,6 +20,7 @@ namespace {
 std::atomic<tt_session*> the_session{nullptr}, usable{nullptr};
 std::mutex opening;
 std::string plugin = tt_env(TT_ENV_PLUGIN);  // a name or a path; guarded by the GIL
+int cpu_devices = 0;                         // likewise; 0: what the environment says
 constexpr int kNobodyAsked = -2;
 std::atomic<int> expected{kNobodyAsked};  // devices of the plugin that is not open
 // Of a process that owns one device: its index, and one more than that of any process of the host.
@@ -41,7 +42,7 @@ int expected_devices() {
   if (int known = expected.load(std::memory_order_acquire); known != kNobodyAsked) return known;
   py::gil_scoped_acquire gil;
   auto package = py::module_::import("torch_tpu._plugins");
-  return expected = package.attr("expected_devices")(plugin).cast<int>();
+  return expected = package.attr("expected_devices")(plugin, cpu_devices).cast<int>();
 }
 
 static int owned_devices() {
@@ -95,10 +96,11 @@ bool is_available() {
 
 bool is_forked() { return session() && !usable.load(std::memory_order_relaxed); }
 
-void set_plugin(const std::string& name) {
+void set_plugin(const std::optional<std::string>& name, int devices) {
   TORCH_CHECK(!session(),
               "the plugin is already open; name another one before the first use of device 'tpu'");
-  plugin = name;
+  if (name) plugin = *name;
+  cpu_devices = devices;
   expected = kNobodyAsked;
 }
 
@@ -122,7 +124,7 @@ tt_session* open_session() {
   if (tt_session* open = session()) return open;
   tt_session* opened = nullptr;
   bind_lapack();
-  check(tt_session_create(path.c_str(), &opened));
+  check(tt_session_create(path.c_str(), cpu_devices, &opened));
   usable.store(opened, std::memory_order_release);
   the_session.store(opened, std::memory_order_release);
   pthread_atfork(nullptr, nullptr, [] { usable.store(nullptr); });

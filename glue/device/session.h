@@ -53,7 +53,9 @@ void set_captured_stream(c10::DeviceIndex index, tt_stream* stream);
 
 // The process was forked after the plugin was opened.
 bool is_forked();
-void set_plugin(const std::string& name);
+// Names the one that is opened, or leaves it; `devices` are those of the CPU plugin, 0 what the
+// environment says.
+void set_plugin(const std::optional<std::string>& name, int devices);
 std::string plugin_path();
 
 }  // namespace tt

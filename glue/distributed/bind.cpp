@@ -37,11 +37,20 @@ std::vector<std::pair<int64_t, Flight>> flights() {
 // Apart from the others, since torch.distributed's own types must be known by then.
 void bind_distributed(py::module_& m) {
   m.def("flights", &flights);
+  m.def("device_ids", [] {
+    std::vector<int> ids;
+    tt_session* open = open_session();
+    for (int i = 0; i < open->device_count; i++)
+      ids.push_back(tt_pjrt_device_id(open->devices[i]->raw));
+    return ids;
+  });
+  m.def("end_meetings", [](const std::string& why) { tt_meeting_end(why.c_str()); });
+  m.def("reopen_meetings", [](Milliseconds timeout) { tt_meeting_reopen(timeout.count()); });
   m.def("_bind_distributed", [m]() mutable {
     if (py::hasattr(m, "ProcessGroupTpu")) return;
     py::class_<ProcessGroupTpu, Backend, Ptr<ProcessGroupTpu>>(m, "ProcessGroupTpu")
         .def(py::init<Ptr<Backend>, Ptr<Store>, int, int, Milliseconds, std::string,
-                      std::vector<int64_t>>());
+                      std::vector<int64_t>, std::vector<int64_t>>());
   });
 }
 

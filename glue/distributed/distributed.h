@@ -12,6 +12,7 @@
 
 extern "C" {
 #include "dist/flight.h"
+#include "stream/meeting.h"
 }
 
 namespace tt {
@@ -21,16 +22,20 @@ using c10d::Store;
 using Milliseconds = std::chrono::milliseconds;
 template <class T> using Ptr = c10::intrusive_ptr<T>;
 
-// Who carries a group's collectives: PyTorch's own backend for tensors of the host, Gloo.
+// Who carries a group's collectives: PyTorch's own backend for tensors of the host, Gloo; or the
+// plugin's own, between devices.
 struct Carrier : Fixed {
-  Ptr<Backend> backend;
-  Ptr<Store> store;  // to find out who is missing
+  Ptr<Backend> backend;          // null: the plugin
+  std::vector<int64_t> devices;  // of the plugin, in the order of the global ranks; or none
+  Ptr<Store> store;              // to find out who is missing
   std::string name;
   std::vector<int64_t> global_ranks;
   std::atomic<int64_t> timeout_ms;
   std::mutex lock;
   // Messages that were sent and perhaps not received yet, with their bytes.
   std::vector<std::pair<Ptr<c10d::Work>, at::Tensor>> sent;
+  std::atomic<uint64_t> unequal = 0;  // exchanges of unequal parts between devices
+  bool on_devices() const { return !devices.empty(); }
 };
 
 // What the core calls for one order of collectives of the group, of which `order` is the name.
@@ -53,12 +58,35 @@ struct Asked {
   c10d::ReduceOp reduction{};
   int64_t root = 0, tag = 0;
   std::vector<int64_t> splits{};
+  std::vector<int64_t> devices{};  // in groups of so many ranks, where the plugin does it
+  int64_t ranks = 0;
+};
+
+// Which of the group's orders of collectives; others are the rank that is received from.
+enum { kAll = -2, kSends = -3 };
+
+// What is asked, as the plugin's devices do it at once. Their programs must be one text, so each
+// rank gives and gets one tensor of one dim and of one size, whatever tensors it has.
+class Packed : Fixed {
+ public:
+  // Names the devices in `asked`: all of the world's where the program `spans` more collectives
+  // than this one. Waits for the other ranks where their parts have unequal sizes.
+  Packed(Carrier& carrier, int rank, bool spans, Asked& asked,
+         const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs);
+  std::vector<at::Tensor> inputs, outputs;
+  void unpack() const;  // to this rank's own outputs
+
+ private:
+  void pad(Carrier& carrier, int rank, Asked& asked);
+  std::vector<at::Tensor> own_;
+  std::vector<int64_t> parts_;  // of outputs' rows, where these are of unequal sizes
 };
 
 class ProcessGroupTpu final : public Backend {
  public:
   ProcessGroupTpu(Ptr<Backend> carrier, Ptr<Store> store, int rank, int size, Milliseconds timeout,
-                  std::string name, std::vector<int64_t> global_ranks);
+                  std::string name, std::vector<int64_t> global_ranks,
+                  std::vector<int64_t> devices);
   ~ProcessGroupTpu() override;
 
   using Work = Ptr<c10d::Work>;
@@ -107,7 +135,6 @@ class ProcessGroupTpu final : public Backend {
   void shutdown() override;
 
  private:
-  enum { kAll = -2, kSends = -3 };  // orders; others are the rank that is received from
   std::shared_ptr<Order> order(int which, c10::DeviceIndex device);
   Work issue(const Asked& asked, c10d::OpType type, const Tensors& inputs, const Tensors& outputs,
              int which = kAll);

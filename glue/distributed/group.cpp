@@ -21,7 +21,7 @@ constexpr int64_t kFirstSite = 2;
 
 TORCH_LIBRARY_FRAGMENT(torch_tpu, m) {
   m.def("collective_(Tensor(a!) turn, Tensor[] inputs, Tensor(b!)[] outputs, int kind, int op, "
-        "Scalar root, Scalar tag, Scalar site, int[] splits) -> ()");
+        "Scalar root, Scalar tag, Scalar site, int[] splits, int[] devices, int ranks) -> ()");
 }
 
 // Streams that users cannot get; groups take them in turn.
@@ -76,13 +76,17 @@ class Issued final : public c10d::Work {
   uint64_t getSequencenumber() const override { return sequence_; }
 
  private:
-  bool failed() const {
+  tt_status find_error() const {
     tt_status error = tt_dist_error(order_->group);
+    return error ? error : tt_meeting_error();
+  }
+  bool failed() const {
+    tt_status error = find_error();
     tt_status_release(error);
     return error != nullptr;
   }
   void check_error() const {
-    tt_status error = tt_dist_error(order_->group);
+    tt_status error = find_error();
     if (!error) return;
     std::string text = tt_status_message(error);
     tt_status_release(error);
@@ -107,9 +111,9 @@ class Issued final : public c10d::Work {
 // Where the collective is recorded, until this ends.
 class Place : Fixed {
  public:
-  Place(c10::DeviceIndex device, c10::StreamId stream) {
+  Place(c10::DeviceIndex device, c10::StreamId stream, bool always) {
     Choice choice{};
-    if (captured_stream(device) || setting_now(kSpmdSafe)) return;
+    if (captured_stream(device) || (setting_now(kSpmdSafe) && !always)) return;
     apart_ = true;
     if (setting_now(kMode) == TT_MODE_FUSED) choice[kMode] = TT_MODE_STRICT;
     block_.emplace(choice);
@@ -185,7 +189,9 @@ void call(const at::Tensor& turn, const std::vector<at::Tensor>& inputs,
                           at::Scalar(asked.root),
                           at::Scalar(asked.tag),
                           at::Scalar(static_cast<int64_t>(call_site()) + kFirstSite),
-                          asked.splits};
+                          asked.splits,
+                          asked.devices,
+                          asked.ranks};
   op.callBoxed(&stack);
 }
 
@@ -198,11 +204,12 @@ Order::~Order() {
 
 ProcessGroupTpu::ProcessGroupTpu(Ptr<Backend> carrier, Ptr<Store> store, int rank, int size,
                                  Milliseconds timeout, std::string name,
-                                 std::vector<int64_t> global_ranks)
+                                 std::vector<int64_t> global_ranks, std::vector<int64_t> devices)
     : Backend(rank, size), carrier_(std::make_shared<Carrier>()) {
   carrier_->backend = std::move(carrier);
   carrier_->store = std::move(store);
   carrier_->name = std::move(name);
+  carrier_->devices = std::move(devices);
   carrier_->global_ranks = std::move(global_ranks);
   for (auto i = static_cast<int64_t>(carrier_->global_ranks.size()); i < size; i++)
     carrier_->global_ranks.push_back(i);
@@ -216,10 +223,12 @@ std::shared_ptr<Order> ProcessGroupTpu::order(int which, c10::DeviceIndex device
   if (found) return found;
   auto made = std::make_shared<Order>();
   std::string name = which == kAll     ? "all"
-                     : which == kSends ? "sends"
+                     : which <= kSends ? "sends"
                                        : "from" + std::to_string(which);
   tt_transport transport = make_transport(carrier_, name);
-  check(tt_dist_create(carrier_->name.c_str(), getRank(), getSize(), &transport, &made->group));
+  bool pair = carrier_->on_devices() && which != kAll;  // of who sends and who receives
+  int rank = !pair ? getRank() : which <= kSends ? 0 : 1, size = pair ? 2 : getSize();
+  check(tt_dist_create(carrier_->name.c_str(), rank, size, &transport, &made->group));
   auto words = at::empty({TT_TURN_WORDS}, at::kLong);
   tt_dist_turn(made->group, words.mutable_data_ptr<int64_t>());
   made->turn = words.to(c10::Device(c10::DeviceType::PrivateUse1, device));
@@ -248,10 +257,16 @@ ProcessGroupTpu::Work ProcessGroupTpu::issue(const Asked& asked, OpType type, co
   }
   std::lock_guard<std::mutex> guard(lock_);
   auto in = order(which, device);
-  Place place(device, in->stream);
-  call(in->turn, factored, outputs, scaled);
-  in->issued++;
+  Place place(device, in->stream, carrier_->on_devices());
   bool captured = captured_stream(device) != nullptr;
+  if (carrier_->on_devices()) {
+    Packed packed(*carrier_, getRank(), captured, scaled, factored, outputs);
+    call(in->turn, packed.inputs, packed.outputs, scaled);
+    packed.unpack();
+  } else {
+    call(in->turn, factored, outputs, scaled);
+  }
+  in->issued++;
   if (!captured) {
     tt_marker* marker = nullptr;
     if (place.apart() || type == OpType::BARRIER)  // of an open chunk it would be the end
@@ -400,7 +415,8 @@ ProcessGroupTpu::Work ProcessGroupTpu::alltoall(Tensors& outputs, Tensors& input
 }
 
 ProcessGroupTpu::Work ProcessGroupTpu::send(Tensors& tensors, int peer, int tag) {
-  return issue({TT_COLLECTIVE_SEND, {}, peer, tag}, OpType::SEND, tensors, {}, kSends);
+  int which = carrier_->on_devices() ? kSends - 1 - peer : kSends;  // waits for its receiver
+  return issue({TT_COLLECTIVE_SEND, {}, peer, tag}, OpType::SEND, tensors, {}, which);
 }
 
 ProcessGroupTpu::Work ProcessGroupTpu::recv(Tensors& tensors, int peer, int tag) {
@@ -408,6 +424,8 @@ ProcessGroupTpu::Work ProcessGroupTpu::recv(Tensors& tensors, int peer, int tag)
 }
 
 ProcessGroupTpu::Work ProcessGroupTpu::recvAnysource(Tensors& tensors, int tag) {
+  TORCH_CHECK_NOT_IMPLEMENTED(!carrier_->on_devices(),
+                              "devices cannot receive from any rank; name the one that sends");
   return issue({TT_COLLECTIVE_RECV, {}, -1, tag}, OpType::RECVANYSOURCE, {}, tensors, -1);
 }
 
@@ -418,7 +436,7 @@ ProcessGroupTpu::Work ProcessGroupTpu::barrier(const c10d::BarrierOptions&) {
 // Names those who do not arrive; on the host, when all that was issued has ended.
 void ProcessGroupTpu::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all) {
   barrier({})->wait();
-  carrier_->backend->monitoredBarrier(options, wait_all);
+  if (carrier_->backend) carrier_->backend->monitoredBarrier(options, wait_all);
 }
 
 // -- The group --
@@ -451,6 +469,8 @@ c10d::ErrorType ProcessGroupTpu::getError() {
 void ProcessGroupTpu::abort() {
   std::lock_guard<std::mutex> guard(lock_);
   for (auto& [which, one] : orders_) tt_dist_abort(one->group, "it was aborted");
+  std::string why = "process group " + carrier_->name + ": it was aborted";
+  if (carrier_->on_devices()) tt_meeting_end(why.c_str());
 }
 
 void ProcessGroupTpu::shutdown() {

@@ -182,7 +182,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("init", [] { open_session(); }, release);
   m.def("is_initialized", [] { return session() != nullptr && !is_forked(); });
   m.def("is_in_bad_fork", &is_forked);
-  m.def("set_plugin", &set_plugin);
+  m.def("set_plugin", &set_plugin, "name"_a, "cpu_devices"_a = 0);
   m.def("plugin_path", &plugin_path);
   m.def("platform", [] { return open_session()->target.platform; });
   m.def("platform_version", [] { return open_session()->target.version; });

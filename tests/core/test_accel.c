@@ -753,7 +753,7 @@ static void test_all_reduce(void **state) {
     tt_buffer *zero = upload((float[6]){0}), *one = run(add, first, zero);
     tt_buffer *const *arguments[2] = {&one, &second};
     tt_buffer *sums[2] = {NULL}, **outputs[2] = {&sums[0], &sums[1]};
-    ok(tt_execute_all(reduce, 2, arguments, 1, NULL, 0, outputs));
+    ok(tt_execute_all(reduce, 2, arguments, 1, NULL, 0, outputs, NULL));
     tt_buffer *more = run(add, sums[0], first);
     holds(more, MORE);
     holds(sums[1], SUM);

@@ -22,6 +22,24 @@ static void fails_with(tt_status status, tt_code code, const char *words) {
   tt_status_release(status);
 }
 
+/* A mesh's groups are found from one of them, whatever dim of it they are along. */
+static void test_partitions(void **state) {
+  (void)state;
+  int64_t out[8];
+  assert_true(tt_dist_partition((int64_t[]){4, 6}, 2, 8, out));
+  assert_memory_equal(out, ((int64_t[]){0, 2, 1, 3, 4, 6, 5, 7}), sizeof out);
+  assert_true(tt_dist_partition((int64_t[]){1, 3, 5, 7}, 4, 8, out));
+  assert_memory_equal(out, ((int64_t[]){0, 2, 4, 6, 1, 3, 5, 7}), sizeof out);
+  assert_true(tt_dist_partition((int64_t[]){5}, 1, 8, out));
+  assert_int_equal(out[7], 7);
+  assert_true(tt_dist_partition((int64_t[]){0, 1, 2, 3, 4, 5, 6, 7}, 8, 8, out));
+  assert_false(tt_dist_partition((int64_t[]){0, 1, 3}, 3, 9, out));
+  assert_false(tt_dist_partition((int64_t[]){2, 4}, 2, 8, out));
+  assert_false(tt_dist_partition((int64_t[]){1, 0}, 2, 8, out));
+  assert_false(tt_dist_partition((int64_t[]){0, 1, 2}, 3, 8, out));
+  assert_false(tt_dist_partition((int64_t[]){6, 8}, 2, 8, out));
+}
+
 /* -- A transport that keeps what it was asked, and doubles what it reduces -- */
 
 enum { MOST = 8 };
@@ -309,6 +327,7 @@ static int close_client(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_partitions),
       cmocka_unit_test(test_turns_count),
       cmocka_unit_test(test_nothing_is_done_twice),
       cmocka_unit_test(test_the_first_error_ends_a_group),

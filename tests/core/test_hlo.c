@@ -177,6 +177,41 @@ static void test_text_of_calls(void **state) {
       "}\n}\n");
 }
 
+/* Devices are named by their numbers, and in the text by their places among the program's. */
+static void test_text_of_collectives(void **state) {
+  (void)state;
+  static const int64_t devices[] = {7, 2, 5, 3};
+  int count = 0;
+  assert_null(tt_hlo_devices(h, &count));
+  tt_node *x = vector(2), *y = tt_hlo_all_gather(h, x, &(tt_groups){devices, 4, 2});
+  expect_text(NODES(y), 1,
+              "module @jit_tt {\n"
+              "func.func public @main(%arg0: tensor<2xf32>) -> (tensor<4xf32>) {\n"
+              "%0 = \"stablehlo.all_gather\"(%arg0) {replica_groups = dense<[[3, 0], [2, 1]]> : "
+              "tensor<2x2xi64>, all_gather_dim = 0 : i64} : (tensor<2xf32>) -> tensor<4xf32>\n"
+              "\"func.return\"(%0) : (tensor<4xf32>) -> ()\n"
+              "}\n}\n");
+  const int64_t *all = tt_hlo_devices(h, &count);
+  assert_int_equal(count, 4);
+  assert_memory_equal(all, ((int64_t[]){2, 3, 5, 7}), 4 * sizeof *all);
+}
+
+static void test_collective_errors(void **state) {
+  (void)state;
+  static const int64_t pair[] = {0, 1}, others[] = {0, 2}, twice[] = {0, 0};
+  tt_groups two = {pair, 2, 2};
+  tt_code code = TT_INVALID_ARGUMENT;
+  expect_failure(tt_hlo_all_to_all(h, vector(3), &two), code, "2 devices cannot share");
+  expect_failure(tt_hlo_reduce_scatter(h, TT_SUM, vector(3), &two), code, "cannot share");
+  expect_failure(tt_hlo_all_gather(h, param(TT_F32, 2, DIMS(2, 2)), &two), code, "rank 1");
+  expect_failure(tt_hlo_all_reduce(h, TT_SUM, param(TT_BOOL, 1, DIMS(2)), &two), code, "i1");
+  expect_failure(tt_hlo_all_gather(h, vector(2), &(tt_groups){twice, 2, 2}), code, "in two groups");
+  expect_failure(tt_hlo_all_gather(h, vector(2), &(tt_groups){pair, 2, 3}), code, "groups of 3");
+  tt_hlo_all_gather(h, vector(2), &two);
+  expect_failure(tt_hlo_all_gather(h, vector(2), &(tt_groups){others, 2, 2}), code,
+                 "2 devices and of 2 others");
+}
+
 static const char *literal(tt_node *constant) {
   return tt_attr_find(constant->instr, "value")->text;
 }
@@ -609,6 +644,8 @@ int main(void) {
       TEST(test_dtypes),
       TEST(test_text),
       TEST(test_text_without_dead_code),
+      TEST(test_text_of_collectives),
+      TEST(test_collective_errors),
       TEST(test_text_of_calls),
       TEST(test_literals),
       TEST(test_transposes_are_known),

@@ -146,7 +146,7 @@ static void test_all_reduce(void **state) {
   tt_buffer *first = upload(devices[0], ONE), *second = upload(devices[1], TWO);
   tt_buffer *const *arguments[2] = {&first, &second};
   tt_buffer *sums[2] = {NULL}, **outputs[2] = {&sums[0], &sums[1]};
-  ok(tt_execute_all(reduce, 2, arguments, 1, NULL, 0, outputs));
+  ok(tt_execute_all(reduce, 2, arguments, 1, NULL, 0, outputs, NULL));
   holds(sums[0], SUM);
   holds(sums[1], SUM);
   tt_buffer_destroy(client, first);

@@ -35,6 +35,55 @@ def serve(pipe, rank, size, file, backend, timeout, environment):
         dist.destroy_process_group()
 
 
+def serve_all(pipe, size, backend, timeout):
+    """All ranks, as threads of one process, each with a virtual device."""
+    from torch_tpu.distributed import simulate
+
+    while task := pipe.recv():
+        function, args = task
+        options = {"backend": backend, "timeout": timedelta(seconds=timeout)}
+        try:
+            answer = True, simulate(call, size, (function, args), **options)
+        except BaseException:
+            answer = False, traceback.format_exc()
+        pipe.send(answer)
+
+
+def call(function, args):
+    import torch.distributed as dist
+
+    return function(dist.get_rank(), dist.get_world_size(), *args)
+
+
+class World:
+    """A process that simulates `size` ranks; as Ranks. A context manager."""
+
+    def __init__(self, size=2, backend=BOTH, timeout=60):
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        args = theirs, size, backend, timeout
+        self.process = context.Process(target=serve_all, args=args, daemon=True)
+        self.process.start()
+
+    def run(self, function, *args, timeout=300):
+        """The results of all ranks; fails with the first rank's error."""
+        self._pipe.send((function, args))
+        if not self._pipe.poll(timeout):
+            raise TimeoutError(f"the ranks have not answered within {timeout} s")
+        well, answer = self._pipe.recv()
+        assert well, answer
+        return answer
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        with contextlib.suppress(OSError):
+            self._pipe.send(None)
+        self.process.join(10)
+        self.process.kill()
+
+
 class Ranks:
     """`size` processes with a group of `backend`. A context manager."""
 

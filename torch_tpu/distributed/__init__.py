@@ -10,18 +10,23 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore
 
 from torch_tpu import _C
+from torch_tpu.distributed import _worlds
+from torch_tpu.distributed._worlds import simulate
 
-__all__ = ["register"]
+__all__ = ["register", "simulate"]
 
 
 def _create(options: Any, _pg_options: Any) -> dist.Backend:
     """A group for `torch.distributed`: options are its _DistributedBackendOptions."""
-    carrier = dist.ProcessGroupGloo(
-        PrefixStore("gloo", options.store),
-        options.group_rank,
-        options.group_size,
-        options.timeout,
-    )
+    devices = _worlds.devices()
+    carrier = None
+    if not devices:
+        carrier = dist.ProcessGroupGloo(
+            PrefixStore("gloo", options.store),
+            options.group_rank,
+            options.group_size,
+            options.timeout,
+        )
     return _C.ProcessGroupTpu(
         carrier,
         options.store,
@@ -30,6 +35,7 @@ def _create(options: Any, _pg_options: Any) -> dist.Backend:
         options.timeout,
         options.group_id,
         list(options.global_ranks_in_group),
+        devices,
     )
 
 

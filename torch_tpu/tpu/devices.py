@@ -177,9 +177,11 @@ def get_amp_supported_dtype() -> list[torch.dtype]:
     return [torch.bfloat16, torch.float16]
 
 
-def set_plugin(plugin: str) -> None:
+def set_plugin(plugin: str | None = None, *, cpu_devices: int | None = None) -> None:
     """Chooses the plugin, as the environment variable TORCH_TPU_PLUGIN does, before first use.
 
-    plugin: a path, or "cpu", "tpu" or "cuda". Raises RuntimeError once a plugin is open.
+    plugin: a path, or "cpu", "tpu" or "cuda"; None leaves it. cpu_devices: how many virtual
+    devices the CPU plugin is to have; None: as TORCH_TPU_CPU_DEVICES says. Raises RuntimeError once
+    a plugin is open.
     """
-    _C.set_plugin(plugin)
+    _C.set_plugin(plugin, cpu_devices or 0)

@@ -1,24 +1,10 @@
 #include "ops/collective/collective.h"
 
-#include "ops/lower.h"
+#include "ops/collective/collective.h"
 
-static const struct {
-  const char *name;
-  bool in_place, reduces;
-} kinds[] = {
-#define X(name, words, in_place, reduces) {words, in_place, reduces},
-    TT_COLLECTIVES(X)
-#undef X
-};
+#include "ops/collective/devices.h"
 
-static bool known(tt_collective_kind kind) { return (size_t)kind < TT_COLLECTIVE_KINDS; }
-const char *tt_collective_name(tt_collective_kind kind) {
-  return known(kind) ? kinds[kind].name : "unknown";
-}
-bool tt_collective_in_place(tt_collective_kind kind) { return known(kind) && kinds[kind].in_place; }
-bool tt_collective_reduces(tt_collective_kind kind) { return known(kind) && kinds[kind].reduces; }
-
-enum { TURN, INPUTS, OUTPUTS, KIND, OP, ROOT, TAG, SITE, SPLITS };
+enum { TURN, INPUTS, OUTPUTS, KIND, OP, ROOT, TAG, SITE, SPLITS, DEVICES, RANKS };
 
 /* -- What is reduced, as transports reduce it -- */
 
@@ -85,20 +71,19 @@ static tt_node *flip_sign(tt_lower *cx, tt_node *x) {
 
 /* Complex numbers become pairs of real ones, so that each rank's part stays together. */
 static tt_node *to_wire(tt_lower *cx, const wire *w, tt_node *x) {
-  if (tt_is_complex(x->type.dtype)) {
-    int64_t column[] = {x->type.dims[0], 1};
-    tt_node *pair[] = {tt_hlo_reshape(cx->h, tt_hlo_real(cx->h, x), 2, column),
-                       tt_hlo_reshape(cx->h, tt_hlo_imag(cx->h, x), 2, column)};
-    return tt_flatten(cx, tt_hlo_concatenate(cx->h, pair, 2, 1));
-  }
+  if (tt_is_complex(x->type.dtype)) return tt_pairs_of_complex(cx, x);
   x = tt_cast(cx, x, w->dtype);
   return w->biased ? flip_sign(cx, x) : x;
 }
 
+static tt_node *word_of(tt_lower *cx, tt_node *turn, int word) {
+  tt_node *one = tt_hlo_slice_dim(cx->h, turn, 0, word, word + 1, 1);
+  return tt_hlo_reshape(cx->h, one, 0, NULL);
+}
+
 static tt_node *mean(tt_lower *cx, tt_node *sum, tt_node *turn) {
-  tt_node *size = tt_hlo_slice_dim(cx->h, turn, 0, TT_TURN_SIZE, TT_TURN_SIZE + 1, 1);
   tt_dtype dtype = tt_compute_dtype(sum->type.dtype);
-  size = tt_cast(cx, tt_hlo_reshape(cx->h, size, 0, NULL), dtype);
+  tt_node *size = tt_cast(cx, word_of(cx, turn, TT_TURN_SIZE), dtype);
   tt_node *x = tt_cast(cx, sum, dtype);
   x = tt_is_float(dtype) ? tt_quotient(cx, x, size) : tt_hlo_divide(cx->h, x, size);
   return tt_cast(cx, x, sum->type.dtype);
@@ -107,11 +92,7 @@ static tt_node *mean(tt_lower *cx, tt_node *sum, tt_node *turn) {
 static tt_node *from_wire(tt_lower *cx, const wire *w, tt_node *y, tt_node *turn, tt_dtype dtype) {
   if (w->mean) y = mean(cx, y, turn);
   if (w->biased) y = flip_sign(cx, y);
-  if (!tt_is_complex(dtype)) return tt_cast(cx, y, dtype);
-  int64_t pairs[] = {y->type.dims[0] / 2, 2};
-  y = tt_hlo_reshape(cx->h, y, 2, pairs);
-  return tt_flatten(cx, tt_hlo_complex(cx->h, tt_hlo_slice_dim(cx->h, y, 1, 0, 1, 1),
-                                       tt_hlo_slice_dim(cx->h, y, 1, 1, 2, 1)));
+  return tt_is_complex(dtype) ? tt_complex_of_pairs(cx, y) : tt_cast(cx, y, dtype);
 }
 
 /* -- Lists -- */
@@ -154,6 +135,34 @@ static void unpack(tt_lower *cx, tt_node *y) {
   }
 }
 
+/* -- Between devices -- */
+
+static void take_turn(tt_lower *cx, tt_node *sequence) {
+  tt_node *turn = tt_in(cx, TURN), *at = tt_hlo_const_i(cx->h, TT_I64, TT_TURN_SEQUENCE);
+  int64_t one = 1;
+  tt_node *next = tt_hlo_add(cx->h, sequence, tt_hlo_const_i(cx->h, TT_I64, 1));
+  next = tt_hlo_reshape(cx->h, next, 1, &one);
+  tt_out(cx, 0, tt_hlo_dynamic_update_slice(cx->h, turn, next, &at));
+}
+
+/* As `call`, which it takes the place of where the program runs on all of the ranks' devices. */
+static tt_node *exchange(tt_lower *cx, tt_collective_kind kind, tt_reduction op, tt_node *x) {
+  int count = 0, splits = 0;
+  const int64_t *devices = tt_ints(cx, DEVICES, &count);
+  tt_node *turn = tt_in(cx, TURN), *sequence = word_of(cx, turn, TT_TURN_SEQUENCE);
+  tt_exchange e = {.kind = kind,
+                   .op = op,
+                   .groups = {devices, count, (int)tt_int(cx, RANKS)},
+                   .rank = word_of(cx, turn, TT_TURN_RANK),
+                   .root = tt_num(cx, ROOT, TT_I64)};
+  tt_ints(cx, SPLITS, &splits);
+  if (splits)
+    return tt_hlo_fail(cx->h, TT_UNIMPLEMENTED, "devices exchange parts of one size only");
+  if (kind == TT_COLLECTIVE_BARRIER) sequence = tt_exchange_barrier(cx, &e.groups, sequence);
+  take_turn(cx, sequence);
+  return x ? tt_exchange_lower(cx, &e, x) : NULL;
+}
+
 /* -- The call -- */
 
 static tt_node *numbers(tt_lower *cx) {
@@ -168,8 +177,8 @@ static tt_node *numbers(tt_lower *cx) {
 }
 
 /* Returns y, of this type, which may be empty; x may be NULL. */
-static tt_node *call(tt_lower *cx, tt_collective_kind kind, tt_reduction op, tt_node *x,
-                     const tt_type *y) {
+static tt_node *call_transport(tt_lower *cx, tt_collective_kind kind, tt_reduction op, tt_node *x,
+                               const tt_type *y) {
   tt_node *xs[] = {tt_in(cx, TURN), numbers(cx), x}, *out[2] = {NULL, NULL};
   tt_type types[] = {xs[0]->type, *y};
   char *config =
@@ -184,14 +193,20 @@ static tt_node *call(tt_lower *cx, tt_collective_kind kind, tt_reduction op, tt_
   return out[1];
 }
 
-/* (turn, inputs, outputs, kind, op, root, tag, site, splits): the next turn, then the outputs. */
+static tt_node *call(tt_lower *cx, tt_collective_kind kind, tt_reduction op, tt_node *x,
+                     const tt_type *y) {
+  int devices = 0;
+  tt_ints(cx, DEVICES, &devices);
+  if (devices) return exchange(cx, kind, op, x);
+  if (cx->target->collectives) return call_transport(cx, kind, op, x, y);
+  return tt_hlo_fail(cx->h, TT_UNIMPLEMENTED, "process groups are not there yet on platform '%s'",
+                     cx->target->platform);
+}
+
+/* (turn, inputs, outputs, kind, op, root, tag, site, splits, devices, ranks): the next turn, then
+ * the outputs. */
 void tt_lower_collective(tt_lower *cx) {
   tt_collective_kind kind = (tt_collective_kind)tt_int(cx, KIND);
-  if (!cx->target->collectives) {
-    tt_hlo_fail(cx->h, TT_UNIMPLEMENTED, "process groups are not there yet on platform '%s'",
-                cx->target->platform);
-    return;
-  }
   tt_node *x = packed(cx, tt_collective_in_place(kind) ? OUTPUTS : INPUTS), *y;
   tt_type type = room(cx);
   if (tt_collective_reduces(kind) && type.dims[0]) {

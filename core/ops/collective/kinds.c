@@ -1,0 +1,19 @@
+#include "ops/collective/kinds.h"
+
+#include <stddef.h>
+
+static const struct {
+  const char *name;
+  bool in_place, reduces;
+} kinds[] = {
+#define X(name, words, in_place, reduces) {words, in_place, reduces},
+    TT_COLLECTIVES(X)
+#undef X
+};
+
+static bool known(tt_collective_kind kind) { return (size_t)kind < TT_COLLECTIVE_KINDS; }
+const char *tt_collective_name(tt_collective_kind kind) {
+  return known(kind) ? kinds[kind].name : "unknown";
+}
+bool tt_collective_in_place(tt_collective_kind kind) { return known(kind) && kinds[kind].in_place; }
+bool tt_collective_reduces(tt_collective_kind kind) { return known(kind) && kinds[kind].reduces; }

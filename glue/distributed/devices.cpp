@@ -1,0 +1,132 @@
+// What is asked of a group, as the plugin's own collectives do it: on all devices alike.
+#include "distributed/distributed.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+namespace tt {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+// In memory of its own, so that no program's text tells what the tensors are views of.
+at::Tensor flat(const Tensors& tensors) {
+  Tensors parts;
+  for (const at::Tensor& one : tensors) {
+    TORCH_CHECK(one.scalar_type() == tensors[0].scalar_type(),
+                "a collective takes tensors of one dtype, not ", tensors[0].scalar_type(), " and ",
+                one.scalar_type());
+    parts.push_back(one.reshape({-1}));
+  }
+  return at::cat(parts);
+}
+
+int64_t numel_of(const Tensors& tensors) {
+  int64_t total = 0;
+  for (const at::Tensor& one : tensors) total += one.numel();
+  return total;
+}
+
+int64_t device_of_rank(const Carrier& carrier, int64_t rank) {
+  return carrier.devices.at(
+      static_cast<size_t>(carrier.global_ranks.at(static_cast<size_t>(rank))));
+}
+
+// A message, as what the first of two gives both.
+void ask_pair(const Carrier& carrier, int64_t from, int64_t to, Asked& asked) {
+  asked.kind = TT_COLLECTIVE_BROADCAST;
+  asked.devices = {device_of_rank(carrier, from), device_of_rank(carrier, to)};
+  asked.ranks = 2;
+  asked.root = asked.tag = 0;
+}
+
+void ask_group(const Carrier& carrier, bool spans, Asked& asked) {
+  std::vector<int64_t> ranks = carrier.global_ranks, all = ranks;
+  asked.ranks = static_cast<int64_t>(ranks.size());
+  if (spans) {
+    all.resize(carrier.devices.size());
+    TORCH_CHECK(tt_dist_partition(ranks.data(), static_cast<int>(ranks.size()),
+                                  static_cast<int>(all.size()), all.data()),
+                "process group ", carrier.name, ": its ranks are along no dim of a mesh of the ",
+                all.size(), " ranks, so that no captured program of all of them can have it");
+  }
+  for (int64_t rank : all) asked.devices.push_back(carrier.devices.at(static_cast<size_t>(rank)));
+}
+
+}  // namespace
+
+Packed::Packed(Carrier& carrier, int rank, bool spans, Asked& asked, const Tensors& given,
+               const Tensors& own)
+    : own_(own) {
+  at::NoGradGuard no_grad;
+  at::AutoDispatchBelowADInplaceOrView below;
+  auto size = static_cast<int64_t>(carrier.global_ranks.size());
+  bool is_root = asked.root == rank, in_place = tt_collective_in_place(asked.kind);
+  if (!given.empty()) inputs = {flat(given)};
+  if (!own.empty()) outputs = {in_place ? flat(own) : at::empty({numel_of(own)}, own[0].options())};
+  switch (asked.kind) {
+  case TT_COLLECTIVE_SEND:
+    outputs.swap(inputs);
+    ask_pair(carrier, rank, asked.root, asked);
+    return;
+  case TT_COLLECTIVE_RECV:
+    outputs[0].zero_();  // what was never written is no operand of a program, but the sender's is
+    ask_pair(carrier, asked.root, rank, asked);
+    return;
+  case TT_COLLECTIVE_GATHER:
+    asked.kind = TT_COLLECTIVE_ALL_GATHER;
+    if (!is_root) outputs = {at::empty({size * inputs.at(0).numel()}, inputs[0].options())};
+    break;
+  case TT_COLLECTIVE_SCATTER:
+    if (!is_root) inputs = {at::zeros({size * outputs.at(0).numel()}, outputs[0].options())};
+    break;
+  default:
+    break;
+  }
+  if (!asked.splits.empty()) pad(carrier, rank, asked);
+  ask_group(carrier, spans, asked);
+}
+
+// Parts of one size, of which the rest counts for nothing.
+void Packed::pad(Carrier& carrier, int rank, Asked& asked) {
+  size_t size = carrier.global_ranks.size();
+  int64_t most = *std::max_element(asked.splits.begin(), asked.splits.end());
+  std::string key = "parts/" + std::to_string(carrier.unequal++) + "/";
+  carrier.store->set(key + std::to_string(rank), std::to_string(most));
+  for (size_t other = 0; other < size; other++)
+    most =
+        std::max<int64_t>(most, std::stoll(carrier.store->get_to_str(key + std::to_string(other))));
+  at::Tensor x = inputs.at(0);
+  auto ranks = static_cast<int64_t>(size);
+  inputs = {at::zeros({ranks * most}, x.options())};
+  outputs = {at::empty({ranks * most}, x.options())};
+  int64_t from = 0, to = 0;
+  for (size_t other = 0; other < size; other++, to += most) {
+    int64_t count = asked.splits[other];
+    inputs[0].narrow(0, to, count).copy_(x.narrow(0, from, count));
+    from += count;
+  }
+  parts_.assign(asked.splits.begin() + ranks, asked.splits.end());
+  asked.splits.clear();
+}
+
+void Packed::unpack() const {
+  at::NoGradGuard no_grad;
+  at::AutoDispatchBelowADInplaceOrView below;
+  if (own_.empty()) return;
+  at::Tensor all = outputs.at(0);
+  if (!parts_.empty()) {
+    Tensors parts;
+    auto most = all.numel() / static_cast<int64_t>(parts_.size());
+    for (size_t i = 0; i < parts_.size(); i++)
+      parts.push_back(all.narrow(0, static_cast<int64_t>(i) * most, parts_[i]));
+    all = at::cat(parts);
+  }
+  int64_t at = 0;
+  for (const at::Tensor& one : own_) {
+    at::Tensor(one).copy_(all.narrow(0, at, one.numel()).view(one.sizes()));
+    at += one.numel();
+  }
+}
+
+}  // namespace tt

@@ -1,0 +1,226 @@
+"""Ranks that are threads of one process, each with a virtual device: StableHLO's collectives."""
+
+import copy
+
+import pytest
+import test_distributed as processes
+import test_distributed_training as training
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from ranks import World
+from support import only_tpu, python, slow_but
+
+pytestmark = [only_tpu, pytest.mark.cpu_plugin("it has virtual devices")]
+
+QUICK = ("all_reduce", "all_to_all", "scatter", "send")
+
+
+@pytest.fixture(scope="module")
+def pair():
+    with World(2) as world:
+        yield world
+
+
+@pytest.fixture(scope="module")
+def eight():
+    with World(8) as world:
+        yield world
+
+
+@pytest.mark.parametrize("kind", slow_but(processes.KINDS, *QUICK))
+def test_collectives_of_few_dtypes(pair, kind):
+    dtypes, reductions = (torch.float32, torch.int64), ("SUM", "AVG", "MAX", "BXOR")
+    assert pair.run(processes.compare, kind, dtypes, reductions) == [[], []]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", processes.KINDS)
+def test_collectives_of_all_dtypes(eight, kind):
+    results = eight.run(processes.compare, kind, processes.ALL, processes.REDUCTIONS)
+    assert results == [[]] * 8
+
+
+def test_messages_cross(pair):
+    assert pair.run(processes.exchange) == [[1, 1, 1], [0, 0, 0]]
+
+
+def test_uneven_all_to_all(pair):
+    first, second = pair.run(processes.all_to_all_uneven)
+    assert first == [[0, 1], [10, 11], [12, 13], [14, 15]]
+    assert second == [[2, 3], [4, 5]]
+
+
+def test_views_objects_groups_and_futures(pair):
+    processes.test_views(pair)
+    processes.test_premultiplied_and_coalesced(pair)
+    processes.test_objects(pair)
+    processes.test_subgroups(pair)
+    processes.test_futures(pair)
+
+
+def meshes(rank, size):
+    """Groups along both dims of a mesh, in a captured and in a compiled program."""
+    import torch.distributed._functional_collectives as functional
+    from torch.distributed.device_mesh import init_device_mesh
+
+    mesh = init_device_mesh("tpu", (size // 2, 2), mesh_dim_names=("a", "b"))
+    first, second = mesh["a"].get_group(), mesh["b"].get_group()
+
+    def compute(x):
+        y = functional.all_reduce(x + 1, "sum", first) * 10
+        return functional.all_gather_tensor(functional.all_reduce(y, "sum", second), 0, first)
+
+    x = torch.full((2,), float(rank), device="tpu")
+    captured = torch.tpu.Graph()
+    with torch.tpu.graph(captured):
+        y = compute(x) + 0
+    captured.replay()
+    return compute(x).tolist(), y.tolist(), torch.compile(compute)(x).tolist()
+
+
+@pytest.mark.slow
+def test_one_program_has_the_groups_of_a_mesh():
+    with World(4) as four:
+        assert four.run(meshes) == [([100.0] * 4,) * 3] * 4
+
+
+def reduce_in_no_mesh(rank, size):
+    group = dist.new_group([0, 1, 2])
+    captured = torch.tpu.Graph()
+    x = torch.ones(2, device="tpu")
+    if rank < 3:
+        with torch.tpu.graph(captured):
+            dist.all_reduce(x, group=group)
+
+
+@pytest.mark.slow
+def test_a_group_that_no_captured_program_can_have():
+    with World(4) as four, pytest.raises(AssertionError, match="along no dim of a mesh"):
+        four.run(reduce_in_no_mesh)
+
+
+def raise_on_one(rank, size):
+    if rank == 1:
+        raise ValueError("no more data")
+    dist.all_reduce(x := torch.ones(2, device="tpu"))
+    return x.tolist()
+
+
+def reduce_on_one(rank, size):
+    x = torch.ones(2, device="tpu")
+    if rank == 0:
+        dist.all_reduce(x)
+    return x.tolist()
+
+
+def test_errors_end_all_ranks_and_the_next_world_is_well():
+    with World(2, timeout=2) as world:
+        with pytest.raises(AssertionError, match="ValueError: no more data\non rank 1 of 2"):
+            world.run(raise_on_one)
+        with pytest.raises(AssertionError, match=r"1 of 2 devices came to run it.* within 2 s: 1"):
+            world.run(reduce_on_one)
+        processes.test_objects(world)
+
+
+def test_what_is_refused():
+    status, out, err = python(
+        """
+import torch, torch_tpu.distributed as distributed
+torch.ones(1, device="tpu")
+for size, args in ((2, (print,)), (1, (print, 1))):
+    try:
+        distributed.simulate(distributed.simulate, size, args)
+    except RuntimeError as error:
+        print(error)
+"""
+    )
+    assert status == 0, err
+    few, nested = out.splitlines()
+    assert "world_size is 2, but the plugin has 1 devices" in few
+    assert "this process has a process group" in nested
+
+
+# -- Training --
+
+
+def fsdp2(rank, size, model, steps):
+    return training.together(rank, size, lambda _: training.fsdp2(copied(model)), "strict", steps)
+
+
+def copied(model):
+    """A rank's own; the ranks' threads would draw from one generator."""
+    return copy.deepcopy(model).to("tpu")
+
+
+@pytest.mark.slow
+def test_fsdp2_is_one_process(pair):
+    want = training.alone(50)
+    for losses in pair.run(fsdp2, training.made(), 50):
+        assert losses == pytest.approx(want, abs=1e-4)
+
+
+def llama():
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        vocab_size=256,
+        max_position_embeddings=64,
+    )
+    return LlamaForCausalLM(config)
+
+
+def train_llama(model, steps, part, everyone):
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    losses = []
+    for step in range(steps):
+        generator = torch.Generator().manual_seed(step % 4)
+        tokens = part(torch.randint(0, 256, (8, 16), generator=generator))
+        logits = model(input_ids=tokens).logits
+        loss = F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), tokens[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(everyone(loss.detach()))
+    return losses
+
+
+def spread_llama(rank, size, model, steps):
+    """FSDP2 over four devices, tensor parallel over two."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor import parallel
+
+    mesh = init_device_mesh("tpu", (size // 2, 2), mesh_dim_names=("data", "tensor"))
+    data, own = mesh["data"], copied(model)
+    columns = "self_attn.q_proj self_attn.k_proj self_attn.v_proj mlp.gate_proj mlp.up_proj"
+    plan = {name: parallel.ColwiseParallel() for name in columns.split()}
+    plan |= {name: parallel.RowwiseParallel() for name in ("self_attn.o_proj", "mlp.down_proj")}
+    for layer in own.model.layers:
+        parallel.parallelize_module(layer, mesh["tensor"], plan)
+        fully_shard(layer, mesh=data)
+    fully_shard(own, mesh=data)
+
+    def part(tokens):
+        return tokens.chunk(size // 2)[data.get_local_rank()].to("tpu")
+
+    def everyone(loss):
+        dist.all_reduce(loss, dist.ReduceOp.AVG, data.get_group())
+        return float(loss)
+
+    return train_llama(own, steps, part, everyone)
+
+
+@pytest.mark.slow
+def test_a_llama_on_eight_devices(eight):
+    pytest.importorskip("transformers")
+    model = llama()
+    want = train_llama(copy.deepcopy(model), 50, lambda whole: whole, float)
+    for losses in eight.run(spread_llama, model, 50):
+        assert losses == pytest.approx(want, abs=1e-4)
