@@ -1,6 +1,6 @@
 """The glue: what the C++ extension module offers to the Python package."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -77,7 +77,6 @@ class Region:
 class ProcessGroupTpu(torch.distributed.Backend):
     def __init__(
         self,
-        carrier: Any,
         store: Any,
         rank: int,
         size: int,
@@ -89,7 +88,7 @@ class ProcessGroupTpu(torch.distributed.Backend):
 _Flight = tuple[str, int, str, str, int, int, int, int, int, int, int, int, str]
 
 def flights() -> list[tuple[int, _Flight]]: ...
-def _bind_distributed() -> None: ...
+def _bind_distributed(make_carrier: Callable[..., object]) -> None: ...
 def signature(args: list[torch.Tensor]) -> bytes: ...
 def find_repetition(items: list[int], times: int, length: int) -> tuple[int, int, int, int]: ...
 def is_capturing(device: int) -> bool: ...

@@ -76,6 +76,13 @@ tt_status tt_dist_error(tt_dist_group *group) {
   return error;
 }
 
+bool tt_dist_failed(tt_dist_group *group) {
+  pthread_mutex_lock(&lock);
+  bool failed = group->error != TT_SUCCESS;
+  pthread_mutex_unlock(&lock);
+  return failed;
+}
+
 int tt_dist_source(tt_dist_group *group) {
   pthread_mutex_lock(&lock);
   int source = group->source;

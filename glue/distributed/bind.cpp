@@ -2,6 +2,7 @@
 #include "distributed/distributed.h"
 
 #include <pybind11/chrono.h>
+#include <pybind11/functional.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -37,11 +38,16 @@ std::vector<std::pair<int64_t, Flight>> flights() {
 // Apart from the others, since torch.distributed's own types must be known by then.
 void bind_distributed(py::module_& m) {
   m.def("flights", &flights);
-  m.def("_bind_distributed", [m]() mutable {
+  m.def("_bind_distributed", [m](MakeCarrier make_carrier) mutable {
     if (py::hasattr(m, "ProcessGroupTpu")) return;
+    carrier_maker() = std::move(make_carrier);
+    py::class_<GroupOptions, Backend::Options, Ptr<GroupOptions>>(m, "ProcessGroupTpuOptions")
+        .def("__deepcopy__", [](const GroupOptions& self, const py::object&) {
+          return c10::make_intrusive<GroupOptions>(self);
+        });
     py::class_<ProcessGroupTpu, Backend, Ptr<ProcessGroupTpu>>(m, "ProcessGroupTpu")
-        .def(py::init<Ptr<Backend>, Ptr<Store>, int, int, Milliseconds, std::string,
-                      std::vector<int64_t>>());
+        .def(py::init<Ptr<Store>, int, int, Milliseconds, std::string, std::vector<int64_t>>())
+        .def_property_readonly("options", &ProcessGroupTpu::getBackendOptions);
   });
 }
 

@@ -42,7 +42,9 @@ class Issued final : public c10d::Work {
   ~Issued() override { tt_marker_release(marker_); }
 
   bool isCompleted() override { return !marker_ || tt_marker_passed(marker_); }
-  bool isSuccess() const override { return (!marker_ || tt_marker_passed(marker_)) && !failed(); }
+  bool isSuccess() const override {
+    return (!marker_ || tt_marker_passed(marker_)) && !tt_dist_failed(order_->group);
+  }
   std::exception_ptr exception() const override {
     try {
       check_error();
@@ -76,11 +78,6 @@ class Issued final : public c10d::Work {
   uint64_t getSequencenumber() const override { return sequence_; }
 
  private:
-  bool failed() const {
-    tt_status error = tt_dist_error(order_->group);
-    tt_status_release(error);
-    return error != nullptr;
-  }
   void check_error() const {
     tt_status error = tt_dist_error(order_->group);
     if (!error) return;
@@ -137,39 +134,35 @@ void check_tensors(const std::vector<at::Tensor>& tensors) {
   }
 }
 
+tt_dist_tensor extent(const at::Tensor& one) {
+  return {one.numel(), require_dtype(one.scalar_type())};
+}
+
 // A list of a tensor like `one` for each rank.
 void check_parts(const char* what, const char* list, const std::vector<at::Tensor>& parts,
                  const at::Tensor& one, int size) {
-  TORCH_CHECK(static_cast<int>(parts.size()) == size, what, ": the ", list, " list has ",
-              parts.size(), " tensors, but the group has ", size, " ranks");
-  for (const at::Tensor& part : parts)
-    TORCH_CHECK(part.numel() == one.numel() && part.scalar_type() == one.scalar_type(), what,
-                ": the tensors of the ", list, " list must have ", one.numel(), " elements of ",
-                one.scalar_type(), ", not ", part.numel(), " of ", part.scalar_type());
+  std::vector<tt_dist_tensor> extents;
+  for (const at::Tensor& part : parts) extents.push_back(extent(part));
+  auto count = static_cast<int64_t>(extents.size());
+  check(tt_dist_check_parts(what, list, extents.data(), count, extent(one), size));
 }
 
-void check_whole(const char* what, const char* large, const at::Tensor& whole, const char* small,
-                 const at::Tensor& part, int size) {
-  TORCH_CHECK(whole.numel() == part.numel() * size && whole.scalar_type() == part.scalar_type(),
-              what, ": the ", large, " tensor must have ", size, " times the elements of the ",
-              small, " tensor, and its dtype: ", part.numel() * size, " of ", part.scalar_type(),
-              ", not ", whole.numel(), " of ", whole.scalar_type());
-}
-
-// In elements, of what is split along dim 0; equal parts where none are given.
+// In elements, of what is split along dim 0.
 void add_splits(std::vector<int64_t>& to, const at::Tensor& tensor,
                 const std::vector<int64_t>& splits, int size) {
-  int64_t rows = tensor.dim() ? tensor.size(0) : 1, total = 0;
+  int64_t rows = tensor.dim() ? tensor.size(0) : 1;
   int64_t row = rows ? tensor.numel() / rows : 0;
-  auto given = splits;
-  if (given.empty()) given.assign(static_cast<size_t>(size), rows / size);
-  for (int64_t one : given) {
-    to.push_back(one * row);
-    total += one;
-  }
-  TORCH_CHECK(static_cast<int>(given.size()) == size && total == rows,
-              "all_to_all_single: the split sizes must be ", size, " that add up to ", rows,
-              ", the size of dim 0, not to ", total);
+  std::vector<int64_t> elements(static_cast<size_t>(size));
+  check(tt_dist_split(rows, row, splits.data(), static_cast<int64_t>(splits.size()), size,
+                      elements.data()));
+  to.insert(to.end(), elements.begin(), elements.end());
+}
+
+// What is asked of several tensors, one after another: the last one's work stands for all.
+template <class Issue> Ptr<c10d::Work> in_turn(size_t count, const Issue& issue) {
+  Ptr<c10d::Work> last;
+  for (size_t i = 0; i < count; i++) last = issue(i);
+  return last;
 }
 
 void call(const at::Tensor& turn, const std::vector<at::Tensor>& inputs,
@@ -196,11 +189,15 @@ Order::~Order() {
   tt_dist_destroy(group);
 }
 
-ProcessGroupTpu::ProcessGroupTpu(Ptr<Backend> carrier, Ptr<Store> store, int rank, int size,
-                                 Milliseconds timeout, std::string name,
-                                 std::vector<int64_t> global_ranks)
+MakeCarrier& carrier_maker() {
+  static auto* one = new MakeCarrier;  // groups may outlive Python, whose function it is
+  return *one;
+}
+
+ProcessGroupTpu::ProcessGroupTpu(Ptr<Store> store, int rank, int size, Milliseconds timeout,
+                                 std::string name, std::vector<int64_t> global_ranks)
     : Backend(rank, size), carrier_(std::make_shared<Carrier>()) {
-  carrier_->backend = std::move(carrier);
+  carrier_->backend = carrier_maker()(store, rank, size, timeout);
   carrier_->store = std::move(store);
   carrier_->name = std::move(name);
   carrier_->global_ranks = std::move(global_ranks);
@@ -302,28 +299,26 @@ ProcessGroupTpu::Work ProcessGroupTpu::allgather(Lists& outputs, Tensors& inputs
 
 ProcessGroupTpu::Work ProcessGroupTpu::_allgather_base(at::Tensor& output, at::Tensor& input,
                                                        const c10d::AllgatherOptions&) {
-  check_whole("all_gather_into_tensor", "output", output, "input", input, getSize());
+  check(tt_dist_check_whole("all_gather_into_tensor", "output", extent(output), "input",
+                            extent(input), getSize()));
   return issue({TT_COLLECTIVE_ALL_GATHER}, OpType::_ALLGATHER_BASE, {input}, {output});
 }
 
 ProcessGroupTpu::Work ProcessGroupTpu::allgather_coalesced(Lists& outputs, Tensors& inputs,
                                                            const c10d::AllgatherOptions& options) {
-  Work last;
-  for (size_t i = 0; i < inputs.size(); i++) {
+  return in_turn(inputs.size(), [&](size_t i) {
     Tensors one{inputs[i]};
-    Lists list{outputs.at(i)};
-    last = allgather(list, one, options);
-  }
-  return last;
+    Lists list(1);
+    for (const Tensors& of_rank : outputs) list[0].push_back(of_rank.at(i));
+    return allgather(list, one, options);
+  });
 }
 
 ProcessGroupTpu::Work
 ProcessGroupTpu::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                  const c10d::AllgatherOptions& options) {
-  Work last;
-  for (size_t i = 0; i < inputs.size(); i++)
-    last = _allgather_base(outputs.at(i), inputs[i], options);
-  return last;
+  return in_turn(inputs.size(),
+                 [&](size_t i) { return _allgather_base(outputs.at(i), inputs[i], options); });
 }
 
 ProcessGroupTpu::Work ProcessGroupTpu::gather(Lists& outputs, Tensors& inputs,
@@ -358,7 +353,8 @@ ProcessGroupTpu::Work ProcessGroupTpu::reduce_scatter(Tensors& outputs, Lists& i
 ProcessGroupTpu::Work
 ProcessGroupTpu::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                       const c10d::ReduceScatterOptions& options) {
-  check_whole("reduce_scatter_tensor", "input", input, "output", output, getSize());
+  check(tt_dist_check_whole("reduce_scatter_tensor", "input", extent(input), "output",
+                            extent(output), getSize()));
   return issue({TT_COLLECTIVE_REDUCE_SCATTER, options.reduceOp}, OpType::_REDUCE_SCATTER_BASE,
                {input}, {output});
 }
@@ -366,10 +362,8 @@ ProcessGroupTpu::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
 ProcessGroupTpu::Work
 ProcessGroupTpu::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                  const c10d::ReduceScatterOptions& options) {
-  Work last;
-  for (size_t i = 0; i < inputs.size(); i++)
-    last = _reduce_scatter_base(outputs.at(i), inputs[i], options);
-  return last;
+  return in_turn(inputs.size(),
+                 [&](size_t i) { return _reduce_scatter_base(outputs.at(i), inputs[i], options); });
 }
 
 ProcessGroupTpu::Work ProcessGroupTpu::alltoall_base(at::Tensor& output, at::Tensor& input,
@@ -424,12 +418,32 @@ void ProcessGroupTpu::monitoredBarrier(const c10d::BarrierOptions& options, bool
 // -- The group --
 
 Ptr<Backend::Options> ProcessGroupTpu::getBackendOptions() {
-  auto options =
-      c10::make_intrusive<Options>(getBackendName(), Milliseconds(carrier_->timeout_ms.load()));
+  auto options = c10::make_intrusive<GroupOptions>(getBackendName(),
+                                                   Milliseconds(carrier_->timeout_ms.load()));
   options->group_name = carrier_->name;
   for (int64_t rank : carrier_->global_ranks)
     options->global_ranks_in_group.push_back(static_cast<uint64_t>(rank));
   return options;
+}
+
+// Collective over this group, of which `ranks` become another one; nothing for the other ranks.
+Ptr<Backend> ProcessGroupTpu::split(const Ptr<Store>& store, const std::vector<int>& ranks,
+                                    const Ptr<Options>& options) {
+  auto own = std::find(ranks.begin(), ranks.end(), getRank());
+  if (own == ranks.end()) return nullptr;
+  std::vector<int64_t> global_ranks;
+  for (int rank : ranks)
+    global_ranks.push_back(carrier_->global_ranks.at(static_cast<size_t>(rank)));
+  return c10::make_intrusive<ProcessGroupTpu>(store, static_cast<int>(own - ranks.begin()),
+                                              static_cast<int>(ranks.size()), options->timeout,
+                                              options->group_name, std::move(global_ranks));
+}
+
+// A group with processes that were not in this one, which meet at the store.
+Ptr<Backend> ProcessGroupTpu::merge(const Ptr<Store>& store, const Ptr<Options>& options,
+                                    const int& rank, const int& size) {
+  return c10::make_intrusive<ProcessGroupTpu>(store, rank, size, options->timeout,
+                                              options->group_name, std::vector<int64_t>());
 }
 
 uint64_t ProcessGroupTpu::getSequenceNumberForGroup() {
@@ -440,11 +454,8 @@ uint64_t ProcessGroupTpu::getSequenceNumberForGroup() {
 
 c10d::ErrorType ProcessGroupTpu::getError() {
   std::lock_guard<std::mutex> guard(lock_);
-  for (auto& [which, one] : orders_) {
-    tt_status error = tt_dist_error(one->group);
-    tt_status_release(error);
-    if (error) return c10d::ErrorType::COMM_ERROR;
-  }
+  for (auto& [which, one] : orders_)
+    if (tt_dist_failed(one->group)) return c10d::ErrorType::COMM_ERROR;
   return c10d::ErrorType::SUCCESS;
 }
 

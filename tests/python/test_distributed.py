@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from datetime import timedelta
 
 import pytest
 import torch
@@ -280,6 +281,48 @@ def other_reductions(rank, size):
 def test_premultiplied_and_coalesced(ranks):
     want = [[1.5] * 3, [3, 3], [2, 2, 2], [0, 1], [0, 0, 1, 1]]
     assert ranks.run(other_reductions) == [want, want]
+
+
+def gather_several(rank, size):
+    """all_gather_coalesced: of each rank a list of all that it gave."""
+    own = [torch.full((2,), float(rank), device="tpu"), torch.full((1, 3), 10.0, device="tpu")]
+    found = [[torch.empty_like(one) for one in own] for _ in range(size)]
+    dist.all_gather_coalesced(found, own)
+    return [[one.tolist() for one in of_rank] for of_rank in found]
+
+
+def test_gathering_several(ranks):
+    want = [[[0, 0], [[10, 10, 10]]], [[1, 1], [[10, 10, 10]]]]
+    assert ranks.run(gather_several) == [want, want]
+
+
+def split(rank, size):
+    """Groups that are split from the whole; those with Gloo beside name the backend to keep."""
+    dist.distributed_c10d._get_default_group().bound_device_id = torch.device("tpu", 0)
+    own = dist.split_group(split_ranks=[[0], [1]], backend="tpu:tpu")
+    x = torch.ones(2, device="tpu")
+    dist.all_reduce(x, group=own)
+    both = dist.split_group(split_ranks=[[1, 0]], timeout=timedelta(seconds=5), backend="tpu:tpu")
+    dist.all_reduce(x, group=both)
+    backend = both._get_backend(torch.device("tpu"))
+    options = backend.options
+    dist.distributed_c10d._get_default_group().bound_device_id = None
+    return x.tolist(), dist.get_world_size(own), options._timeout.seconds, backend.rank()
+
+
+def test_split_groups(ranks):
+    assert ranks.run(split) == [([2, 2], 1, 5, rank) for rank in range(2)]
+
+
+def time_outs(rank, size):
+    groups = [dist.new_group(), dist.new_group(timeout=timedelta(minutes=30))]
+    backends = [one._get_backend(torch.device("tpu")) for one in groups]
+    return [one.options._timeout.seconds for one in backends]
+
+
+def test_default_time_out(ranks):
+    """10 minutes, as NCCL's."""
+    assert ranks.run(time_outs) == [[600, 1800]] * 2
 
 
 def objects(rank, size):
