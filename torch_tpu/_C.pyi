@@ -84,6 +84,9 @@ class ProcessGroupTpu(torch.distributed.Backend):
         name: str,
         global_ranks: list[int],
     ) -> None: ...
+    @property
+    def options(self) -> Any: ...
+    def monitored_barrier(self, timeout: timedelta, wait_all: bool) -> None: ...
 
 _Flight = tuple[str, int, str, str, int, int, int, int, int, int, int, int, str]
 

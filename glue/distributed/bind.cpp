@@ -47,7 +47,15 @@ void bind_distributed(py::module_& m) {
         });
     py::class_<ProcessGroupTpu, Backend, Ptr<ProcessGroupTpu>>(m, "ProcessGroupTpu")
         .def(py::init<Ptr<Store>, int, int, Milliseconds, std::string, std::vector<int64_t>>())
-        .def_property_readonly("options", &ProcessGroupTpu::getBackendOptions);
+        .def_property_readonly("options", &ProcessGroupTpu::getBackendOptions)
+        .def(
+            "monitored_barrier",
+            [](ProcessGroupTpu& self, Milliseconds timeout, bool wait_all) {
+              c10d::BarrierOptions options;
+              options.timeout = timeout;
+              self.monitoredBarrier(options, wait_all);
+            },
+            py::call_guard<py::gil_scoped_release>());
   });
 }
 

@@ -87,6 +87,7 @@ class ProcessGroupTpu final : public Backend {
   Work endCoalescing() override;
   Work broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   Work allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  Work allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override;
   Work allreduce_coalesced(Tensors& tensors,
                            const c10d::AllreduceCoalescedOptions& options) override;
   Work reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
@@ -127,6 +128,8 @@ class ProcessGroupTpu final : public Backend {
   std::shared_ptr<Order> order(int which, c10::DeviceIndex device);
   Work issue(const Asked& asked, c10d::OpType type, const Tensors& inputs, const Tensors& outputs,
              int which = kAll);
+  // Stands for all collectives of the whole group that were issued.
+  Work all_so_far(c10d::OpType type, const Tensors& outputs);
 
   std::shared_ptr<Carrier> carrier_;
   std::mutex lock_;

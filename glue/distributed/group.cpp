@@ -41,7 +41,8 @@ class Issued final : public c10d::Work {
         sequence_(order_->issued), marker_(captured ? nullptr : tt_marker_retain(order_->last)) {}
   ~Issued() override { tt_marker_release(marker_); }
 
-  bool isCompleted() override { return !marker_ || tt_marker_passed(marker_); }
+  // Also when it was waited for: then the results can be used without more ado.
+  bool isCompleted() override { return waited_ || !marker_ || tt_marker_passed(marker_); }
   bool isSuccess() const override {
     return (!marker_ || tt_marker_passed(marker_)) && !tt_dist_failed(order_->group);
   }
@@ -64,6 +65,7 @@ class Issued final : public c10d::Work {
     if (marker_ && timeout > kNoTimeout) await_for(timeout);
     else if (marker_ && opType_ == OpType::BARRIER) check(tt_marker_await(marker_));
     check_error();
+    waited_ = true;
     return true;
   }
   void blockCurrentStream() override { check_error(); }
@@ -99,6 +101,7 @@ class Issued final : public c10d::Work {
   std::vector<at::Tensor> outputs_;
   uint64_t sequence_;
   tt_marker* marker_;
+  std::atomic<bool> waited_{false};
 };
 
 // Where the collective is recorded, until this ends.
@@ -260,11 +263,13 @@ ProcessGroupTpu::Work ProcessGroupTpu::issue(const Asked& asked, OpType type, co
 
 // -- Collectives --
 
-ProcessGroupTpu::Work ProcessGroupTpu::endCoalescing() {
+ProcessGroupTpu::Work ProcessGroupTpu::all_so_far(OpType type, const Tensors& outputs) {
   std::lock_guard<std::mutex> guard(lock_);
   auto in = order(kAll, current_device());
-  return c10::make_intrusive<Issued>(getRank(), OpType::COALESCED, in, Tensors(), false);
+  return c10::make_intrusive<Issued>(getRank(), type, in, outputs, false);
 }
+
+ProcessGroupTpu::Work ProcessGroupTpu::endCoalescing() { return all_so_far(OpType::COALESCED, {}); }
 
 ProcessGroupTpu::Work ProcessGroupTpu::broadcast(Tensors& tensors,
                                                  const c10d::BroadcastOptions& options) {
@@ -411,7 +416,7 @@ ProcessGroupTpu::Work ProcessGroupTpu::barrier(const c10d::BarrierOptions&) {
 
 // Names those who do not arrive; on the host, when all that was issued has ended.
 void ProcessGroupTpu::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all) {
-  barrier({})->wait();
+  synchronize(current_device());
   carrier_->backend->monitoredBarrier(options, wait_all);
 }
 
