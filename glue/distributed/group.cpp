@@ -31,14 +31,55 @@ c10::StreamId next_stream() {
   return kFirst + taken++ % (TT_DEVICE_STREAMS - kFirst);
 }
 
+// By which the profiler knows a collective; as PyTorch's own backends name theirs.
+const char* title_of(OpType type) {
+  switch (type) {
+  case OpType::BROADCAST:
+    return "tpu:broadcast";
+  case OpType::ALLREDUCE:
+  case OpType::ALLREDUCE_COALESCED:
+    return "tpu:all_reduce";
+  case OpType::REDUCE:
+    return "tpu:reduce";
+  case OpType::ALLGATHER:
+    return "tpu:all_gather";
+  case OpType::_ALLGATHER_BASE:
+    return "tpu:all_gather_into_tensor";
+  case OpType::GATHER:
+    return "tpu:gather";
+  case OpType::SCATTER:
+    return "tpu:scatter";
+  case OpType::REDUCE_SCATTER:
+    return "tpu:reduce_scatter";
+  case OpType::_REDUCE_SCATTER_BASE:
+    return "tpu:reduce_scatter_tensor";
+  case OpType::ALLTOALL_BASE:
+  case OpType::ALLTOALL:
+    return "tpu:all_to_all";
+  case OpType::SEND:
+    return "tpu:send";
+  case OpType::RECV:
+    return "tpu:recv";
+  case OpType::RECVANYSOURCE:
+    return "tpu:recvAnySource";
+  case OpType::BARRIER:
+    return "tpu:barrier";
+  default:
+    return nullptr;
+  }
+}
+
 // A collective that was issued. What depends on its results waits for these by itself, so that
 // wait() only tells of errors, but for a barrier, or where a time-out is given.
 class Issued final : public c10d::Work {
  public:
-  Issued(int rank, OpType type, std::shared_ptr<Order> order, std::vector<at::Tensor> outputs,
-         bool captured)
-      : Work(rank, type), order_(std::move(order)), outputs_(std::move(outputs)),
-        sequence_(order_->issued), marker_(captured ? nullptr : tt_marker_retain(order_->last)) {}
+  Issued(int rank, OpType type, std::shared_ptr<Order> order,
+         const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs, bool captured)
+      : Work(rank, type, title_of(type), inputs.empty() ? outputs : inputs),
+        order_(std::move(order)), outputs_(std::move(outputs)), sequence_(order_->issued),
+        marker_(captured ? nullptr : tt_marker_retain(order_->last)) {
+    if (recordFunctionEndCallback_) recordFunctionEndCallback_();  // the profiler's: it is issued
+  }
   ~Issued() override { tt_marker_release(marker_); }
 
   // Also when it was waited for: then the results can be used without more ado.
@@ -258,7 +299,7 @@ ProcessGroupTpu::Work ProcessGroupTpu::issue(const Asked& asked, OpType type, co
       check(tt_stream_mark(stream_of(device), Policy(), &marker));
     tt_marker_release(std::exchange(in->last, marker));
   }
-  return c10::make_intrusive<Issued>(getRank(), type, in, outputs, captured);
+  return c10::make_intrusive<Issued>(getRank(), type, in, inputs, outputs, captured);
 }
 
 // -- Collectives --
@@ -266,7 +307,7 @@ ProcessGroupTpu::Work ProcessGroupTpu::issue(const Asked& asked, OpType type, co
 ProcessGroupTpu::Work ProcessGroupTpu::all_so_far(OpType type, const Tensors& outputs) {
   std::lock_guard<std::mutex> guard(lock_);
   auto in = order(kAll, current_device());
-  return c10::make_intrusive<Issued>(getRank(), type, in, outputs, false);
+  return c10::make_intrusive<Issued>(getRank(), type, in, outputs, outputs, false);
 }
 
 ProcessGroupTpu::Work ProcessGroupTpu::endCoalescing() { return all_so_far(OpType::COALESCED, {}); }
