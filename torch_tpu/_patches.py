@@ -4,11 +4,13 @@ Each patch lets all other devices' tensors through to the original untouched.
 """
 
 import contextlib
+import functools
 import importlib
 import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from datetime import timedelta
 from types import CodeType, ModuleType
 from typing import Any
 from unittest import mock
@@ -283,3 +285,49 @@ def worlds_of_threads(world: Any) -> Iterator[None]:
             yield
     finally:
         isolate(False)
+
+
+def groups_of_processes() -> None:
+    """Gives groups of backend "tpu" a default backend, and a time-out of 10 minutes.
+
+    PyTorch looks for a registered backend among several ("cpu:gloo,tpu:tpu") by its name in
+    capitals, and so finds none (`_new_process_group_helper` in
+    torch/distributed/distributed_c10d.py); and it knows of NCCL alone that a time-out that nobody
+    gave is 10 minutes (`_get_default_timeout`). `monitored_barrier` is Gloo's alone by name, while
+    a group of ours has a Gloo to do it.
+    """
+    import torch.distributed
+    from torch.distributed import distributed_c10d as c10d
+
+    make_group, default_timeout = c10d._new_process_group_helper, c10d._get_default_timeout
+
+    @functools.wraps(make_group)
+    def new_process_group_helper(*args: Any, **kwargs: Any) -> Any:
+        made = make_group(*args, **kwargs)
+        group = made[0]
+        if isinstance(group, c10d.ProcessGroup) and torch.device("tpu") in group._device_types:
+            group._set_default_backend(c10d.ProcessGroup.BackendType.CUSTOM)
+        return made
+
+    def get_default_timeout(backend: str) -> timedelta:
+        if backend == "undefined":
+            backend = c10d.Backend.default_device_backend_map.get(torch._C._get_accelerator().type)
+        ours = "tpu" in str(backend).replace(":", ",").split(",")
+        return timedelta(minutes=10) if ours else default_timeout(backend)
+
+    with_gloo = c10d.monitored_barrier
+
+    @functools.wraps(with_gloo)
+    def monitored_barrier(
+        group: Any = None, timeout: timedelta | None = None, wait_all_ranks: bool = False
+    ) -> None:
+        found = c10d._get_default_group() if group is None else group
+        if c10d._rank_not_in_group(group) or torch.device("tpu") not in found._device_types:
+            with_gloo(group, timeout, wait_all_ranks)
+            return
+        backend = found._get_backend(torch.device("tpu"))
+        backend.monitored_barrier(timeout or backend.options._timeout, wait_all_ranks)
+
+    c10d._new_process_group_helper = new_process_group_helper
+    c10d._get_default_timeout = get_default_timeout
+    c10d.monitored_barrier = torch.distributed.monitored_barrier = monitored_barrier

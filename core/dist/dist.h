@@ -48,8 +48,11 @@ tt_status tt_dist_create(const char *name, int rank, int size, const tt_transpor
 void tt_dist_destroy(tt_dist_group *group);
 /* Fills the group's first turn. */
 void tt_dist_turn(const tt_dist_group *group, int64_t turn[TT_TURN_WORDS]);
-/* The error that ended it, a clone; success while it goes on. */
+/* The error that ended it, or the meetings of its device (stream/meeting.h), a clone; success while
+ * it goes on. */
 tt_status tt_dist_error(tt_dist_group *group);
+/* Whether one has. */
+bool tt_dist_failed(tt_dist_group *group);
 /* Collectives that have not begun fail with these words; the first ones stay. */
 void tt_dist_abort(tt_dist_group *group, const char *why);
 /* The rank whose message was received by the group's last RECV; -1 if there was none. */
@@ -64,6 +67,25 @@ bool tt_dist_partition(const int64_t *ranks, int size, int world, int64_t *out);
  * may be NULL. An error says which group, which collective, and who. */
 tt_status tt_dist_run(const int64_t turn[TT_TURN_WORDS], tt_collective *collective,
                       int64_t next[TT_TURN_WORDS]);
+
+/* -- What the arguments of a collective must be; `what` names it. TT_INVALID_ARGUMENT -- */
+
+/* As far as collectives look at a tensor. */
+typedef struct tt_dist_tensor {
+  int64_t numel;
+  tt_dtype dtype;
+} tt_dist_tensor;
+
+/* The tensors of the list called `list`: one like `one` for each of `size` ranks. */
+tt_status tt_dist_check_parts(const char *what, const char *list, const tt_dist_tensor *parts,
+                              int64_t count, tt_dist_tensor one, int size);
+/* The tensor called `large` is `size` times the one called `small`. */
+tt_status tt_dist_check_whole(const char *what, const char *large, tt_dist_tensor whole,
+                              const char *small, tt_dist_tensor part, int size);
+/* Elements[size] of each rank's part of `rows`, of `row` elements each, by the `count` numbers of
+ * rows that are given; equal parts where none are. */
+tt_status tt_dist_split(int64_t rows, int64_t row, const int64_t *given, int64_t count, int size,
+                        int64_t *elements);
 
 /* Makes the function known to programs of the CPU platform. UNIMPLEMENTED: the plugin takes none.
  */

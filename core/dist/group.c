@@ -1,4 +1,5 @@
 #include "dist/internal.h"
+#include "stream/meeting.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -73,7 +74,14 @@ tt_status tt_dist_error(tt_dist_group *group) {
   pthread_mutex_lock(&lock);
   tt_status error = tt_status_clone(group->error);
   pthread_mutex_unlock(&lock);
-  return error;
+  return error ? error : tt_meeting_error();
+}
+
+bool tt_dist_failed(tt_dist_group *group) {
+  tt_status error = tt_dist_error(group);
+  bool failed = error != TT_SUCCESS;
+  tt_status_release(error);
+  return failed;
 }
 
 int tt_dist_source(tt_dist_group *group) {

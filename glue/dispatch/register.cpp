@@ -2,8 +2,10 @@
 // PyTorch's schemas describe wrongly.
 #include "dispatch/dispatch.h"
 #include "dispatch/walk.h"
+#include "python/package.h"
 
 #include <ATen/native/transformers/attention.h>
+#include <torch/csrc/jit/python/pybind_utils.h>
 
 namespace tt {
 namespace {
@@ -72,17 +74,26 @@ bool is_special(const at::Tensor& one) {
   return one.key_set().has_any(functorch) || one._fw_grad(0).defined();
 }
 
+// Whether it is spread over devices.
+bool is_dtensor(const at::Tensor& one) {
+  if (!one.key_set().has(c10::DispatchKey::Python)) return false;
+  pybind11::gil_scoped_acquire gil;
+  return function_of("_dtensor", "is_dtensor")(one).cast<bool>();
+}
+
 // Which attention kernel F.scaled_dot_product_attention takes: ours, unless it needs the weights,
-// or what PyTorch lacks of it: rules for vmap, forward derivatives, nested tensors.
+// or what PyTorch lacks of it: rules for vmap, forward derivatives, nested tensors. DTensor and
+// context parallelism have rules for CUDA's kernels alone; one of these is ours by another name.
 int64_t choose_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                          const std::optional<at::Tensor>& mask, double dropout, bool is_causal,
                          std::optional<double>, bool enable_gqa) {
-  constexpr int64_t kMath = 0, kOverrideable = 4;
+  constexpr int64_t kMath = 0, kEfficient = 2, kOverrideable = 4;
   bool special = is_special(query) || is_special(key) || is_special(value);
   // Its gradients have no derivative, so what has one on the CPU is taken apart as there.
   bool unfit = enable_gqa || query.dim() != 4;
   unfit |= dropout > 0 && is_causal && mask.has_value();  // which the CPU refuses
-  return special || unfit ? kMath : kOverrideable;
+  if (special || unfit) return kMath;
+  return is_dtensor(query) ? kEfficient : kOverrideable;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "distributed/distributed.h"
 
 #include <pybind11/chrono.h>
+#include <pybind11/functional.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -46,11 +47,25 @@ void bind_distributed(py::module_& m) {
   });
   m.def("end_meetings", [](const std::string& why) { tt_meeting_end(why.c_str()); });
   m.def("reopen_meetings", [](Milliseconds timeout) { tt_meeting_reopen(timeout.count()); });
-  m.def("_bind_distributed", [m]() mutable {
+  m.def("_bind_distributed", [m](MakeCarrier make_carrier) mutable {
     if (py::hasattr(m, "ProcessGroupTpu")) return;
+    carrier_maker() = std::move(make_carrier);
+    py::class_<GroupOptions, Backend::Options, Ptr<GroupOptions>>(m, "ProcessGroupTpuOptions")
+        .def("__deepcopy__", [](const GroupOptions& self, const py::object&) {
+          return c10::make_intrusive<GroupOptions>(self);
+        });
     py::class_<ProcessGroupTpu, Backend, Ptr<ProcessGroupTpu>>(m, "ProcessGroupTpu")
-        .def(py::init<Ptr<Backend>, Ptr<Store>, int, int, Milliseconds, std::string,
-                      std::vector<int64_t>, std::vector<int64_t>>());
+        .def(py::init<Ptr<Store>, int, int, Milliseconds, std::string, std::vector<int64_t>,
+                      std::vector<int64_t>>())
+        .def_property_readonly("options", &ProcessGroupTpu::getBackendOptions)
+        .def(
+            "monitored_barrier",
+            [](ProcessGroupTpu& self, Milliseconds timeout, bool wait_all) {
+              c10d::BarrierOptions options;
+              options.timeout = timeout;
+              self.monitoredBarrier(options, wait_all);
+            },
+            py::call_guard<py::gil_scoped_release>());
   });
 }
 

@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,6 +22,16 @@ using c10d::Backend;
 using c10d::Store;
 using Milliseconds = std::chrono::milliseconds;
 template <class T> using Ptr = c10::intrusive_ptr<T>;
+
+// Makes a backend for tensors of the host, for a new group: its store, rank, size and time-out.
+using MakeCarrier = std::function<Ptr<Backend>(Ptr<Store>, int, int, Milliseconds)>;
+// Python's; set once.
+MakeCarrier& carrier_maker();
+
+// As PyTorch's; Python copies them when it splits a group.
+struct GroupOptions final : Backend::Options {
+  using Options::Options;
+};
 
 // Who carries a group's collectives: PyTorch's own backend for tensors of the host, Gloo; or the
 // plugin's own, between devices.
@@ -84,9 +95,8 @@ class Packed : Fixed {
 
 class ProcessGroupTpu final : public Backend {
  public:
-  ProcessGroupTpu(Ptr<Backend> carrier, Ptr<Store> store, int rank, int size, Milliseconds timeout,
-                  std::string name, std::vector<int64_t> global_ranks,
-                  std::vector<int64_t> devices);
+  ProcessGroupTpu(Ptr<Store> store, int rank, int size, Milliseconds timeout, std::string name,
+                  std::vector<int64_t> global_ranks, std::vector<int64_t> devices);
   ~ProcessGroupTpu() override;
 
   using Work = Ptr<c10d::Work>;
@@ -94,11 +104,17 @@ class ProcessGroupTpu final : public Backend {
   using Lists = std::vector<Tensors>;
   const std::string getBackendName() const override { return "tpu"; }
   Ptr<Options> getBackendOptions() override;
+  bool supportsSplitting() const override { return true; }
+  Ptr<Backend> split(const Ptr<Store>& store, const std::vector<int>& ranks,
+                     const Ptr<Options>& options) override;
+  Ptr<Backend> merge(const Ptr<Store>& store, const Ptr<Options>& options, const int& rank,
+                     const int& size) override;
   bool supportsCoalescing() const override { return true; }
   void startCoalescing() override {}
   Work endCoalescing() override;
   Work broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   Work allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  Work allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override;
   Work allreduce_coalesced(Tensors& tensors,
                            const c10d::AllreduceCoalescedOptions& options) override;
   Work reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
@@ -138,6 +154,8 @@ class ProcessGroupTpu final : public Backend {
   std::shared_ptr<Order> order(int which, c10::DeviceIndex device);
   Work issue(const Asked& asked, c10d::OpType type, const Tensors& inputs, const Tensors& outputs,
              int which = kAll);
+  // Stands for all collectives of the whole group that were issued.
+  Work all_so_far(c10d::OpType type, const Tensors& outputs);
 
   std::shared_ptr<Carrier> carrier_;
   std::mutex lock_;

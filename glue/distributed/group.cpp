@@ -31,18 +31,62 @@ c10::StreamId next_stream() {
   return kFirst + taken++ % (TT_DEVICE_STREAMS - kFirst);
 }
 
+// By which the profiler knows a collective; as PyTorch's own backends name theirs.
+const char* title_of(OpType type) {
+  switch (type) {
+  case OpType::BROADCAST:
+    return "tpu:broadcast";
+  case OpType::ALLREDUCE:
+  case OpType::ALLREDUCE_COALESCED:
+    return "tpu:all_reduce";
+  case OpType::REDUCE:
+    return "tpu:reduce";
+  case OpType::ALLGATHER:
+    return "tpu:all_gather";
+  case OpType::_ALLGATHER_BASE:
+    return "tpu:all_gather_into_tensor";
+  case OpType::GATHER:
+    return "tpu:gather";
+  case OpType::SCATTER:
+    return "tpu:scatter";
+  case OpType::REDUCE_SCATTER:
+    return "tpu:reduce_scatter";
+  case OpType::_REDUCE_SCATTER_BASE:
+    return "tpu:reduce_scatter_tensor";
+  case OpType::ALLTOALL_BASE:
+  case OpType::ALLTOALL:
+    return "tpu:all_to_all";
+  case OpType::SEND:
+    return "tpu:send";
+  case OpType::RECV:
+    return "tpu:recv";
+  case OpType::RECVANYSOURCE:
+    return "tpu:recvAnySource";
+  case OpType::BARRIER:
+    return "tpu:barrier";
+  default:
+    return nullptr;
+  }
+}
+
 // A collective that was issued. What depends on its results waits for these by itself, so that
 // wait() only tells of errors, but for a barrier, or where a time-out is given.
 class Issued final : public c10d::Work {
  public:
-  Issued(int rank, OpType type, std::shared_ptr<Order> order, std::vector<at::Tensor> outputs,
-         bool captured)
-      : Work(rank, type), order_(std::move(order)), outputs_(std::move(outputs)),
-        sequence_(order_->issued), marker_(captured ? nullptr : tt_marker_retain(order_->last)) {}
+  Issued(int rank, OpType type, std::shared_ptr<Order> order, const std::vector<at::Tensor>& inputs,
+         std::vector<at::Tensor> outputs, bool captured)
+      : Work(rank, type, title_of(type), inputs.empty() ? outputs : inputs),
+        order_(std::move(order)), outputs_(std::move(outputs)), sequence_(order_->issued),
+        marker_(captured ? nullptr : tt_marker_retain(order_->last)) {
+    if (recordFunctionEndCallback_) recordFunctionEndCallback_();  // the profiler's: it is issued
+  }
   ~Issued() override { tt_marker_release(marker_); }
 
-  bool isCompleted() override { return !marker_ || tt_marker_passed(marker_); }
-  bool isSuccess() const override { return (!marker_ || tt_marker_passed(marker_)) && !failed(); }
+  // Also when it was waited for: then the results can be used without more ado.
+  bool isCompleted() override { return waited_ || !marker_ || tt_marker_passed(marker_); }
+  bool isSuccess() const override {
+    return (!marker_ || tt_marker_passed(marker_)) && !tt_dist_failed(order_->group);
+  }
   std::exception_ptr exception() const override {
     try {
       check_error();
@@ -62,6 +106,7 @@ class Issued final : public c10d::Work {
     if (marker_ && timeout > kNoTimeout) await_for(timeout);
     else if (marker_ && opType_ == OpType::BARRIER) check(tt_marker_await(marker_));
     check_error();
+    waited_ = true;
     return true;
   }
   void blockCurrentStream() override { check_error(); }
@@ -76,17 +121,8 @@ class Issued final : public c10d::Work {
   uint64_t getSequencenumber() const override { return sequence_; }
 
  private:
-  tt_status find_error() const {
-    tt_status error = tt_dist_error(order_->group);
-    return error ? error : tt_meeting_error();
-  }
-  bool failed() const {
-    tt_status error = find_error();
-    tt_status_release(error);
-    return error != nullptr;
-  }
   void check_error() const {
-    tt_status error = find_error();
+    tt_status error = tt_dist_error(order_->group);
     if (!error) return;
     std::string text = tt_status_message(error);
     tt_status_release(error);
@@ -106,6 +142,7 @@ class Issued final : public c10d::Work {
   std::vector<at::Tensor> outputs_;
   uint64_t sequence_;
   tt_marker* marker_;
+  std::atomic<bool> waited_{false};
 };
 
 // Where the collective is recorded, until this ends.
@@ -141,39 +178,35 @@ void check_tensors(const std::vector<at::Tensor>& tensors) {
   }
 }
 
+tt_dist_tensor extent(const at::Tensor& one) {
+  return {one.numel(), require_dtype(one.scalar_type())};
+}
+
 // A list of a tensor like `one` for each rank.
 void check_parts(const char* what, const char* list, const std::vector<at::Tensor>& parts,
                  const at::Tensor& one, int size) {
-  TORCH_CHECK(static_cast<int>(parts.size()) == size, what, ": the ", list, " list has ",
-              parts.size(), " tensors, but the group has ", size, " ranks");
-  for (const at::Tensor& part : parts)
-    TORCH_CHECK(part.numel() == one.numel() && part.scalar_type() == one.scalar_type(), what,
-                ": the tensors of the ", list, " list must have ", one.numel(), " elements of ",
-                one.scalar_type(), ", not ", part.numel(), " of ", part.scalar_type());
+  std::vector<tt_dist_tensor> extents;
+  for (const at::Tensor& part : parts) extents.push_back(extent(part));
+  auto count = static_cast<int64_t>(extents.size());
+  check(tt_dist_check_parts(what, list, extents.data(), count, extent(one), size));
 }
 
-void check_whole(const char* what, const char* large, const at::Tensor& whole, const char* small,
-                 const at::Tensor& part, int size) {
-  TORCH_CHECK(whole.numel() == part.numel() * size && whole.scalar_type() == part.scalar_type(),
-              what, ": the ", large, " tensor must have ", size, " times the elements of the ",
-              small, " tensor, and its dtype: ", part.numel() * size, " of ", part.scalar_type(),
-              ", not ", whole.numel(), " of ", whole.scalar_type());
-}
-
-// In elements, of what is split along dim 0; equal parts where none are given.
+// In elements, of what is split along dim 0.
 void add_splits(std::vector<int64_t>& to, const at::Tensor& tensor,
                 const std::vector<int64_t>& splits, int size) {
-  int64_t rows = tensor.dim() ? tensor.size(0) : 1, total = 0;
+  int64_t rows = tensor.dim() ? tensor.size(0) : 1;
   int64_t row = rows ? tensor.numel() / rows : 0;
-  auto given = splits;
-  if (given.empty()) given.assign(static_cast<size_t>(size), rows / size);
-  for (int64_t one : given) {
-    to.push_back(one * row);
-    total += one;
-  }
-  TORCH_CHECK(static_cast<int>(given.size()) == size && total == rows,
-              "all_to_all_single: the split sizes must be ", size, " that add up to ", rows,
-              ", the size of dim 0, not to ", total);
+  std::vector<int64_t> elements(static_cast<size_t>(size));
+  check(tt_dist_split(rows, row, splits.data(), static_cast<int64_t>(splits.size()), size,
+                      elements.data()));
+  to.insert(to.end(), elements.begin(), elements.end());
+}
+
+// What is asked of several tensors, one after another: the last one's work stands for all.
+template <class Issue> Ptr<c10d::Work> in_turn(size_t count, const Issue& issue) {
+  Ptr<c10d::Work> last;
+  for (size_t i = 0; i < count; i++) last = issue(i);
+  return last;
 }
 
 void call(const at::Tensor& turn, const std::vector<at::Tensor>& inputs,
@@ -202,11 +235,16 @@ Order::~Order() {
   tt_dist_destroy(group);
 }
 
-ProcessGroupTpu::ProcessGroupTpu(Ptr<Backend> carrier, Ptr<Store> store, int rank, int size,
-                                 Milliseconds timeout, std::string name,
-                                 std::vector<int64_t> global_ranks, std::vector<int64_t> devices)
+MakeCarrier& carrier_maker() {
+  static auto* one = new MakeCarrier;  // groups may outlive Python, whose function it is
+  return *one;
+}
+
+ProcessGroupTpu::ProcessGroupTpu(Ptr<Store> store, int rank, int size, Milliseconds timeout,
+                                 std::string name, std::vector<int64_t> global_ranks,
+                                 std::vector<int64_t> devices)
     : Backend(rank, size), carrier_(std::make_shared<Carrier>()) {
-  carrier_->backend = std::move(carrier);
+  if (devices.empty()) carrier_->backend = carrier_maker()(store, rank, size, timeout);
   carrier_->store = std::move(store);
   carrier_->name = std::move(name);
   carrier_->devices = std::move(devices);
@@ -273,16 +311,18 @@ ProcessGroupTpu::Work ProcessGroupTpu::issue(const Asked& asked, OpType type, co
       check(tt_stream_mark(stream_of(device), Policy(), &marker));
     tt_marker_release(std::exchange(in->last, marker));
   }
-  return c10::make_intrusive<Issued>(getRank(), type, in, outputs, captured);
+  return c10::make_intrusive<Issued>(getRank(), type, in, inputs, outputs, captured);
 }
 
 // -- Collectives --
 
-ProcessGroupTpu::Work ProcessGroupTpu::endCoalescing() {
+ProcessGroupTpu::Work ProcessGroupTpu::all_so_far(OpType type, const Tensors& outputs) {
   std::lock_guard<std::mutex> guard(lock_);
   auto in = order(kAll, current_device());
-  return c10::make_intrusive<Issued>(getRank(), OpType::COALESCED, in, Tensors(), false);
+  return c10::make_intrusive<Issued>(getRank(), type, in, outputs, outputs, false);
 }
+
+ProcessGroupTpu::Work ProcessGroupTpu::endCoalescing() { return all_so_far(OpType::COALESCED, {}); }
 
 ProcessGroupTpu::Work ProcessGroupTpu::broadcast(Tensors& tensors,
                                                  const c10d::BroadcastOptions& options) {
@@ -317,28 +357,26 @@ ProcessGroupTpu::Work ProcessGroupTpu::allgather(Lists& outputs, Tensors& inputs
 
 ProcessGroupTpu::Work ProcessGroupTpu::_allgather_base(at::Tensor& output, at::Tensor& input,
                                                        const c10d::AllgatherOptions&) {
-  check_whole("all_gather_into_tensor", "output", output, "input", input, getSize());
+  check(tt_dist_check_whole("all_gather_into_tensor", "output", extent(output), "input",
+                            extent(input), getSize()));
   return issue({TT_COLLECTIVE_ALL_GATHER}, OpType::_ALLGATHER_BASE, {input}, {output});
 }
 
 ProcessGroupTpu::Work ProcessGroupTpu::allgather_coalesced(Lists& outputs, Tensors& inputs,
                                                            const c10d::AllgatherOptions& options) {
-  Work last;
-  for (size_t i = 0; i < inputs.size(); i++) {
+  return in_turn(inputs.size(), [&](size_t i) {
     Tensors one{inputs[i]};
-    Lists list{outputs.at(i)};
-    last = allgather(list, one, options);
-  }
-  return last;
+    Lists list(1);
+    for (const Tensors& of_rank : outputs) list[0].push_back(of_rank.at(i));
+    return allgather(list, one, options);
+  });
 }
 
 ProcessGroupTpu::Work
 ProcessGroupTpu::allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                  const c10d::AllgatherOptions& options) {
-  Work last;
-  for (size_t i = 0; i < inputs.size(); i++)
-    last = _allgather_base(outputs.at(i), inputs[i], options);
-  return last;
+  return in_turn(inputs.size(),
+                 [&](size_t i) { return _allgather_base(outputs.at(i), inputs[i], options); });
 }
 
 ProcessGroupTpu::Work ProcessGroupTpu::gather(Lists& outputs, Tensors& inputs,
@@ -373,7 +411,8 @@ ProcessGroupTpu::Work ProcessGroupTpu::reduce_scatter(Tensors& outputs, Lists& i
 ProcessGroupTpu::Work
 ProcessGroupTpu::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                       const c10d::ReduceScatterOptions& options) {
-  check_whole("reduce_scatter_tensor", "input", input, "output", output, getSize());
+  check(tt_dist_check_whole("reduce_scatter_tensor", "input", extent(input), "output",
+                            extent(output), getSize()));
   return issue({TT_COLLECTIVE_REDUCE_SCATTER, options.reduceOp}, OpType::_REDUCE_SCATTER_BASE,
                {input}, {output});
 }
@@ -381,10 +420,8 @@ ProcessGroupTpu::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
 ProcessGroupTpu::Work
 ProcessGroupTpu::reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                                  const c10d::ReduceScatterOptions& options) {
-  Work last;
-  for (size_t i = 0; i < inputs.size(); i++)
-    last = _reduce_scatter_base(outputs.at(i), inputs[i], options);
-  return last;
+  return in_turn(inputs.size(),
+                 [&](size_t i) { return _reduce_scatter_base(outputs.at(i), inputs[i], options); });
 }
 
 ProcessGroupTpu::Work ProcessGroupTpu::alltoall_base(at::Tensor& output, at::Tensor& input,
@@ -435,19 +472,41 @@ ProcessGroupTpu::Work ProcessGroupTpu::barrier(const c10d::BarrierOptions&) {
 
 // Names those who do not arrive; on the host, when all that was issued has ended.
 void ProcessGroupTpu::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all) {
-  barrier({})->wait();
+  synchronize(current_device());
   if (carrier_->backend) carrier_->backend->monitoredBarrier(options, wait_all);
+  else barrier({})->wait();
 }
 
 // -- The group --
 
 Ptr<Backend::Options> ProcessGroupTpu::getBackendOptions() {
-  auto options =
-      c10::make_intrusive<Options>(getBackendName(), Milliseconds(carrier_->timeout_ms.load()));
+  auto options = c10::make_intrusive<GroupOptions>(getBackendName(),
+                                                   Milliseconds(carrier_->timeout_ms.load()));
   options->group_name = carrier_->name;
   for (int64_t rank : carrier_->global_ranks)
     options->global_ranks_in_group.push_back(static_cast<uint64_t>(rank));
   return options;
+}
+
+// Collective over this group, of which `ranks` become another one; nothing for the other ranks.
+Ptr<Backend> ProcessGroupTpu::split(const Ptr<Store>& store, const std::vector<int>& ranks,
+                                    const Ptr<Options>& options) {
+  auto own = std::find(ranks.begin(), ranks.end(), getRank());
+  if (own == ranks.end()) return nullptr;
+  std::vector<int64_t> global_ranks;
+  for (int rank : ranks)
+    global_ranks.push_back(carrier_->global_ranks.at(static_cast<size_t>(rank)));
+  return c10::make_intrusive<ProcessGroupTpu>(
+      store, static_cast<int>(own - ranks.begin()), static_cast<int>(ranks.size()),
+      options->timeout, options->group_name, std::move(global_ranks), carrier_->devices);
+}
+
+// A group with processes that were not in this one, which meet at the store.
+Ptr<Backend> ProcessGroupTpu::merge(const Ptr<Store>& store, const Ptr<Options>& options,
+                                    const int& rank, const int& size) {
+  return c10::make_intrusive<ProcessGroupTpu>(store, rank, size, options->timeout,
+                                              options->group_name, std::vector<int64_t>(),
+                                              carrier_->devices);
 }
 
 uint64_t ProcessGroupTpu::getSequenceNumberForGroup() {
@@ -458,11 +517,8 @@ uint64_t ProcessGroupTpu::getSequenceNumberForGroup() {
 
 c10d::ErrorType ProcessGroupTpu::getError() {
   std::lock_guard<std::mutex> guard(lock_);
-  for (auto& [which, one] : orders_) {
-    tt_status error = tt_dist_error(one->group);
-    tt_status_release(error);
-    if (error) return c10d::ErrorType::COMM_ERROR;
-  }
+  for (auto& [which, one] : orders_)
+    if (tt_dist_failed(one->group)) return c10d::ErrorType::COMM_ERROR;
   return c10d::ErrorType::SUCCESS;
 }
 

@@ -119,6 +119,7 @@ static void test_the_first_error_ends_a_group(void **state) {
   int64_t turn[TT_TURN_WORDS];
   tt_dist_turn(group, turn);
   ok(tt_dist_error(group));
+  assert_false(tt_dist_failed(group));
   log_.fails = true;
   const char *sentence = "process group test, rank 0 of 2: collective 0 (all_reduce of 2 elements "
                          "of f32) failed: the wire was cut";
@@ -127,6 +128,7 @@ static void test_the_first_error_ends_a_group(void **state) {
   fails_with(run(turn, TT_COLLECTIVE_BROADCAST), TT_UNAVAILABLE, sentence);
   tt_dist_abort(group, "no more");
   fails_with(tt_dist_error(group), TT_UNAVAILABLE, sentence);
+  assert_true(tt_dist_failed(group));
   assert_int_equal(log_.count, 0);
   close_group(group);
 }
@@ -185,6 +187,39 @@ static void test_the_flight_record(void **state) {
   assert_int_equal(flight.kind, TT_COLLECTIVE_ALL_REDUCE);
   assert_string_equal(flight.group, "test");
   close_group(group);
+}
+
+static void test_what_arguments_must_be(void **state) {
+  (void)state;
+  tt_dist_tensor parts[] = {{4, TT_F32}, {4, TT_F32}, {3, TT_F32}}, one = {4, TT_F32};
+  ok(tt_dist_check_parts("gather", "output", parts, 2, one, 2));
+  fails_with(tt_dist_check_parts("gather", "output", parts, 2, one, 3), TT_INVALID_ARGUMENT,
+             "gather: the output list has 2 tensors, but the group has 3 ranks");
+  fails_with(tt_dist_check_parts("gather", "output", parts, 3, one, 3), TT_INVALID_ARGUMENT,
+             "must have 4 elements of f32, not 3 of f32");
+  fails_with(tt_dist_check_parts("gather", "output", parts, 1, (tt_dist_tensor){4, TT_I32}, 1),
+             TT_INVALID_ARGUMENT, "4 elements of i32, not 4 of f32");
+  ok(tt_dist_check_whole("f", "output", (tt_dist_tensor){8, TT_F32}, "input", one, 2));
+  fails_with(tt_dist_check_whole("f", "output", (tt_dist_tensor){7, TT_F32}, "input", one, 2),
+             TT_INVALID_ARGUMENT, "2 times the elements of the input tensor, and its dtype: 8 of");
+  fails_with(tt_dist_check_whole("f", "output", (tt_dist_tensor){8, TT_I8}, "input", one, 2),
+             TT_INVALID_ARGUMENT, "not 8 of i8");
+}
+
+static void test_splits(void **state) {
+  (void)state;
+  int64_t given[] = {1, 3}, elements[2];
+  ok(tt_dist_split(4, 5, given, 2, 2, elements));
+  assert_int_equal(elements[0], 5);
+  assert_int_equal(elements[1], 15);
+  ok(tt_dist_split(4, 5, NULL, 0, 2, elements));
+  assert_int_equal(elements[1], 10);
+  const char *words = "must be 2 numbers, none negative, that add up to 5";
+  fails_with(tt_dist_split(5, 5, given, 2, 2, elements), TT_INVALID_ARGUMENT, words);
+  fails_with(tt_dist_split(5, 5, NULL, 0, 2, elements), TT_INVALID_ARGUMENT, words);
+  fails_with(tt_dist_split(5, 5, given, 1, 2, elements), TT_INVALID_ARGUMENT, words);
+  given[0] = 6, given[1] = -1;
+  fails_with(tt_dist_split(5, 5, given, 2, 2, elements), TT_INVALID_ARGUMENT, words);
 }
 
 static void test_memory_runs_out(void **state) {
@@ -335,6 +370,8 @@ int main(void) {
       cmocka_unit_test(test_a_group_that_is_gone),
       cmocka_unit_test(test_who_sent),
       cmocka_unit_test(test_the_flight_record),
+      cmocka_unit_test(test_what_arguments_must_be),
+      cmocka_unit_test(test_splits),
       cmocka_unit_test(test_memory_runs_out),
   };
   const struct CMUnitTest in_programs[] = {

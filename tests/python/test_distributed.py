@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from datetime import timedelta
 
 import pytest
 import torch
@@ -19,6 +20,7 @@ FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 SMALL = (torch.float8_e5m2, torch.float8_e4m3fn)
 COMPLEX = (torch.complex64, torch.complex128)
 ALL = (*INTEGERS, *FLOATS, *SMALL, *COMPLEX, torch.bool)
+GLOO_REDUCES = (*FLOATS, *INTEGERS[:2], *INTEGERS[3:5])
 REDUCTIONS = ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR")
 KINDS = (
     "all_reduce reduce broadcast all_gather all_gather_single reduce_scatter "
@@ -83,65 +85,71 @@ def reduced(name, tensors):
     return total.to(first)
 
 
-def perform(kind, rank, size, tensors, device, reduction="SUM"):
-    """The collective of the ranks' tensors, of which this rank gives its own; its results."""
+def perform(kind, rank, tensors, device, reduction="SUM", group=None):
+    """The collective of the ranks' tensors, of which this rank gives its own; its results.
+
+    rank: in the group. Its second rank, if there is one, is the root.
+    """
     op = getattr(dist.ReduceOp, reduction)
+    size = len(tensors)
+    last, root = size - 1, min(1, size - 1)
+    source = dist.get_global_rank(group or dist.group.WORLD, root)
     own = tensors[rank].clone().to(device)
     part = own.numel() // size
     parts = [torch.zeros(part, dtype=own.dtype, device=device) for _ in range(size)]
     wholes = [torch.zeros_like(own) for _ in range(size)]
     chunks = list(own.view(size, part).unbind())
     if kind == "all_reduce":
-        dist.all_reduce(own, op)
+        dist.all_reduce(own, op, group)
         return [own]
     if kind == "reduce":
-        dist.reduce(own, 1, op)
-        return [own] if rank == 1 else []
+        dist.reduce(own, source, op, group)
+        return [own] if rank == root else []
     if kind == "broadcast":
-        dist.broadcast(own, 1)
+        dist.broadcast(own, source, group)
         return [own]
     if kind == "all_gather":
-        dist.all_gather(wholes, own)
+        dist.all_gather(wholes, own, group)
         return wholes
     if kind == "all_gather_single":
         whole = torch.zeros(size * own.numel(), dtype=own.dtype, device=device)
-        dist.all_gather_single(whole, own)
+        dist.all_gather_single(whole, own, group)
         return [whole]
     if kind == "reduce_scatter":
-        dist.reduce_scatter(parts[0], chunks, op)
+        dist.reduce_scatter(parts[0], chunks, op, group)
         return [parts[0]]
     if kind == "reduce_scatter_single":
-        dist.reduce_scatter_single(parts[0], own, op)
+        dist.reduce_scatter_single(parts[0], own, op, group)
         return [parts[0]]
     if kind == "all_to_all":
-        dist.all_to_all(parts, chunks)
+        dist.all_to_all(parts, chunks, group)
         return parts
     if kind == "all_to_all_single":
-        dist.all_to_all_single(wholes[0], own)
+        dist.all_to_all_single(wholes[0], own, group=group)
         return [wholes[0]]
     if kind == "gather":
-        dist.gather(own, wholes if rank == 1 else None, dst=1)
-        return wholes if rank == 1 else []
+        dist.gather(own, wholes if rank == root else None, source, group)
+        return wholes if rank == root else []
     if kind == "scatter":
-        dist.scatter(parts[0], chunks if rank == 1 else None, src=1)
+        dist.scatter(parts[0], chunks if rank == root else None, source, group)
         return [parts[0]]
-    if rank == 0:
-        dist.send(own, 1)
+    if rank == 0 and last:
+        dist.send(own, group=group, group_dst=last)
+    if rank != last or not last:
         return []
-    if rank == 1:
-        dist.recv(wholes[0], 0)
-    return [wholes[0]] if rank == 1 else []
+    dist.recv(wholes[0], group=group, group_src=0)
+    return [wholes[0]]
 
 
-def expected(kind, rank, size, tensors, reduction):
+def expected(kind, rank, tensors, reduction, group):
     """The same as of Gloo's on byte tensors, or by operators on the host."""
     if "reduce" in kind:
         total = reduced(reduction, tensors)
         if kind == "reduce":
-            return [total] if rank == 1 else []
-        return [total.chunk(size)[rank] if "scatter" in kind else total]
+            return [total] if rank == min(1, len(tensors) - 1) else []
+        return [total.chunk(len(tensors))[rank] if "scatter" in kind else total]
     as_bytes = [one.view(torch.uint8) for one in tensors]
-    found = perform(kind, rank, size, as_bytes, "cpu")
+    found = perform(kind, rank, as_bytes, "cpu", group=group)
     return [one.view(tensors[0].dtype) for one in found]
 
 
@@ -149,26 +157,33 @@ def bits(tensor):
     return tensor.cpu().contiguous().view(torch.uint8)
 
 
-def compare(rank, size, kind, dtypes, reductions):
-    """The cases that differ from Gloo's results, or from what operators on the host compute."""
-    wrong = []
+def compare(rank, size, kind, dtypes, reductions, members=None):
+    """How many cases there are, and those that differ from Gloo's, or from the host's operators.
+
+    members: of a group of some ranks, which the others do not see.
+    """
+    group = dist.new_group(members) if members else None
+    if members and rank not in members:
+        return 0, []
+    rank, size = (members.index(rank), len(members)) if members else (rank, size)
+    count, wrong = 0, []
     for dtype in dtypes:
         tensors = [tensor_of(one, dtype, 12 if 12 % size == 0 else 2 * size) for one in range(size)]
         for reduction in reductions:
             if not applies(dtype, reduction, kind):
                 continue
-            found = perform(kind, rank, size, tensors, "tpu", reduction)
-            for got, want in zip(
-                found, expected(kind, rank, size, tensors, reduction), strict=True
-            ):
-                if got.dtype != want.dtype or not torch.equal(bits(got), bits(want)):
-                    wrong.append((kind, dtype, reduction, got.cpu(), want))
-            if "reduce" in kind and dtype in (*FLOATS, torch.int32) and reduction != "AVG":
-                gloo = perform(kind, rank, size, tensors, "cpu", reduction)
-                for got, want in zip(found, gloo, strict=True):
-                    if not torch.equal(bits(got), bits(want)):
-                        wrong.append(("gloo", kind, dtype, reduction, got.cpu(), want))
-    return wrong
+            count += 1
+            found = perform(kind, rank, tensors, "tpu", reduction, group)
+            wants = [expected(kind, rank, tensors, reduction, group)]
+            if "reduce" in kind and dtype in GLOO_REDUCES and reduction != "AVG":
+                wants.append(perform(kind, rank, tensors, "cpu", reduction, group))
+            for want in wants:
+                for got, one in zip(found, want, strict=True):
+                    if got.dtype != one.dtype or not torch.equal(bits(got), bits(one)):
+                        wrong.append((kind, dtype, reduction, members, got.cpu(), one))
+    if group:
+        dist.destroy_process_group(group)
+    return count, wrong
 
 
 def applies(dtype, reduction, kind):
@@ -184,13 +199,29 @@ def applies(dtype, reduction, kind):
 @pytest.mark.parametrize("kind", slow_but(KINDS, "all_reduce", "all_gather", "broadcast"))
 def test_collectives_of_few_dtypes(ranks, kind):
     dtypes, reductions = (torch.float32, torch.int64), ("SUM", "AVG", "MAX")
-    assert ranks.run(compare, kind, dtypes, reductions) == [[], []]
+    assert [wrong for _, wrong in ranks.run(compare, kind, dtypes, reductions)] == [[], []]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_collectives_of_all_dtypes(ranks, kind):
-    assert ranks.run(compare, kind, ALL, REDUCTIONS) == [[], []]
+    assert [wrong for _, wrong in ranks.run(compare, kind, ALL, REDUCTIONS)] == [[], []]
+
+
+GROUPS = ([0, 1, 2, 3], [0, 2], [1, 2, 3], [0, 1, 3], [2])
+
+
+@pytest.mark.slow
+def test_collectives_of_groups():
+    """Of all dtypes, by groups of all sizes; prints how many."""
+    total = 0
+    with Ranks(4) as four:
+        for kind in KINDS:
+            for members in GROUPS:
+                found = four.run(compare, kind, ALL, REDUCTIONS, members)
+                assert [wrong for _, wrong in found] == [[]] * 4
+                total += max(count for count, _ in found)
+    print(f"{total} cases, no difference")
 
 
 def exchange(rank, size):
@@ -281,6 +312,48 @@ def other_reductions(rank, size):
 def test_premultiplied_and_coalesced(ranks):
     want = [[1.5] * 3, [3, 3], [2, 2, 2], [0, 1], [0, 0, 1, 1]]
     assert ranks.run(other_reductions) == [want, want]
+
+
+def gather_several(rank, size):
+    """all_gather_coalesced: of each rank a list of all that it gave."""
+    own = [torch.full((2,), float(rank), device="tpu"), torch.full((1, 3), 10.0, device="tpu")]
+    found = [[torch.empty_like(one) for one in own] for _ in range(size)]
+    dist.all_gather_coalesced(found, own)
+    return [[one.tolist() for one in of_rank] for of_rank in found]
+
+
+def test_gathering_several(ranks):
+    want = [[[0, 0], [[10, 10, 10]]], [[1, 1], [[10, 10, 10]]]]
+    assert ranks.run(gather_several) == [want, want]
+
+
+def split(rank, size):
+    """Groups that are split from the whole; those with Gloo beside name the backend to keep."""
+    dist.distributed_c10d._get_default_group().bound_device_id = torch.device("tpu", 0)
+    own = dist.split_group(split_ranks=[[0], [1]], backend="tpu:tpu")
+    x = torch.ones(2, device="tpu")
+    dist.all_reduce(x, group=own)
+    both = dist.split_group(split_ranks=[[1, 0]], timeout=timedelta(seconds=5), backend="tpu:tpu")
+    dist.all_reduce(x, group=both)
+    backend = both._get_backend(torch.device("tpu"))
+    options = backend.options
+    dist.distributed_c10d._get_default_group().bound_device_id = None
+    return x.tolist(), dist.get_world_size(own), options._timeout.seconds, backend.rank()
+
+
+def test_split_groups(ranks):
+    assert ranks.run(split) == [([2, 2], 1, 5, rank) for rank in range(2)]
+
+
+def time_outs(rank, size):
+    groups = [dist.new_group(), dist.new_group(timeout=timedelta(minutes=30))]
+    backends = [one._get_backend(torch.device("tpu")) for one in groups]
+    return [one.options._timeout.seconds for one in backends]
+
+
+def test_default_time_out(ranks):
+    """10 minutes, as NCCL's."""
+    assert ranks.run(time_outs) == [[600, 1800]] * 2
 
 
 def objects(rank, size):

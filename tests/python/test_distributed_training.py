@@ -5,80 +5,18 @@ import contextlib
 import pytest
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
+from language import Block, agree, made, train
 from ranks import Ranks
 from support import only_tpu
 from torch import nn
 
 pytestmark = [only_tpu, pytest.mark.cpu_plugin("the transport is called from host memory")]
 
-VOCABULARY, LENGTH, WIDTH, BATCH = 31, 16, 32, 8
-
 
 @pytest.fixture(scope="module")
 def ranks():
     with Ranks() as started:
         yield started
-
-
-class Block(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first, self.second = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-        self.attend = nn.Linear(WIDTH, 3 * WIDTH)
-        self.project = nn.Linear(WIDTH, WIDTH)
-        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
-
-    def forward(self, x):
-        q, k, v = self.attend(self.first(x)).unflatten(-1, (3, 4, -1)).permute(2, 0, 3, 1, 4)
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.project(mixed.transpose(1, 2).flatten(2))
-        return x + self.down(F.gelu(self.up(self.second(x))))
-
-
-class Language(nn.Module):
-    """A small GPT."""
-
-    def __init__(self):
-        super().__init__()
-        self.tokens, self.places = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(LENGTH, WIDTH)
-        self.blocks = nn.ModuleList(Block() for _ in range(2))
-        self.head = nn.Linear(WIDTH, VOCABULARY)
-
-    def forward(self, tokens):
-        x = self.tokens(tokens) + self.places.weight
-        for block in self.blocks:
-            x = block(x)
-        return self.head(x)
-
-
-def made():
-    torch.manual_seed(0)
-    return Language()
-
-
-def batch(step):
-    generator = torch.Generator().manual_seed(step % 4)
-    return torch.randint(0, VOCABULARY, (BATCH, LENGTH + 1), generator=generator)
-
-
-def train(model, steps, part, everyone, **options):
-    """The losses of all ranks' parts together. options: the optimizer's."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, **options)
-    losses = []
-    for step in range(steps):
-        tokens = part(batch(step))
-        output = model(tokens[:, :-1])
-        loss = F.cross_entropy(output.flatten(0, 1), tokens[:, 1:].flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(everyone(loss.detach()))
-    return losses
-
-
-def alone(steps):
-    return train(made(), steps, lambda whole: whole, float)
 
 
 def together(rank, size, wrap, mode, steps):
@@ -153,12 +91,6 @@ def tensor_parallel(model):
     for block in model.blocks:
         parallelize_module(block, mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
     return model
-
-
-def agree(losses, steps):
-    expected = alone(steps)
-    for one in losses:
-        torch.testing.assert_close(one, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.slow

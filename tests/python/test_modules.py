@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from support import DEVICE, check, check_gradients, same, slow_but
+from support import DEVICE, check, check_gradients, only_tpu, same, slow_but
 from torch import nn
 
 
@@ -280,3 +280,18 @@ def test_convolutions_keep_channels_last(dims, transposed):
         actual = copy.deepcopy(host).to(DEVICE)(given.to(DEVICE))
         same(actual, expected)
         assert actual.stride() == expected.stride()
+
+
+@only_tpu
+def test_the_parts_of_synchronized_normalization_keep_the_layout():
+    x = torch.randn(2, 3, 4, 5).to(DEVICE, memory_format=torch.channels_last)
+    mean, scale = torch.batch_norm_stats(x, 1e-5)
+    y = torch.batch_norm_elemt(x, None, None, mean, scale, 1e-5)
+    assert y.stride() == x.stride()
+    same(y, F.batch_norm(x, None, None, training=True))
+    sums = torch.batch_norm_backward_reduce(x, x, mean, scale, None, True, False, False)[:2]
+    counts = torch.tensor([[10], [30]], dtype=torch.int32, device=DEVICE)
+    args = (x, x, mean, scale, None, *sums)
+    gradient = torch.batch_norm_backward_elemt(*args, counts)
+    assert gradient.stride() == x.stride()
+    same(gradient, torch.batch_norm_backward_elemt(*args, counts.flatten()))

@@ -97,10 +97,18 @@ def _multiply_groups(args: list[Any]) -> Results:
     return [a.new_empty(a.shape[-2], b.shape[-1])] if fits else []
 
 
+def _normalize(args: list[Any]) -> Results:
+    """The image is the second argument where the first one is its gradient."""
+    second = args[1]
+    back = second is not None and second.shape == args[0].shape
+    return [torch.empty_like(second if back else args[0])]
+
+
 STATED: dict[str, Callable[[list[Any]], Results]] = {
     "Convolved": _convolve,
     "ConvolvedBack": _convolve_back,
     "Reflected": _reflect,
+    "Normalized": _normalize,
     "Grouped": _multiply_groups,
 }
 

@@ -12,6 +12,7 @@ KINDS = {
     "Convolved": "has no Meta kernel; its result lies as its image or its weight does",
     "ConvolvedBack": "has no Meta kernel; its results lie as the image or the weight does",
     "Reflected": "has no Meta kernel; it returns reflectors in columns, and their factors",
+    "Normalized": "has no Meta kernel; its result lies as the image does",
     "Grouped": "multiplies matrices of any dtype that the CPU takes",
     "AsOnCuda": "is implemented with CUDA's results, so Meta is not asked about the CPU",
     "NarrowStatistics": "keeps statistics in the input's dtype unless its parameters are wider",
@@ -81,6 +82,11 @@ ROWS = (
         "is for other backends, and throws on the meta device",
     ),
     Row("Reflected", "geqrf", "has a kernel for the CPU and CUDA alone"),
+    Row(
+        "Normalized",
+        "batch_norm_elemt batch_norm_backward_elemt",
+        "is for other backends, and has no kernel for the CPU",
+    ),
     Row("Grouped", "_grouped_mm", "has a Meta kernel that takes bfloat16 alone"),
     Row(
         "AsOnCuda",

@@ -303,6 +303,69 @@ def embedding_bag_backward(
     )
 
 
+# -- Attention by the name of CUDA's kernel, for which DTensor has rules --
+
+
+@decomposes("_scaled_dot_product_efficient_attention")
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_bias: Tensor | None,
+    compute_log_sumexp: bool,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The output, and of each row of weights the logarithm of its divisor, without padding."""
+    found = aten._scaled_dot_product_fused_attention_overrideable(
+        query, key, value, attn_bias, dropout_p, is_causal, False, scale=scale
+    )
+    divisors = found[1] if compute_log_sumexp else found[1][..., :0]
+    return found[0], divisors, found[6], found[7]
+
+
+@decomposes("_scaled_dot_product_efficient_attention_backward")
+def attend_back(
+    grad_out: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_bias: Tensor | None,
+    out: Tensor,
+    logsumexp: Tensor,
+    philox_seed: Tensor,
+    philox_offset: Tensor,
+    dropout_p: float,
+    grad_input_mask: list[bool],
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Tensor, ...]:
+    """Its gradients, also for rows whose divisors are those of more keys than these."""
+    grads: tuple[Tensor, ...] = aten._scaled_dot_product_fused_attention_overrideable_backward(
+        grad_out,
+        query,
+        key,
+        value,
+        attn_bias,
+        grad_input_mask,
+        out,
+        logsumexp,
+        None,
+        None,
+        query.shape[-2],
+        key.shape[-2],
+        dropout_p,
+        is_causal,
+        philox_seed,
+        philox_offset,
+        scale=scale,
+    )
+    return grads
+
+
 # -- Normalization --
 
 

@@ -4,38 +4,34 @@
 no backend, since it is the device's. One process owns a device.
 """
 
+from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
-from torch._C._distributed_c10d import PrefixStore
+from torch._C._distributed_c10d import PrefixStore, Store
 
-from torch_tpu import _C
+from torch_tpu import _C, _patches
 from torch_tpu.distributed import _worlds
 from torch_tpu.distributed._worlds import simulate
 
 __all__ = ["register", "simulate"]
 
 
+def _make_carrier(store: Store, rank: int, size: int, timeout: timedelta) -> dist.Backend:
+    """What carries the collectives of a group with this store."""
+    return dist.ProcessGroupGloo(PrefixStore("gloo", store), rank, size, timeout)
+
+
 def _create(options: Any, _pg_options: Any) -> dist.Backend:
     """A group for `torch.distributed`: options are its _DistributedBackendOptions."""
-    devices = _worlds.devices()
-    carrier = None
-    if not devices:
-        carrier = dist.ProcessGroupGloo(
-            PrefixStore("gloo", options.store),
-            options.group_rank,
-            options.group_size,
-            options.timeout,
-        )
     return _C.ProcessGroupTpu(
-        carrier,
         options.store,
         options.group_rank,
         options.group_size,
         options.timeout,
         options.group_id,
         list(options.global_ranks_in_group),
-        devices,
+        _worlds.devices(),
     )
 
 
@@ -43,5 +39,6 @@ def register() -> None:
     """Makes the backend known to `torch.distributed`; again, it does nothing."""
     if "tpu" in dist.Backend.backend_list or not dist.is_gloo_available():
         return
-    _C._bind_distributed()
+    _C._bind_distributed(_make_carrier)
+    _patches.groups_of_processes()
     dist.Backend.register_backend("tpu", _create, extended_api=True, devices=["tpu"])

@@ -184,14 +184,17 @@ void tt_lower_batch_norm_backward_reduce(tt_lower *cx) {
   if (tt_bool(cx, 7)) out_like(cx, 3, sum_dy, parameter);
 }
 
-/* grad_out, input, mean, invstd, weight?, sum_dy, sum_dy_xmu, count */
+/* grad_out, input, mean, invstd, weight?, sum_dy, sum_dy_xmu, count: of each rank [n] or [n, 1] */
 void tt_lower_batch_norm_backward_elemt(tt_lower *cx) {
-  static const int all[] = {0};
+  static const int all[] = {0, 1};
   tt_hlo *h = cx->h;
-  tt_node *input = tt_in(cx, 1);
+  tt_node *input = tt_in(cx, 1), *count = tt_in(cx, 7);
   channel c = channel_of(cx, input);
   tt_dtype dtype = c.x->type.dtype;
-  tt_node *n = tt_sum(cx, tt_cast(cx, tt_in(cx, 7), dtype), all, 1);
+  if (count->type.rank > 2)
+    tt_hlo_fail(h, TT_INVALID_ARGUMENT, "batch_norm_backward_elemt: count has at most two dims");
+  if (tt_hlo_failed(h)) return;
+  tt_node *n = tt_sum(cx, tt_cast(cx, count, dtype), all, count->type.rank);
   tt_node *invstd = tt_cast(cx, tt_in(cx, 3), dtype), *scale = invstd;
   tt_node *mean_dy = tt_hlo_divide(h, tt_cast(cx, tt_in(cx, 5), dtype), n);
   tt_node *mean_dy_xmu = tt_hlo_divide(h, tt_cast(cx, tt_in(cx, 6), dtype), n);
