@@ -15,7 +15,7 @@ from torch_tpu import _C, _patches
 __all__ = ["register"]
 
 
-def _make_carrier(store: Store, rank: int, size: int, timeout: timedelta) -> dist.Backend:
+def _make_carrier(store: Store, rank: int, size: int, timeout: timedelta) -> Any:
     """What carries the collectives of a group with this store."""
     return dist.ProcessGroupGloo(PrefixStore("gloo", store), rank, size, timeout)
 
