@@ -309,10 +309,10 @@ def groups_of_processes() -> None:
             group._set_default_backend(c10d.ProcessGroup.BackendType.CUSTOM)
         return made
 
-    def get_default_timeout(backend: str) -> timedelta:
-        if backend == "undefined":
-            backend = c10d.Backend.default_device_backend_map.get(torch._C._get_accelerator().type)
-        ours = "tpu" in str(backend).replace(":", ",").split(",")
+    def get_default_timeout(backend: Any) -> timedelta:
+        accelerator = torch._C._get_accelerator().type
+        named = accelerator if backend == "undefined" else str(backend)
+        ours = "tpu" in named.replace(":", ",").split(",")
         return timedelta(minutes=10) if ours else default_timeout(backend)
 
     with_gloo = c10d.monitored_barrier
@@ -325,7 +325,7 @@ def groups_of_processes() -> None:
         if c10d._rank_not_in_group(group) or torch.device("tpu") not in found._device_types:
             with_gloo(group, timeout, wait_all_ranks)
             return
-        backend = found._get_backend(torch.device("tpu"))
+        backend: Any = found._get_backend(torch.device("tpu"))
         backend.monitored_barrier(timeout or backend.options._timeout, wait_all_ranks)
 
     c10d._new_process_group_helper = new_process_group_helper

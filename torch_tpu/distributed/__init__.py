@@ -17,7 +17,7 @@ from torch_tpu.distributed._worlds import simulate
 __all__ = ["register", "simulate"]
 
 
-def _make_carrier(store: Store, rank: int, size: int, timeout: timedelta) -> dist.Backend:
+def _make_carrier(store: Store, rank: int, size: int, timeout: timedelta) -> Any:
     """What carries the collectives of a group with this store."""
     return dist.ProcessGroupGloo(PrefixStore("gloo", store), rank, size, timeout)
 
