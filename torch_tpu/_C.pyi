@@ -85,6 +85,7 @@ class ProcessGroupTpu(torch.distributed.Backend):
         name: str,
         global_ranks: list[int],
     ) -> None: ...
+    def leave(self, why: str) -> None: ...
 
 _Flight = tuple[str, int, str, str, int, int, int, int, int, int, int, int, str]
 

@@ -33,6 +33,9 @@ struct Carrier : Fixed {
   std::vector<std::pair<Ptr<c10d::Work>, at::Tensor>> sent;
 };
 
+// Where the store has what ended a rank's process.
+std::string left_key(int rank);
+
 // What the core calls for one order of collectives of the group, of which `order` is the name.
 tt_transport make_transport(std::shared_ptr<Carrier> carrier, const std::string& order);
 
@@ -104,11 +107,15 @@ class ProcessGroupTpu final : public Backend {
   uint64_t getSequenceNumberForGroup() override;
   c10d::ErrorType getError() override;
   void abort() override;
+  // Tells the other ranks what ends this process: an error, in words.
+  void leave(const std::string& why);
   void shutdown() override;
 
  private:
   enum { kAll = -2, kSends = -3 };  // orders; others are the rank that is received from
   std::shared_ptr<Order> order(int which, c10::DeviceIndex device);
+  void compare(const Asked& asked, const Tensors& inputs, const Tensors& outputs,
+               c10::DeviceIndex device);
   Work issue(const Asked& asked, c10d::OpType type, const Tensors& inputs, const Tensors& outputs,
              int which = kAll);
 
