@@ -14,24 +14,20 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore
 
 from torch_tpu import _C
+from torch_tpu.distributed._fresh import fresh_store
 
 __all__ = ["register"]
 
 
 def _create(options: Any, _pg_options: Any) -> dist.Backend:
     """A group for `torch.distributed`: options are its _DistributedBackendOptions."""
-    carrier = dist.ProcessGroupGloo(
-        PrefixStore("gloo", options.store),
-        options.group_rank,
-        options.group_size,
-        options.timeout,
-    )
+    ranks, timeout = (options.group_rank, options.group_size), options.timeout
+    store = fresh_store(options.store, *ranks, timeout, options.group_id)
     return _C.ProcessGroupTpu(
-        carrier,
-        options.store,
-        options.group_rank,
-        options.group_size,
-        options.timeout,
+        dist.ProcessGroupGloo(PrefixStore("gloo", store), *ranks, timeout),
+        store,
+        *ranks,
+        timeout,
         options.group_id,
         list(options.global_ranks_in_group),
     )
