@@ -65,7 +65,8 @@ void bind_distributed(py::module_& m) {
               options.timeout = timeout;
               self.monitoredBarrier(options, wait_all);
             },
-            py::call_guard<py::gil_scoped_release>());
+            py::call_guard<py::gil_scoped_release>())
+        .def("leave", &ProcessGroupTpu::leave, py::call_guard<py::gil_scoped_release>());
   });
 }
 

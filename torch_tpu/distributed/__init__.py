@@ -4,14 +4,19 @@
 no backend, since it is the device's. One process owns a device.
 """
 
+import atexit
+import sys
 from datetime import timedelta
+from threading import Thread
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store
 
 from torch_tpu import _C, _patches
 from torch_tpu.distributed import _worlds
+from torch_tpu.distributed._fresh import fresh_store
 from torch_tpu.distributed._worlds import simulate
 
 __all__ = ["register", "simulate"]
@@ -24,15 +29,38 @@ def _make_carrier(store: Store, rank: int, size: int, timeout: timedelta) -> Any
 
 def _create(options: Any, _pg_options: Any) -> dist.Backend:
     """A group for `torch.distributed`: options are its _DistributedBackendOptions."""
+    ranks, timeout = (options.group_rank, options.group_size), options.timeout
+    store = fresh_store(options.store, *ranks, timeout, options.group_id)
     return _C.ProcessGroupTpu(
-        options.store,
-        options.group_rank,
-        options.group_size,
-        options.timeout,
+        store,
+        *ranks,
+        timeout,
         options.group_id,
         list(options.global_ranks_in_group),
         _worlds.devices(),
     )
+
+
+def _tell_why() -> None:
+    """At exit: tells the other ranks of the exception that ends this process, if one does.
+
+    They would be told that it did not arrive, and not why. A store that does not answer is not
+    waited for.
+    """
+    error = getattr(sys, "last_value", None)
+    if error is None or not dist.is_initialized():
+        return
+    why = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:400]}"
+    telling = Thread(target=_tell, args=[why], daemon=True)
+    telling.start()
+    telling.join(2)
+
+
+def _tell(why: str) -> None:
+    for group in list(dist.distributed_c10d._world.pg_map):
+        if any(device.type == "tpu" for device in group._device_types):
+            backend: Any = group._get_backend(torch.device("tpu"))
+            backend.leave(why)
 
 
 def register() -> None:
@@ -41,4 +69,5 @@ def register() -> None:
         return
     _C._bind_distributed(_make_carrier)
     _patches.groups_of_processes()
+    atexit.register(_tell_why)
     dist.Backend.register_backend("tpu", _create, extended_api=True, devices=["tpu"])
