@@ -171,7 +171,7 @@ STEPS = {
 }
 
 
-@pytest.mark.parametrize("name", slow_but(STEPS, "SGD", "AdamW"))
+@pytest.mark.parametrize("name", slow_but(STEPS, "AdamW"))
 def test_a_compiled_step(name):
     make, options = STEPS[name]
     model = make_model()

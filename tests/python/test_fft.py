@@ -16,6 +16,7 @@ def complex_numbers(*shape, dtype=torch.complex64):
     return torch.randn(shape, dtype=dtype)
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("dim", [(0,), (2, 0), (1, 3, 2), (0, 1, 2, 3)])
 def test_transforms_of_several_dims(norm, dim):

@@ -190,6 +190,7 @@ def steps_on_cpu(count, optimizer, batches):
     return losses
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize(
     "optimizer",
     [

@@ -221,6 +221,7 @@ def test_reads_nothing_and_compiles_once(mode):
     assert all(x.shape == inputs.shape for x in found)
 
 
+@pytest.mark.slow
 @only_tpu
 @pytest.mark.parametrize("mode", slow_but(modes(), "strict"), indirect=True)
 def test_mixture_of_experts_compiles_nothing_more(mode):

@@ -158,6 +158,7 @@ def test_multilabel_loss_of_a_lone_sample():
         )
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.complex64])
 @pytest.mark.parametrize("stride", [1, 2, (3, 1)])
 @pytest.mark.parametrize("batch", [1, 3, 0])

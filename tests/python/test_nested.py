@@ -245,6 +245,7 @@ def test_flex_attention(name, mode):
     same(results[1], results[0], rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_flex_attention_of_groups_and_captured_tensors():
     def work(q, k, bias):
         def score(s, b, h, i, j):

@@ -76,6 +76,7 @@ def test_fake_quantisation(mode):
         check(backward, grad, x, *more, *limits, 0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.diagonal
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("by_row", [False, True])

@@ -196,6 +196,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_tensors_are_arguments_of_processes(tmp_path):
     script = tmp_path / "sent.py"
     script.write_text(SENT)

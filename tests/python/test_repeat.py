@@ -79,6 +79,7 @@ def test_one_program_without():
         same(got, host(x), **LOOSE)
 
 
+@pytest.mark.slow
 def test_what_is_small_is_one_program_by_itself():
     """A launch more must not show: the layers of a small batch are one program, of a large not."""
     host = make_model(5, width=32)

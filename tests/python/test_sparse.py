@@ -142,6 +142,7 @@ def test_softmax(function, dim):
     compare(work)
 
 
+@pytest.mark.slow
 def test_gradient_of_products_of_sparse_matrices():
     def work(device):
         a, b = coo(device, grad=True), coo(device, 7, 3, seed=4, grad=True)
@@ -280,6 +281,7 @@ def test_nothing_has_a_place():
     compare(work)
 
 
+@pytest.mark.slow
 def test_products_of_compressed_matrices():
     def work(device):
         a, b = csr(device), csr(device, seed=3)

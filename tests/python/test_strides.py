@@ -156,6 +156,7 @@ LAYERS = {
 }
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("last", [(1, 0, 0), (0, 1, 0), (1, 0, 1), (0, 0, 1)], ids=str)
 @pytest.mark.parametrize("name", LAYERS)
 def test_gradients_keep_channels_last(name, last):

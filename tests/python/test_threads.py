@@ -92,6 +92,7 @@ thread.join()
     assert python(code) == (0, "True\n", "")
 
 
+@pytest.mark.slow
 def test_threads_that_resize_one_tensor():
     """Whoever reads it meanwhile gets numbers or an error."""
     code = """

@@ -35,6 +35,7 @@ MOVES = {
 }
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", MOVES)
 def test_moves(name, dtype):
