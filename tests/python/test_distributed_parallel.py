@@ -138,7 +138,8 @@ def piped(rank, size, schedule, steps):
         own = {place: parts[place] for place in (rank, rank + 2)}
     count = size if len(own) == 1 else 4
     made_stages = [
-        PipelineStage(part, place, count, torch.device("tpu", 0)) for place, part in own.items()
+        PipelineStage(part, place, count, torch.device("tpu", torch.tpu.current_device()))
+        for place, part in own.items()
     ]
     single = made_stages[0] if len(own) == 1 else made_stages
     runner = kind(single, 4, loss_fn=cross_entropy)

@@ -4,10 +4,12 @@ import copy
 
 import pytest
 import test_distributed as processes
+import test_distributed_parallel as parallel
 import test_distributed_training as training
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from language import agree
 from ranks import World
 from support import only_tpu, python, slow_but
 
@@ -145,20 +147,23 @@ for size, args in ((2, (print,)), (1, (print, 1))):
 # -- Training --
 
 
-def fsdp2(rank, size, model, steps):
-    return training.together(rank, size, lambda _: training.fsdp2(copied(model)), "strict", steps)
-
-
-def copied(model):
-    """A rank's own; the ranks' threads would draw from one generator."""
-    return copy.deepcopy(model).to("tpu")
+WAYS = (training.ddp, training.hooked_ddp, training.fsdp1, training.fsdp2)
 
 
 @pytest.mark.slow
-def test_fsdp2_is_one_process(pair):
-    want = training.alone(50)
-    for losses in pair.run(fsdp2, training.made(), 50):
-        assert losses == pytest.approx(want, abs=1e-4)
+@pytest.mark.parametrize("wrap", WAYS, ids=lambda wrap: wrap.__name__)
+def test_ways_to_train(pair, wrap):
+    agree(pair.run(training.together, wrap, "strict", 10), 10)
+
+
+@pytest.mark.slow
+def test_a_pipeline(pair):
+    agree([losses for losses in pair.run(parallel.piped, "Schedule1F1B", 10) if losses], 10)
+
+
+@pytest.mark.slow
+def test_context_parallel(pair):
+    agree(pair.run(parallel.in_context, "allgather", 10), 10)
 
 
 def llama():
@@ -196,15 +201,19 @@ def spread_llama(rank, size, model, steps):
     """FSDP2 over four devices, tensor parallel over two."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
-    from torch.distributed.tensor import parallel
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        RowwiseParallel,
+        parallelize_module,
+    )
 
     mesh = init_device_mesh("tpu", (size // 2, 2), mesh_dim_names=("data", "tensor"))
-    data, own = mesh["data"], copied(model)
+    data, own = mesh["data"], copy.deepcopy(model).to("tpu")
     columns = "self_attn.q_proj self_attn.k_proj self_attn.v_proj mlp.gate_proj mlp.up_proj"
-    plan = {name: parallel.ColwiseParallel() for name in columns.split()}
-    plan |= {name: parallel.RowwiseParallel() for name in ("self_attn.o_proj", "mlp.down_proj")}
+    plan = {name: ColwiseParallel() for name in columns.split()}
+    plan |= {name: RowwiseParallel() for name in ("self_attn.o_proj", "mlp.down_proj")}
     for layer in own.model.layers:
-        parallel.parallelize_module(layer, mesh["tensor"], plan)
+        parallelize_module(layer, mesh["tensor"], plan)
         fully_shard(layer, mesh=data)
     fully_shard(own, mesh=data)
 
