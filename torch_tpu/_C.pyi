@@ -86,6 +86,7 @@ class ProcessGroupTpu(torch.distributed.Backend):
         global_ranks: list[int],
         devices: list[int],
     ) -> None: ...
+    def leave(self, why: str) -> None: ...
 
 _Flight = tuple[str, int, str, str, int, int, int, int, int, int, int, int, str]
 

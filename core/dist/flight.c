@@ -22,6 +22,7 @@ static bool kept(int64_t number) {
 
 int64_t tt_flight_begin(const char *group, const tt_collective *c) {
   tt_flight flight = {.kind = c->kind,
+                      .op = c->op,
                       .dtype = c->dtype,
                       .rank = c->rank,
                       .size = c->size,

@@ -16,6 +16,7 @@ typedef struct tt_flight {
   char group[64]; /* its name, cut where it is longer */
   tt_flight_state state;
   tt_collective_kind kind;
+  tt_reduction op;
   tt_dtype dtype; /* U8 for what is only moved */
   int rank, size;
   int64_t root, sequence, x_count, y_count;

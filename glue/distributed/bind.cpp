@@ -50,7 +50,8 @@ void bind_distributed(py::module_& m) {
     if (py::hasattr(m, "ProcessGroupTpu")) return;
     py::class_<ProcessGroupTpu, Backend, Ptr<ProcessGroupTpu>>(m, "ProcessGroupTpu")
         .def(py::init<Ptr<Backend>, Ptr<Store>, int, int, Milliseconds, std::string,
-                      std::vector<int64_t>, std::vector<int64_t>>());
+                      std::vector<int64_t>, std::vector<int64_t>>())
+        .def("leave", &ProcessGroupTpu::leave, py::call_guard<py::gil_scoped_release>());
   });
 }
 

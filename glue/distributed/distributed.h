@@ -38,6 +38,9 @@ struct Carrier : Fixed {
   bool on_devices() const { return !devices.empty(); }
 };
 
+// Where the store has what ended a rank's process.
+std::string left_key(int rank);
+
 // What the core calls for one order of collectives of the group, of which `order` is the name.
 tt_transport make_transport(std::shared_ptr<Carrier> carrier, const std::string& order);
 
@@ -132,10 +135,14 @@ class ProcessGroupTpu final : public Backend {
   uint64_t getSequenceNumberForGroup() override;
   c10d::ErrorType getError() override;
   void abort() override;
+  // Tells the other ranks what ends this process: an error, in words.
+  void leave(const std::string& why);
   void shutdown() override;
 
  private:
   std::shared_ptr<Order> order(int which, c10::DeviceIndex device);
+  void compare(const Asked& asked, const Tensors& inputs, const Tensors& outputs,
+               c10::DeviceIndex device);
   Work issue(const Asked& asked, c10d::OpType type, const Tensors& inputs, const Tensors& outputs,
              int which = kAll);
 

@@ -1,12 +1,9 @@
 // The transport: what a program asks for, done by PyTorch's own backend on the host's memory. Runs
 // on the thread that runs the program; no lock is held, nor the GIL.
 #include "dispatch/convert.h"
-#include "distributed/distributed.h"
-#include "python/package.h"
+#include "distributed/failure.h"
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
-
-#include <thread>
 
 namespace tt {
 namespace {
@@ -148,66 +145,15 @@ void Doing::run() {
   }
 }
 
-// -- What went wrong --
-
-// Each rank that failed here says so in the store; who does not, was not here.
-std::string absentees(Carrier& carrier, const std::string& order, const tt_collective& c) {
-  constexpr int kTries = 40;
-  constexpr Milliseconds kPause(50);
-  bool alone = c.kind == TT_COLLECTIVE_SEND || c.kind == TT_COLLECTIVE_RECV;
-  if (alone) return "";
-  auto store = carrier.store->clone();
-  std::string key = "absent/" + order + "/" + std::to_string(c.sequence) + "/";
-  store->set(key + std::to_string(c.rank), std::string("here"));
-  std::vector<int> missing;
-  for (int i = 0; i < kTries; i++) {
-    missing.clear();
-    for (int rank = 0; rank < c.size; rank++)
-      if (!store->check({key + std::to_string(rank)})) missing.push_back(rank);
-    if (missing.empty()) return "; all ranks had arrived";
-    std::this_thread::sleep_for(kPause);
-  }
-  std::string text =
-      missing.size() == 1 ? "; this rank did not arrive: " : "; these ranks did not arrive: ";
-  for (size_t i = 0; i < missing.size(); i++) {
-    auto global = carrier.global_ranks[static_cast<size_t>(missing[i])];
-    text += (i ? ", " : "") + std::to_string(global);
-  }
-  return text;
-}
-
-// The failed collective is in it as one that was started.
-void dump_record() {
-  try {
-    InPython in_python;
-    function_of("tpu.distributed", "_dump_where_asked")(tt_env(TT_ENV_FLIGHT_RECORD));
-  } catch (const std::exception& error) {
-    tt_log(TT_LOG_PLUGIN, "the flight record was not written: %s", error.what());
-  }
-}
-
-tt_status explain(const Transport& self, const tt_collective& c, const std::string& what) {
-  std::string who;
-  try {
-    who = absentees(*self.carrier, self.order, c);
-  } catch (const std::exception&) {
-    who = "; the store that tells who is missing does not answer";
-  }
-  if (*tt_env(TT_ENV_FLIGHT_RECORD)) dump_record();
-  double seconds = static_cast<double>(self.carrier->timeout_ms.load()) / 1000;
-  return tt_error(TT_UNAVAILABLE, "%s%s (the time-out is %g s)", what.c_str(), who.c_str(),
-                  seconds);
-}
-
 tt_status run(void* user, tt_collective* asked) {
   auto& self = *static_cast<Transport*>(user);
   try {
     Doing(*self.carrier, asked).run();
     return TT_SUCCESS;
   } catch (const c10::Error& error) {
-    return explain(self, *asked, error.what_without_backtrace());
+    return explain_failure(self.carrier, self.order, *asked, error.what_without_backtrace());
   } catch (const std::exception& error) {
-    return explain(self, *asked, error.what());
+    return explain_failure(self.carrier, self.order, *asked, error.what());
   }
 }
 
@@ -216,6 +162,7 @@ void release(void* user) { delete static_cast<Transport*>(user); }
 }  // namespace
 
 tt_transport make_transport(std::shared_ptr<Carrier> carrier, const std::string& order) {
+  tell_where_it_ends(carrier);
   return {new Transport{std::move(carrier), order}, &run, &release};
 }
 

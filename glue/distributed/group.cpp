@@ -2,7 +2,9 @@
 #include "distributed/distributed.h"
 
 #include "device/policy.h"
+#include "dispatch/convert.h"
 #include "dispatch/dispatch.h"
+#include "distributed/parting.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/StreamGuard.h>
@@ -29,6 +31,14 @@ c10::StreamId next_stream() {
   constexpr int kFirst = 65;
   static std::atomic<int> taken{0};
   return kFirst + taken++ % (TT_DEVICE_STREAMS - kFirst);
+}
+
+// Takes the error; success does nothing.
+void raise(tt_status error) {
+  if (!error) return;
+  std::string text = tt_status_message(error);
+  tt_status_release(error);
+  TORCH_CHECK_WITH(DistBackendError, false, text);
 }
 
 // A collective that was issued. What depends on its results waits for these by itself, so that
@@ -85,13 +95,7 @@ class Issued final : public c10d::Work {
     tt_status_release(error);
     return error != nullptr;
   }
-  void check_error() const {
-    tt_status error = find_error();
-    if (!error) return;
-    std::string text = tt_status_message(error);
-    tt_status_release(error);
-    TORCH_CHECK_WITH(DistBackendError, false, text);
-  }
+  void check_error() const { raise(find_error()); }
   void await_for(Milliseconds timeout) {
     auto until = std::chrono::steady_clock::now() + timeout;
     while (!tt_marker_passed(marker_)) {
@@ -236,12 +240,41 @@ std::shared_ptr<Order> ProcessGroupTpu::order(int which, c10::DeviceIndex device
   return found = std::move(made);
 }
 
+// In Debug, before anything is done; who parts from the others ends the group.
+void ProcessGroupTpu::compare(const Asked& asked, const Tensors& inputs, const Tensors& outputs,
+                              c10::DeviceIndex device) {
+  std::shared_ptr<Order> in;
+  Issue issue;
+  {
+    std::lock_guard<std::mutex> guard(lock_);
+    in = order(kAll, device);
+    issue.sequence = static_cast<int64_t>(in->issued);
+  }
+  raise(tt_dist_error(in->group));
+  bool by_x = asked.kind == TT_COLLECTIVE_ALL_GATHER || asked.kind == TT_COLLECTIVE_GATHER;
+  int64_t count = 0;
+  for (const at::Tensor& one : by_x ? inputs : outputs) count += one.numel();
+  const Tensors& some = outputs.empty() ? inputs : outputs;
+  const char* unit = some.empty() ? "" : tt_dtype_name(to_dtype(some[0].scalar_type()));
+  issue.what = words_of(*carrier_, asked.kind, asked.reduction.op_, count, unit, asked.root);
+  issue.line = tt_site_text(call_site());
+  issue.splits = asked.splits;
+  try {
+    compare_ranks(*carrier_, getRank(), getSize(), issue);
+  } catch (const c10::Error& apart) {
+    tt_dist_abort(in->group, apart.what_without_backtrace());
+    throw;
+  }
+}
+
 ProcessGroupTpu::Work ProcessGroupTpu::issue(const Asked& asked, OpType type, const Tensors& inputs,
                                              const Tensors& outputs, int which) {
   check_tensors(inputs);
   check_tensors(outputs);
   const Tensors& some = outputs.empty() ? inputs : outputs;
   auto device = some.empty() ? current_device() : some[0].device().index();
+  if (setting_now(kMode) == TT_MODE_DEBUG && which == kAll && !captured_stream(device))
+    compare(asked, inputs, outputs, device);
   Asked scaled = asked;
   Tensors factored = inputs;
   if (asked.reduction.op_ == c10d::ReduceOp::PREMUL_SUM) {
@@ -471,6 +504,12 @@ void ProcessGroupTpu::abort() {
   for (auto& [which, one] : orders_) tt_dist_abort(one->group, "it was aborted");
   std::string why = "process group " + carrier_->name + ": it was aborted";
   if (carrier_->on_devices()) tt_meeting_end(why.c_str());
+}
+
+std::string left_key(int rank) { return "left/" + std::to_string(rank); }
+
+void ProcessGroupTpu::leave(const std::string& why) {
+  carrier_->store->set(left_key(getRank()), why);
 }
 
 void ProcessGroupTpu::shutdown() {

@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import re
+from datetime import timedelta
 
 import pytest
 import torch
@@ -382,6 +384,94 @@ def test_functional_collectives(ranks, compiled):
     for rank, (results, reasons) in enumerate(ranks.run(functional, compiled)):
         assert results == [[12 + rank] * 4, [20 + rank] * 4]
         assert not any(reasons)
+
+
+def issue_apart(rank, size, kind, mode, timeout):
+    """What is said where the ranks differ at their second collective; in a group of its own."""
+    group = dist.new_group(timeout=timedelta(seconds=timeout))
+    x, y = torch.ones(4, device="tpu"), torch.ones(8, device="tpu")
+    with torch.tpu.set_eager_mode(mode):
+        dist.all_reduce(x, group=group)
+        x.cpu()
+        with pytest.raises(RuntimeError) as found:
+            if kind == "kind" and rank == 0:
+                dist.all_reduce(x, group=group)
+            elif kind == "kind":
+                dist.broadcast(x, 0, group=group)
+            elif kind == "size":
+                dist.all_reduce(y if rank else x, group=group)
+            elif kind == "dtype":
+                dist.all_reduce(x.int() if rank else x, group=group)
+            elif kind == "op":
+                op = dist.ReduceOp.MAX if rank else dist.ReduceOp.SUM
+                dist.all_reduce(x, op, group=group)
+            elif kind == "root":
+                dist.broadcast(x, rank, group=group)
+            else:
+                splits = [1, 3]
+                dist.all_to_all_single(torch.empty_like(x), x, splits, splits, group=group)
+            x.cpu()
+            y.cpu()
+    return str(found.value)
+
+
+APART = {
+    "kind": "rank 0: all_reduce (SUM) of 4 f32 at {}; rank 1: broadcast of 4 f32 from rank 0 at {}",
+    "size": "rank 0: all_reduce (SUM) of 4 f32 at {}; rank 1: all_reduce (SUM) of 8 f32 at {}",
+    "dtype": "rank 0: all_reduce (SUM) of 4 f32 at {}; rank 1: all_reduce (SUM) of 4 i32 at {}",
+    "op": "rank 0: all_reduce (SUM) of 4 f32 at {}; rank 1: all_reduce (MAX) of 4 f32 at {}",
+    "root": "rank 0: broadcast of 4 f32 from rank 0 at {}; "
+    "rank 1: broadcast of 4 f32 from rank 1 at {}",
+    "splits": "rank 0: all_to_all of f32 sends 3 elements to rank 1 at {}; "
+    "rank 1 takes 1 from it at {}",
+}
+LINE = r".*test_distributed\.py:\d+ in issue_apart"
+
+
+@pytest.mark.parametrize("kind", slow_but(APART, "kind", "splits"))
+def test_debug_says_where_ranks_part(ranks, kind):
+    where = re.escape(APART[kind]).replace(r"\{\}", LINE)
+    for text in ranks.run(issue_apart, kind, "debug", 30):
+        assert re.search(f"the ranks part at collective 1: {where}", text), text
+
+
+def not_in_debug(rank, size):
+    """What is told to those who wait for others' words; in a group of its own."""
+    group = dist.new_group(timeout=timedelta(seconds=2))
+    x = torch.ones(4, device="tpu")
+    if rank == 0:
+        with torch.tpu.set_eager_mode("debug"), pytest.raises(dist.DistBackendError) as found:
+            dist.all_reduce(x, group=group)
+        return str(found.value)
+    return ""
+
+
+@pytest.mark.slow
+def test_debug_on_one_rank(ranks):
+    text = ranks.run(not_in_debug)[0]
+    assert "rank 1 has not said what its collective 0 is, while this one's is all_reduce" in text
+    assert "all ranks have to be in Debug mode" in text
+
+
+def in_debug(rank, size):
+    """Different lines are no difference."""
+    with torch.tpu.set_eager_mode("debug"):
+        group, x = dist.new_group(), torch.ones(4, device="tpu")
+        if rank:
+            dist.all_reduce(x, group=group)
+        else:
+            dist.all_reduce(x, group=group)
+        parts = [torch.empty_like(x) for _ in range(size)] if rank == 1 else None
+        dist.gather(x, parts, dst=1, group=group)
+        dist.barrier(group=group)
+        splits = [[1, 3], [3, 1]][rank]
+        y = torch.empty(splits[0] + [3, 1][rank], device="tpu")
+        dist.all_to_all_single(y, x, [splits[0], [3, 1][rank]], splits, group=group)
+    return y.tolist()
+
+
+def test_debug_of_ranks_that_agree(ranks):
+    assert ranks.run(in_debug) == [[2.0] * 4, [2.0] * 4]
 
 
 def captured(rank, size):

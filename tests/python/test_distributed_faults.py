@@ -2,14 +2,17 @@
 
 import json
 import os
+import re
 import signal
 import time
 
 import pytest
 import torch
 import torch.distributed as dist
+import trainee
+from hosts import TRAINEE, Hosts, Started, Trainees, can_make_hosts, free_port, ranks_of
 from ranks import Ranks
-from support import only_tpu
+from support import only_tpu, slow_but
 
 pytestmark = [only_tpu, pytest.mark.cpu_plugin("the transport is called from host memory")]
 
@@ -45,7 +48,6 @@ def test_a_rank_that_does_not_arrive(tmp_path):
     assert [one["state"] for one in entries] == ["completed", "started"]
 
 
-@pytest.mark.slow
 def test_a_killed_rank():
     with Ranks(timeout=40, backend="tpu") as ranks:
         ranks.run(reduce_once)
@@ -101,6 +103,30 @@ def test_what_goes_on():
         assert ranks.run(go_on_after) == [[3, 3, 3], [2, 2, 2]]
 
 
+def reduce_apart(rank, size):
+    """The sizes differ at the second collective."""
+    reduce_once(rank, size)
+    x = torch.ones(4 + 4 * rank, device="tpu")
+    dist.all_reduce(x)
+    return x.cpu().tolist()
+
+
+@pytest.mark.slow
+def test_ranks_that_part():
+    """Gloo ends the process that gets more than it expects; the other one knows why."""
+    with Ranks(timeout=4, backend="tpu") as ranks:
+        ranks.start(reduce_apart)
+        text, _ = error_of(ranks, 1, 40)
+        line = r".*test_distributed_faults\.py:\d+ in reduce_apart"
+        where = (
+            rf"the ranks part at collective 1: rank 0: all_reduce \(SUM\) of 4 f32 at {line}; "
+            rf"rank 1: all_reduce \(SUM\) of 8 f32 at {line}"
+        )
+        assert re.search(where, text), text
+        ranks.processes[0].join(20)
+        assert ranks.processes[0].exitcode == -signal.SIGABRT
+
+
 def abort_group(rank, size):
     x = torch.ones(3, device="tpu")
     dist.all_reduce(x)
@@ -114,3 +140,127 @@ def abort_group(rank, size):
 def test_abort():
     with Ranks(backend="tpu") as ranks:
         assert ranks.run(abort_group) == [[2, 2, 2]] * 2
+
+
+# -- Training, one rank of which ends in the middle of a step --
+
+
+def saved_losses(folder):
+    return torch.load(folder / "checkpoint.pt", map_location="cpu")["losses"]
+
+
+def agree(losses, steps=8):
+    torch.testing.assert_close(losses, trainee.alone(steps), rtol=1e-4, atol=1e-5)
+
+
+def error_at_the_end(started, which, within=45):
+    """What a process said that an exception ended."""
+    status, text = started.end(which, within)
+    assert status == 1 and "Traceback (most recent call last)" in text, text
+    return text
+
+
+STOPPED = "--fault=stop", "--timeout=4"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [1, 0], ids=["", "which has the store"])
+@pytest.mark.parametrize("options", [["--fault=kill"], STOPPED], ids=["killed", "stopped"])
+def test_a_rank_in_the_middle_of_a_step(tmp_path, options, rank):
+    """Killed: noticed at once. Stopped: when the time-out has passed."""
+    other = 1 - rank
+    with Trainees(tmp_path, *options, f"--rank={rank}") as started:
+        text = error_at_the_end(started, other)
+        assert f"rank {other} of 2: collective " in text, text
+        reason = "this rank did not arrive: 1" if rank else "the store does not answer"
+        assert reason in text, text
+        started.processes[rank].kill()
+        started.end(rank)
+        assert not started.left()
+    if rank:
+        agree(saved_losses(tmp_path), 3)
+
+
+@pytest.mark.parametrize("fault", slow_but(["raise", "memory"], "raise"))
+def test_a_rank_that_an_exception_ends(tmp_path, fault):
+    """The others are told which."""
+    error = {"raise": "ValueError: on purpose", "memory": "OutOfMemoryError: "}[fault]
+    with Trainees(tmp_path, f"--fault={fault}") as started:
+        assert error in error_at_the_end(started, 1)
+        text = error_at_the_end(started, 0)
+        assert f"this rank did not arrive: 1 (it ended with {error}" in text
+        assert not started.left()
+
+
+@pytest.mark.slow
+def test_a_slow_rank(tmp_path):
+    """Is waited for."""
+    with Trainees(tmp_path, "--fault=slow", "--timeout=30") as started:
+        assert [started.end(rank)[0] for rank in (0, 1)] == [0, 0], started.text(0)
+        assert not started.left()
+    agree(saved_losses(tmp_path))
+
+
+@pytest.mark.slow
+def test_an_elastic_restart(tmp_path):
+    """torchrun starts all ranks again, and these go on from what was saved."""
+    torchrun = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--max-restarts=1"]
+    with Started() as started:
+        options = "--monitor-interval=0.2", f"--master-port={free_port()}", TRAINEE, tmp_path
+        started.start([*torchrun, *options, "--fault=kill", "--timeout=20"])
+        status, text = started.end(0)
+        assert status == 0, text
+        assert not started.left()
+    assert "rank 1 begins at step 3" in text and "rank 1 is done" in text, text
+    agree(saved_losses(tmp_path))
+
+
+# -- Hosts whose network is cut --
+
+
+def train_on(hosts, started, folder, *options):
+    for host, environment in enumerate(ranks_of(29400, 2, hosts.address(0))):
+        arguments = [TRAINEE, folder, *options]
+        started.start(arguments, environment | hosts.environment(host), hosts.prefix(host))
+
+
+def cut_while_training(hosts, started):
+    """When both have begun."""
+    for rank in (-2, -1):
+        started.await_text(rank, "ended step 1")
+    hosts.set_cable(1, False)
+
+
+needs_hosts = pytest.mark.skipif(not can_make_hosts(), reason="needs iproute2, and the right")
+
+
+@pytest.mark.slow
+@needs_hosts
+def test_a_network_that_is_cut_for_a_moment(tmp_path):
+    """Nothing is lost: what was on its way is sent again."""
+    with Hosts() as hosts, Started() as started:
+        train_on(hosts, started, tmp_path, "--timeout=30", "--pause=0.2")
+        cut_while_training(hosts, started)
+        time.sleep(2)
+        hosts.set_cable(1, True)
+        assert [started.end(rank)[0] for rank in (0, 1)] == [0, 0], started.text(0)
+        assert not started.left()
+    agree(saved_losses(tmp_path))
+
+
+@pytest.mark.slow
+@needs_hosts
+def test_a_network_that_is_cut_and_healed(tmp_path):
+    """Both ends say so; when it is whole again, training goes on from what was saved."""
+    with Hosts() as hosts, Started() as started:
+        train_on(hosts, started, tmp_path, "--timeout=4", "--pause=0.2")
+        cut_while_training(hosts, started)
+        assert "this rank did not arrive: 1" in error_at_the_end(started, 0)
+        assert "the store does not answer" in error_at_the_end(started, 1)
+        assert not started.left()
+        hosts.set_cable(1, True)
+        train_on(hosts, started, tmp_path, "--timeout=20")
+        assert [started.end(rank)[0] for rank in (2, 3)] == [0, 0], started.text(2)
+        assert "begins at step 0" not in started.text(2)
+        assert not started.left()
+    agree(saved_losses(tmp_path))

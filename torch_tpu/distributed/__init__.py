@@ -4,8 +4,12 @@
 no backend, since it is the device's. One process owns a device.
 """
 
+import atexit
+import sys
+from threading import Thread
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore
 
@@ -39,9 +43,31 @@ def _create(options: Any, _pg_options: Any) -> dist.Backend:
     )
 
 
+def _tell_why() -> None:
+    """At exit: tells the other ranks of the exception that ends this process, if one does.
+
+    They would be told that it did not arrive, and not why. A store that does not answer is not
+    waited for.
+    """
+    error = getattr(sys, "last_value", None)
+    if error is None or not dist.is_initialized():
+        return
+    why = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:400]}"
+    telling = Thread(target=_tell, args=[why], daemon=True)
+    telling.start()
+    telling.join(2)
+
+
+def _tell(why: str) -> None:
+    for group in list(dist.distributed_c10d._world.pg_map):
+        if "tpu" in {device.type for device in group._device_types}:
+            group._get_backend(torch.device("tpu")).leave(why)
+
+
 def register() -> None:
     """Makes the backend known to `torch.distributed`; again, it does nothing."""
     if "tpu" in dist.Backend.backend_list or not dist.is_gloo_available():
         return
     _C._bind_distributed()
+    atexit.register(_tell_why)
     dist.Backend.register_backend("tpu", _create, extended_api=True, devices=["tpu"])
