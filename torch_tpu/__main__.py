@@ -146,6 +146,65 @@ def info(as_json: Json = False) -> None:
 
 
 @app.command()
+def launch(
+    topology: Annotated[str, typer.Option(help="The slice, such as v5e:4x4.")],
+    hosts: Annotated[
+        str, typer.Option(help="Names or addresses of the hosts, comma-separated, in their order.")
+    ] = "",
+    port: Annotated[int, typer.Option(help="Of a host's first process; others' follow.")] = 8476,
+    master_port: Annotated[int, typer.Option(help="Of torch.distributed's store.")] = 29500,
+    rank: Annotated[
+        int | None, typer.Option(help="Print this process's variables alone, for `eval`.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Prints the environment of a slice's processes, one a chip, and checks it.
+
+    Its exit status is 1 if a check fails.
+    """
+    from torch_tpu import _launch
+
+    try:
+        found = _launch.read_slice(
+            topology, [one for one in hosts.split(",") if one], port, master_port
+        )
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    if rank is not None and not 0 <= rank < found.size:
+        raise typer.BadParameter(
+            f"--rank {rank}: the ranks of {topology} are 0 to {found.size - 1}"
+        )
+    checks = _launch.checks(found, rank)
+    if rank is not None and not as_json:
+        for name, value in found.environment(rank).items():
+            typer.echo(f"export {name}={value}")
+        for one in checks:
+            if not one.well:
+                typer.echo(f"{one.check}: no; {one.found}", err=True)
+    else:
+        _show_slice(found, checks, rank, as_json)
+    raise typer.Exit(0 if all(one.well for one in checks) else 1)
+
+
+def _show_slice(of: Any, checks: Sequence[Any], rank: int | None, as_json: bool) -> None:
+    ranks = range(of.size) if rank is None else [rank]
+    if as_json:
+        facts = {
+            "topology": of.topology,
+            "processes": [of.environment(one) for one in ranks],
+            "checks": [one._asdict() for one in checks],
+        }
+        typer.echo(json.dumps(facts, indent=1))
+        return
+    for name, value in of.shared().items():
+        typer.echo(f"export {name}={value}")
+    for one in ranks:
+        own = " ".join(f"{name}={value}" for name, value in of.own(one).items())
+        typer.echo(f"# {of.hosts[one // of.per_host]}: {own}")
+    show([one._asdict() for one in checks], "Checks", False)
+
+
+@app.command()
 def ops(as_json: Json = False, markdown: Markdown = False, counts: Counts = None) -> None:
     """Lists the operators of the op table."""
     names = ("name", "class", "statics", "doc", "tolerance", "why", "sizes")
