@@ -1,4 +1,4 @@
-# make run | test | test-all | test-sweep | lint | bench | clean: builds in build, tools in .venv.
+# make run | run-distributed | test | test-all | test-sweep | lint | bench | clean: builds in build, tools in .venv.
 VENV ?= .venv
 PY := $(VENV)/bin/python
 export PYTHON ?= python3
@@ -25,9 +25,9 @@ ACCEL := TORCH_TPU_PLUGIN=$(CURDIR)/build/release/libtt_accel_plugin.so $(PYTEST
 ACCEL_TESTS := $(addprefix tests/python/test_, \
 	device.py errors.py exchange.py graphs.py streams.py views.py)
 
-.PHONY: build run test test-c test-sanitized test-tsan test-python test-accel test-accel-all \
-	test-all test-sweep soak ecosystem lint format bench bench-env bench-models bench-step report \
-	coverage coverage-all docs clean
+.PHONY: build run run-distributed test test-c test-sanitized test-tsan test-python test-accel \
+	test-accel-all test-all test-sweep soak ecosystem lint format bench bench-env bench-models \
+	bench-step report coverage coverage-all docs clean
 
 build: build/release $(INSTALL_STAMP)
 	$(CMAKE) --build build/release -j $(JOBS)
@@ -69,6 +69,10 @@ build/coverage-glue: | $(ENV_STAMP)
 
 run: build
 	$(PY) examples/train_gpt.py --device tpu
+
+# By two processes, and by one: out/train_distributed.png. ARGS="--steps 200" adds options.
+run-distributed: build
+	$(BIN)/torchrun --nproc-per-node=2 examples/train_distributed.py $(ARGS)
 
 # Python's tests, which take longest, come first: with -j 2 the others run beside them in turn.
 test: test-python test-accel test-sanitized test-c test-tsan

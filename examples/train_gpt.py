@@ -8,6 +8,7 @@ cpu, cuda and tpu.
 import argparse
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import torch.nn.functional as F
 from gpt import GPT, Config, Text
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from torch import nn
 
 DEVICE = "tpu"
 TOLERANCE = 1e-3
@@ -48,13 +50,24 @@ def rate(step: int, steps: int, warmup: int = 10) -> float:
     return 0.1 + 0.45 * (1 + math.cos(math.pi * (step - warmup) / max(steps - warmup, 1)))
 
 
-def train(device: str, pieces: list[torch.Tensor], config: Config) -> Run:
-    """Trains a new model and returns its losses; each device starts from the same weights."""
+def train(
+    device: str,
+    pieces: list[torch.Tensor],
+    config: Config,
+    *,
+    wrap: Callable[[nn.Module], nn.Module] = lambda model: model,
+    read: Callable[[torch.Tensor], float] = lambda loss: loss.item(),
+) -> Run:
+    """Trains a new model and returns its losses; each device starts from the same weights.
+
+    wrap: makes of the model what is trained. read: returns the number that a loss is.
+    """
     torch.manual_seed(SEED)
-    model = GPT(config).to(device)
+    plain = GPT(config).to(device)
+    model = wrap(plain)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.1)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate(step, len(pieces)))
-    run = Run(device, model=model)
+    run = Run(device, model=plain)
     columns = (TextColumn("{task.description:>5}"), BarColumn(), TextColumn("{task.fields[note]}"))
     with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console) as bar:
         task = bar.add_task(device, total=len(pieces), note="")
@@ -71,7 +84,7 @@ def train(device: str, pieces: list[torch.Tensor], config: Config) -> Run:
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             schedule.step()
-            run.losses.append(loss.item())
+            run.losses.append(read(loss.detach()))
             seconds = time.perf_counter() - start
             run.tokens_per_second = max(step + 1 - warm, 1) * piece[:, 1:].numel() / seconds
             note = f"loss {run.losses[-1]:.3f}  {run.tokens_per_second:,.0f} tokens/s"

@@ -58,7 +58,7 @@ class Started:
         return status, self.text(which)
 
     def left(self):
-        """The processes that still live, of those that were started and of those that they started."""
+        """The processes that still live: those that were started, and those that they started."""
         sessions = {process.pid for process in self.processes}
         found = []
         for stat in Path("/proc").glob("[0-9]*/stat"):

@@ -60,8 +60,9 @@ def _tell_why() -> None:
 
 def _tell(why: str) -> None:
     for group in list(dist.distributed_c10d._world.pg_map):
-        if "tpu" in {device.type for device in group._device_types}:
-            group._get_backend(torch.device("tpu")).leave(why)
+        if any(device.type == "tpu" for device in group._device_types):
+            backend: Any = group._get_backend(torch.device("tpu"))
+            backend.leave(why)
 
 
 def register() -> None:
