@@ -1,4 +1,4 @@
-# make run | run-distributed | test | test-all | lint | bench | clean: builds in build, tools in .venv.
+# make run | run-distributed | test | test-all | lint | bench | clean: builds in build, tools .venv.
 VENV ?= .venv
 PY := $(VENV)/bin/python
 export PYTHON ?= python3
