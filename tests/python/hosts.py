@@ -1,5 +1,11 @@
-"""Processes of a script as ranks, and network namespaces that stand for hosts."""
+"""Processes of a script as ranks, and network namespaces that stand for hosts.
 
+usage: python hosts.py [--count N] [--rate 400mbit] SCRIPT [ARGUMENT ...]
+Runs the script on each of so many hosts at once, as ranks of a group; of host 0 it prints what the
+script prints.
+"""
+
+import argparse
 import contextlib
 import os
 import signal
@@ -123,7 +129,9 @@ class Hosts:
 
     INTERFACE = "net0"
 
-    def __init__(self, count=2):
+    def __init__(self, count=2, rate=""):
+        """rate: of what each host sends, as `tc` has it."""
+        self._rate = rate
         self._switch = f"tt{os.getpid()}s"
         self._names = [f"tt{os.getpid()}h{i}" for i in range(count)]
 
@@ -153,8 +161,31 @@ class Hosts:
             run_ip("-n", name, "addr", "add", f"{self.address(host)}/24", "dev", self.INTERFACE)
             run_ip("-n", name, "link", "set", self.INTERFACE, "up")
             run_ip("-n", name, "link", "set", "lo", "up")
+            if self._rate:
+                bucket = "tbf", "rate", self._rate, "burst", "64kb", "latency", "50ms"
+                limit = ["tc", "qdisc", "add", "dev", self.INTERFACE, "root", *bucket]
+                subprocess.run([*self.prefix(host), *limit], check=True)
         return self
 
     def __exit__(self, *_):
         for name in (*self._names, self._switch):
             run_ip("netns", "del", name, check=False)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=2)
+    parser.add_argument("--rate", default="", help="of what each host sends")
+    parser.add_argument("script", nargs=argparse.REMAINDER)
+    args = parser.parse_args()
+    with Hosts(args.count, args.rate) as hosts, Started() as started:
+        ranks = ranks_of(29400, args.count, hosts.address(0))
+        for host, environment in enumerate(ranks):
+            started.start(args.script, environment | hosts.environment(host), hosts.prefix(host))
+        ends = [started.end(host, 600) for host in range(args.count)]
+    print(ends[0][1], end="")
+    raise SystemExit(max(abs(status) for status, _ in ends))
+
+
+if __name__ == "__main__":
+    main()
