@@ -82,7 +82,7 @@ def save(path, model, optimizer, losses):
     path.with_suffix(".new").rename(path)
 
 
-def main():
+def main(arguments=None):
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--steps", type=int, default=8)
@@ -91,7 +91,7 @@ def main():
     parser.add_argument("--rank", type=int, default=1, help="whom it happens to")
     parser.add_argument("--at", type=int, default=3, help="the step")
     parser.add_argument("--pause", type=float, default=0, help="seconds between steps")
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
 
     dist.init_process_group("tpu", timeout=timedelta(seconds=args.timeout))
     rank, size = dist.get_rank(), dist.get_world_size()
@@ -121,6 +121,7 @@ def main():
     dist.barrier()
     dist.destroy_process_group()
     print(f"rank {rank} is done", flush=True)
+    return losses
 
 
 if __name__ == "__main__":
