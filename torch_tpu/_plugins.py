@@ -6,7 +6,14 @@ import os
 from pathlib import Path
 
 _CPU_PACKAGE = "lammps_jax_pjrt_cpu"
+_PCI = Path("/sys/bus/pci/devices")
+_NVIDIA = Path("/proc/driver/nvidia/gpus")
 _GOOGLE_PCI_VENDOR = "0x1ae0"
+# Devices of a chip, by the number that its bus has for it: of v2 and v3, and of v7x; of v4 (two
+# kinds), v5p, v5e and v6e.
+_DEVICES_OF_A_CHIP = {"0x0027": 2, "0x0076": 2} | dict.fromkeys(
+    ("0x0056", "0x005e", "0x0062", "0x0063", "0x006f"), 1
+)
 # Plugins log at start-up on stderr unless these say otherwise.
 _LOG_LEVELS = ("TF_CPP_MIN_LOG_LEVEL", "ABSL_MIN_LOG_LEVEL", "TPU_STDERR_LOG_LEVEL")
 
@@ -26,8 +33,9 @@ def resolve(name: str) -> str:
 def expected_devices(name: str, cpu_devices: int) -> int:
     """Returns how many devices a plugin will have, if that is known without opening it; else -1.
 
-    A plugin that is not there has none. name: as for resolve; cpu_devices: of the CPU plugin; 0:
-    what the environment says.
+    A plugin that is not there has none. torchrun counts so for `--nproc-per-node=auto`, and must
+    not take the devices from the processes that it starts. name: as for resolve; cpu_devices: of
+    the CPU plugin; 0: what the environment says.
     """
     try:
         path = _find(name)
@@ -35,12 +43,45 @@ def expected_devices(name: str, cpu_devices: int) -> int:
         return 0
     if "/" in path and not os.path.exists(path):
         return 0
-    if _chosen(name) != "cpu":
-        return -1
+    if _chosen(name) == "cpu":
+        return _cpu_devices(cpu_devices)
+    counted = {"tpu": _tpu_devices, "cuda": _cuda_devices}.get(_chosen(name))
+    return counted() if counted else -1
+
+
+def _cpu_devices(asked: int) -> int:
     from torch_tpu import _env
 
-    count = str(cpu_devices or _env.value("CPU_DEVICES"))
+    count = str(asked or _env.value("CPU_DEVICES"))
     return int(count) if count.isascii() and count.isdigit() and 0 < int(count) <= 127 else -1
+
+
+def _tpu_devices() -> int:
+    chips = [
+        _text(folder / "device")
+        for folder in _PCI.glob("*")
+        if _text(folder / "vendor") == _GOOGLE_PCI_VENDOR
+    ]
+    chips = [chip for chip in chips if chip in _DEVICES_OF_A_CHIP]
+    if not chips:
+        return -1
+    visible = os.environ.get("TPU_VISIBLE_CHIPS") or os.environ.get("TPU_VISIBLE_DEVICES")
+    count = len(visible.split(",")) if visible else len(chips)
+    return count * _DEVICES_OF_A_CHIP[chips[0]]
+
+
+def _cuda_devices() -> int:
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return len([one for one in visible.split(",") if one and one != "-1"])
+    return len(list(_NVIDIA.glob("*"))) or -1
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
 
 
 def _chosen(name: str) -> str:
@@ -82,10 +123,6 @@ def _cuda() -> str:
 def _has_tpu() -> bool:
     if os.environ.get("TPU_SKIP_MDS_QUERY") or importlib.util.find_spec("libtpu") is None:
         return False
-    for vendor in Path("/sys/bus/pci/devices").glob("*/vendor"):
-        try:
-            if vendor.read_text().strip() == _GOOGLE_PCI_VENDOR:
-                return any(Path("/dev").glob("accel*")) or Path("/dev/vfio").exists()
-        except OSError:
-            continue
+    if any(_text(vendor) == _GOOGLE_PCI_VENDOR for vendor in _PCI.glob("*/vendor")):
+        return any(Path("/dev").glob("accel*")) or Path("/dev/vfio").exists()
     return False

@@ -1,12 +1,16 @@
 """Devices of launched processes: each owns one, whose index is its local rank."""
 
+import os
 import subprocess
 import sys
 
+import for_cuda
 import pytest
 import torch
+import trainee
+from hosts import TRAINEE, Hosts, Started, can_make_hosts
 from ranks import Ranks
-from support import only_tpu
+from support import ROOT, only_tpu
 
 pytestmark = [only_tpu, pytest.mark.cpu_plugin("each process has one device")]
 
@@ -62,3 +66,74 @@ def choose(rank, size):
 def test_ranks_that_choose_an_index():
     with Ranks(backend="tpu") as ranks:
         assert ranks.run(choose) == [("tpu:0", "tpu:0", 0), ("tpu:1", "tpu:1", 1)]
+
+
+COUNT = """
+import os
+import torch
+import torch.distributed as dist
+
+device = torch.device("tpu", int(os.environ["LOCAL_RANK"]))
+dist.init_process_group()
+x = torch.ones(2, device=device)
+dist.all_reduce(x)
+print(x.device, x.tolist())
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["auto", "tpu"])
+def test_as_many_processes_as_devices(name, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(COUNT)
+    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={name}", script]
+    environment = os.environ | {"TORCH_TPU_CPU_DEVICES": "2"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["tpu:0 [2.0, 2.0]", "tpu:1 [2.0, 2.0]"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not can_make_hosts(), reason="needs iproute2, and the right")
+def test_two_hosts(tmp_path):
+    """torchrun on each of them, two processes each."""
+    with Hosts(2) as hosts, Started() as started:
+        for host in range(2):
+            torchrun = ["-m", "torch.distributed.run", "--nnodes=2", f"--node-rank={host}"]
+            torchrun += ["--nproc-per-node=2", f"--master-addr={hosts.address(0)}"]
+            started.start(
+                [*torchrun, TRAINEE, tmp_path], hosts.environment(host), hosts.prefix(host)
+            )
+        texts = []
+        for host in range(2):
+            status, text = started.end(host, 55)
+            assert status == 0, text
+            texts.append(text)
+        assert not started.left()
+    assert "rank 1 is done" in texts[0] and "rank 3 is done" in texts[1]
+    losses = torch.load(tmp_path / "checkpoint.pt", map_location="cpu")["losses"]
+    torch.testing.assert_close(losses, trainee.alone(8), rtol=1e-4, atol=1e-5)
+
+
+def printed_losses(script, folder, **environment):
+    """What the script prints on each of two ranks."""
+    path = folder / "script.py"
+    path.write_text(script)
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", path, folder]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=150, env=os.environ | environment
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = [line for line in done.stdout.splitlines() if line.startswith("losses ")]
+    assert len(lines) == 2, done.stdout
+    return [[float(word) for word in line.split()[1:]] for line in lines]
+
+
+@pytest.mark.slow
+def test_a_script_for_cuda(tmp_path):
+    """Moves over by two words."""
+    script = (ROOT / "tests/python/for_cuda.py").read_text()
+    found = printed_losses(script.replace("nccl", "tpu").replace("cuda", "tpu"), tmp_path)
+    assert found[0] == found[1]
+    torch.testing.assert_close(found[0], for_cuda.alone(), rtol=2e-2, atol=2e-2)

@@ -7,6 +7,8 @@ from importlib import metadata
 import pytest
 from support import only_tpu, python
 
+from torch_tpu import _plugins
+
 pytestmark = only_tpu
 
 USE = """
@@ -40,6 +42,42 @@ def test_an_unknown_name():
     status, out, errors = python(USE, TORCH_TPU_PLUGIN="gpu9000")
     assert status == 0, errors
     assert out.startswith("RuntimeError |") and "gpu9000" in out
+
+
+@pytest.mark.parametrize(
+    "chips, variables, count",
+    [
+        (["0x0063"] * 4, {}, 4),
+        (["0x0063"] * 4, {"TPU_VISIBLE_CHIPS": "2"}, 1),
+        (["0x0027"] * 4, {}, 8),
+        (["0x1234"], {}, -1),
+    ],
+    ids=["v5e", "one of them", "v3", "no TPU"],
+)
+def test_chips_are_counted_without_opening_them(chips, variables, count, monkeypatch, tmp_path):
+    for number, chip in enumerate(chips):
+        folder = tmp_path / f"0000:00:{number:02}.0"
+        folder.mkdir()
+        (folder / "vendor").write_text("0x1ae0\n")
+        (folder / "device").write_text(f"{chip}\n")
+    monkeypatch.setattr(_plugins, "_PCI", tmp_path)
+    monkeypatch.setattr(_plugins, "_find", lambda name: "libtpu.so")
+    for name in ("TPU_VISIBLE_CHIPS", "TPU_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert _plugins.expected_devices("tpu", 0) == count
+
+
+def test_gpus_are_counted_without_opening_them(monkeypatch, tmp_path):
+    monkeypatch.setattr(_plugins, "_NVIDIA", tmp_path)
+    monkeypatch.setattr(_plugins, "_find", lambda name: "cuda.so")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert _plugins.expected_devices("cuda", 0) == -1
+    (tmp_path / "0000:01:00.0").mkdir()
+    assert _plugins.expected_devices("cuda", 0) == 1
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,3,5")
+    assert _plugins.expected_devices("cuda", 0) == 3
 
 
 def test_named_plugin():
