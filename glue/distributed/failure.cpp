@@ -38,26 +38,34 @@ std::vector<Told> told_by_all(Carrier& carrier, const std::string& order, const 
 }
 
 // What a process that an exception ended has said of it, in words; "" for all others.
-std::string parting_words(Carrier& carrier, const Told& told, int64_t rank) {
-  if (!told.all.empty())
-    return " (it failed at collective " + std::to_string(told.all.back().sequence) + ")";
-  std::string key = left_key(static_cast<int>(rank));
+std::string parting_words(Carrier& carrier, int rank) {
+  std::string key = left_key(rank);
   if (!carrier.store->check({key})) return "";
   return " (it ended with " + carrier.store->get_to_str(key) + ")";
+}
+
+// Of a message.
+std::string other_end(Carrier& carrier, const tt_collective& c) {
+  if (c.root < 0) return "; it was to come from any rank";
+  return "; the other end of the message is rank " +
+         std::to_string(carrier.global_ranks.at(static_cast<size_t>(c.root))) +
+         parting_words(carrier, static_cast<int>(c.root));
 }
 
 // Who was not here, and where the ranks that say what they did have parted.
 std::string absentees(Carrier& carrier, const std::string& order, const tt_collective& c) {
   bool alone = c.kind == TT_COLLECTIVE_SEND || c.kind == TT_COLLECTIVE_RECV;
-  if (alone) return "";
+  if (alone) return other_end(carrier, c);
   auto ranks = told_by_all(carrier, order, c);
   std::string missing;
   int count = 0;
   for (size_t i = 0; i < ranks.size(); i++) {
     const Told& one = ranks[i];
     if (!one.all.empty() && one.all.back().sequence >= c.sequence) continue;
-    missing += (count++ ? ", " : "") + std::to_string(one.rank) +
-               parting_words(carrier, one, static_cast<int64_t>(i));
+    missing += (count++ ? ", " : "") + std::to_string(one.rank);
+    missing += one.all.empty()
+                   ? parting_words(carrier, static_cast<int>(i))
+                   : " (it failed at collective " + std::to_string(one.all.back().sequence) + ")";
   }
   auto silent = [](const Told& one) { return one.all.empty(); };
   ranks.erase(std::remove_if(ranks.begin(), ranks.end(), silent), ranks.end());

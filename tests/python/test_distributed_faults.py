@@ -60,6 +60,22 @@ def test_a_killed_rank():
         assert took < 20
 
 
+def receive_from_nobody(rank, size):
+    x = torch.ones(3, device="tpu")
+    if rank == 0:
+        dist.recv(x, 1)
+    return x.cpu().tolist()
+
+
+@pytest.mark.slow
+def test_a_message_that_does_not_come():
+    with Ranks(timeout=3, backend="tpu") as ranks:
+        ranks.start(receive_from_nobody)
+        text, _ = error_of(ranks, 0, 40)
+        assert "collective 0 (recv of 12 bytes) failed" in text
+        assert "the other end of the message is rank 1" in text
+
+
 def fail_alone(rank, size):
     """A rank's own error, within what a collective reads, is told there; the other's names it."""
     x = torch.ones(3, device="tpu")
