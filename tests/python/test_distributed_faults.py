@@ -143,6 +143,30 @@ def test_ranks_that_part():
         assert ranks.processes[0].exitcode == -signal.SIGABRT
 
 
+def wait_apart(rank, size):
+    reduce_once(rank, size)
+    x = torch.ones(3, device="tpu")
+    if rank:
+        dist.broadcast(x, 0)
+    else:
+        dist.all_reduce(x)
+    return x.cpu().tolist()
+
+
+@pytest.mark.slow
+def test_ranks_that_wait_for_different_things():
+    with Ranks(timeout=4, backend="tpu") as ranks:
+        ranks.start(wait_apart)
+        line = r".*test_distributed_faults\.py:\d+ in wait_apart"
+        where = (
+            rf"the ranks part at collective 1: rank 0: all_reduce \(SUM\) of 3 f32 at {line}; "
+            rf"rank 1: broadcast of 12 bytes from rank 0 at {line}"
+        )
+        for rank in (0, 1):
+            text, _ = error_of(ranks, rank, 40)
+            assert re.search(where, text), text
+
+
 def abort_group(rank, size):
     x = torch.ones(3, device="tpu")
     dist.all_reduce(x)
