@@ -177,7 +177,8 @@ def launch(
     checks = _launch.checks(found, rank)
     if rank is not None and not as_json:
         for name, value in found.environment(rank).items():
-            typer.echo(f"export {name}={value}")
+            if name.startswith(_launch.OF_TPUS) or not _launch.is_under_torchrun():
+                typer.echo(f"export {name}={value}")
         for one in checks:
             if not one.well:
                 typer.echo(f"{one.check}: no; {one.found}", err=True)

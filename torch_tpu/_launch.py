@@ -16,6 +16,7 @@ from typing import NamedTuple
 PORT = 8476  # libtpu's own
 MASTER_PORT = 29500  # torchrun's own
 AXES = 3  # of libtpu's bounds; what a topology does not have is 1
+OF_TPUS = "TPU_", "CLOUD_TPU_", "ALLOW_MULTIPLE_LIBTPU_"
 
 
 class Generation(NamedTuple):
@@ -177,9 +178,14 @@ def checks(of: Slice, rank: int | None = None) -> list[Check]:
             f"{of.port} to {last}, and {of.master_port}",
         ),
         _resolved(of),
-        _free(of),
+        _free(of, rank),
         _unset(of, rank),
     ]
+
+
+def is_under_torchrun() -> bool:
+    """True for its processes, which it has told their ranks, and whose store it has itself."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
 
 
 def _resolved(of: Slice) -> Check:
@@ -195,12 +201,14 @@ def _resolved(of: Slice) -> Check:
     return Check(title, not unknown, f"unknown: {', '.join(unknown)}" if unknown else "all do")
 
 
-def _free(of: Slice) -> Check:
-    """Only of those hosts that are this one."""
+def _free(of: Slice, rank: int | None) -> Check:
+    """Only of those hosts that are this one, and of a process its own; others may be there."""
     taken, here = [], 0
-    wanted = [
-        (host, port) for host in of.hosts for port in range(of.port, of.port + of.per_host)
-    ] + [(of.hosts[0], of.master_port)]
+    wanted = [(host, port) for host in of.hosts for port in range(of.port, of.port + of.per_host)]
+    if rank is not None:
+        wanted = [wanted[rank]]
+    if not rank and not is_under_torchrun():
+        wanted.append((of.hosts[0], of.master_port))
     for host, port in wanted if of.named else ():
         state = _bind(host, port)
         here += state is not None
@@ -229,7 +237,7 @@ def _unset(of: Slice, rank: int | None) -> Check:
     others = [
         f"{name}={os.environ[name]}"
         for name, value in expected.items()
-        if name.startswith(("TPU_", "CLOUD_")) and os.environ.get(name, value) != value
+        if name.startswith(OF_TPUS) and os.environ.get(name, value) != value
     ]
     found = f"set to something else: {', '.join(others)}" if others else "nothing else is set"
     return Check("the environment here says the same", not others, found)

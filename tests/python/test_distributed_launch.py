@@ -3,16 +3,48 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import for_cuda
 import pytest
 import torch
+import torch.distributed as dist
 import trainee
 from hosts import TRAINEE, Hosts, Started, can_make_hosts
 from ranks import Ranks
 from support import ROOT, only_tpu
 
+from torch_tpu.distributed._fresh import fresh_store
+
 pytestmark = [only_tpu, pytest.mark.cpu_plugin("each process has one device")]
+
+
+def agree(store, ranks, timeout=10):
+    """What these ranks of three agree on; each is a thread."""
+    limit = timedelta(seconds=timeout)
+    with ThreadPoolExecutor() as pool:
+        made = [pool.submit(fresh_store, store, rank, 3, limit, "g") for rank in ranks]
+    for rank, one in zip(ranks, made, strict=True):
+        one.result().set(f"by {rank}", "")
+    stores = [one.result() for one in made]
+    return all(one.check([f"by {rank}" for rank in ranks]) for one in stores)
+
+
+def test_a_store_that_restarts_leave_behind(monkeypatch):
+    """Ranks that are started again agree on a part of it; who does not come is named."""
+    store = dist.HashStore()
+    assert fresh_store(store, 0, 3, timedelta(seconds=1), "g") is store
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
+    for _ in range(3):
+        with pytest.raises(
+            dist.DistBackendError, match=r"group g: .* did not come: 1 \(the time-out"
+        ):
+            agree(store, [0, 2], 0.2)
+        with pytest.raises(dist.DistBackendError, match="did not come: 0"):
+            agree(store, [1, 2], 0.2)
+        assert agree(store, [0, 1, 2])
+
 
 SCRIPT = """
 import os
@@ -92,6 +124,22 @@ def test_as_many_processes_as_devices(name, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == ["tpu:0 [2.0, 2.0]", "tpu:1 [2.0, 2.0]"]
+
+
+@pytest.mark.slow
+def test_the_environment_of_a_slice(tmp_path):
+    """The recipe for TPUs, whose variables the CPU plugin does not read."""
+    script = tmp_path / "script.py"
+    script.write_text(COUNT + "print(os.environ['TPU_VISIBLE_CHIPS'], os.environ['RANK'])\n")
+    launch = f"{sys.executable} -m torch_tpu launch --topology v5e:2x2 --hosts 127.0.0.1"
+    line = f'eval "$({launch} --rank $RANK)"; exec {sys.executable} {script}'
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=4", "--no-python"]
+    command = [*torchrun, "--master-addr=127.0.0.1", "sh", "-c", line]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=150)
+    assert done.returncode == 0, done.stderr
+    assert ": no; " not in done.stderr  # of the checks
+    expected = [f"{rank} {rank}" for rank in range(4)]
+    assert [line for line in sorted(done.stdout.splitlines()) if line in expected] == expected
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from torch._C._distributed_c10d import PrefixStore
 
 from torch_tpu import _C
 from torch_tpu.distributed import _worlds
+from torch_tpu.distributed._fresh import fresh_store
 from torch_tpu.distributed._worlds import simulate
 
 __all__ = ["register", "simulate"]
@@ -22,21 +23,17 @@ __all__ = ["register", "simulate"]
 
 def _create(options: Any, _pg_options: Any) -> dist.Backend:
     """A group for `torch.distributed`: options are its _DistributedBackendOptions."""
-    devices = _worlds.devices()
+    devices, store = _worlds.devices(), options.store
+    ranks, timeout = (options.group_rank, options.group_size), options.timeout
     carrier = None
     if not devices:
-        carrier = dist.ProcessGroupGloo(
-            PrefixStore("gloo", options.store),
-            options.group_rank,
-            options.group_size,
-            options.timeout,
-        )
+        store = fresh_store(store, *ranks, timeout, options.group_id)
+        carrier = dist.ProcessGroupGloo(PrefixStore("gloo", store), *ranks, timeout)
     return _C.ProcessGroupTpu(
         carrier,
-        options.store,
-        options.group_rank,
-        options.group_size,
-        options.timeout,
+        store,
+        *ranks,
+        timeout,
         options.group_id,
         list(options.global_ranks_in_group),
         devices,
