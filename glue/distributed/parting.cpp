@@ -145,6 +145,7 @@ std::vector<Issue> recorded(const Carrier& carrier) {
     if (!tt_flight_get(i, &one)) break;
     bool message = one.kind == TT_COLLECTIVE_SEND || one.kind == TT_COLLECTIVE_RECV;
     if (message || name != one.group) continue;
+    if (!issues.empty() && one.sequence >= issues.back().sequence) break;  // an earlier group's
     bool by_x = one.kind == TT_COLLECTIVE_ALL_GATHER || one.kind == TT_COLLECTIVE_GATHER;
     const char* unit = tt_collective_reduces(one.kind) ? tt_dtype_name(one.dtype) : "bytes";
     int64_t part = by_x ? one.x_count : one.y_count;
