@@ -112,14 +112,18 @@ class Issued final : public c10d::Work {
   tt_marker* marker_;
 };
 
-// Where the collective is recorded, until this ends.
+// Where the collective is recorded, until this ends. A message is not waited for in Debug either:
+// two ranks may receive from one another before they send.
 class Place : Fixed {
  public:
-  Place(c10::DeviceIndex device, c10::StreamId stream, bool always) {
+  // always: never in an open chunk, whatever is said to be safe.
+  Place(c10::DeviceIndex device, c10::StreamId stream, bool always, bool message) {
     Choice choice{};
-    if (captured_stream(device) || (setting_now(kSpmdSafe) && !always)) return;
+    bool is_debug = setting_now(kMode) == TT_MODE_DEBUG;
+    bool safe = setting_now(kSpmdSafe) && !always && !(is_debug && message);
+    if (captured_stream(device) || safe) return;
     apart_ = true;
-    if (setting_now(kMode) == TT_MODE_FUSED) choice[kMode] = TT_MODE_STRICT;
+    if (!is_debug || message) choice[kMode] = TT_MODE_STRICT;
     block_.emplace(choice);
     c10::Device own(c10::DeviceType::PrivateUse1, device);
     guard_.emplace(c10::Stream(c10::Stream::UNSAFE, own, stream));
@@ -290,7 +294,7 @@ ProcessGroupTpu::Work ProcessGroupTpu::issue(const Asked& asked, OpType type, co
   }
   std::lock_guard<std::mutex> guard(lock_);
   auto in = order(which, device);
-  Place place(device, in->stream, carrier_->on_devices());
+  Place place(device, in->stream, carrier_->on_devices(), which != kAll);
   bool captured = captured_stream(device) != nullptr;
   if (carrier_->on_devices()) {
     Packed packed(*carrier_, getRank(), captured, scaled, factored, outputs);

@@ -216,6 +216,17 @@ def test_messages_cross(ranks):
     assert ranks.run(exchange) == [[1, 1, 1], [0, 0, 0]]
 
 
+def exchange_in_debug(rank, size, safe):
+    block = torch.tpu.distributed.spmd_safe() if safe else contextlib.nullcontext()
+    with block, torch.tpu.set_eager_mode("debug"):
+        return exchange(rank, size)
+
+
+@pytest.mark.parametrize("safe", [False, True])
+def test_debug_does_not_wait_for_messages(ranks, safe):
+    assert ranks.run(exchange_in_debug, safe) == ranks.run(exchange)
+
+
 def receive_from_any(rank, size):
     if rank == 0:
         dist.send(torch.arange(3.0, device="tpu"), 1, tag=5)

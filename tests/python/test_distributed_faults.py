@@ -248,7 +248,7 @@ def test_an_elastic_restart(tmp_path):
     with Started() as started:
         options = "--monitor-interval=0.2", f"--master-port={free_port()}", TRAINEE, tmp_path
         started.start([*torchrun, *options, "--fault=kill", "--timeout=20"])
-        status, text = started.end(0)
+        status, text = started.end(0, 58)
         assert status == 0, text
         assert not started.left()
     assert "rank 1 begins at step 3" in text and "rank 1 is done" in text, text
