@@ -34,7 +34,7 @@ c10::StreamId next_stream() {
 }
 
 // Takes the error; success does nothing.
-void raise(tt_status error) {
+void throw_if(tt_status error) {
   if (!error) return;
   std::string text = tt_status_message(error);
   tt_status_release(error);
@@ -95,7 +95,7 @@ class Issued final : public c10d::Work {
     tt_status_release(error);
     return error != nullptr;
   }
-  void check_error() const { raise(find_error()); }
+  void check_error() const { throw_if(find_error()); }
   void await_for(Milliseconds timeout) {
     auto until = std::chrono::steady_clock::now() + timeout;
     while (!tt_marker_passed(marker_)) {
@@ -254,7 +254,7 @@ void ProcessGroupTpu::compare(const Asked& asked, const Tensors& inputs, const T
     in = order(kAll, device);
     issue.sequence = static_cast<int64_t>(in->issued);
   }
-  raise(tt_dist_error(in->group));
+  throw_if(tt_dist_error(in->group));
   bool by_x = asked.kind == TT_COLLECTIVE_ALL_GATHER || asked.kind == TT_COLLECTIVE_GATHER;
   int64_t count = 0;
   for (const at::Tensor& one : by_x ? inputs : outputs) count += one.numel();
