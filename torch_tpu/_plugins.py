@@ -34,8 +34,8 @@ def expected_devices(name: str, cpu_devices: int) -> int:
     """Returns how many devices a plugin will have, if that is known without opening it; else -1.
 
     A plugin that is not there has none. torchrun counts so for `--nproc-per-node=auto`, and must
-    not take the devices from the processes that it starts. name: as for resolve;
-    cpu_devices: of the CPU plugin; 0: what the environment says.
+    not take the devices from the processes that it starts. name: as for resolve; cpu_devices: of
+    the CPU plugin; 0: what the environment says.
     """
     try:
         path = _find(name)
@@ -43,18 +43,16 @@ def expected_devices(name: str, cpu_devices: int) -> int:
         return 0
     if "/" in path and not os.path.exists(path):
         return 0
-    counted = {
-        "tpu": _tpu_devices,
-        "cuda": _cuda_devices,
-        "cpu": lambda: _cpu_devices(cpu_devices),
-    }.get(_chosen(name))
+    if _chosen(name) == "cpu":
+        return _cpu_devices(cpu_devices)
+    counted = {"tpu": _tpu_devices, "cuda": _cuda_devices}.get(_chosen(name))
     return counted() if counted else -1
 
 
-def _cpu_devices(wanted: int) -> int:
+def _cpu_devices(asked: int) -> int:
     from torch_tpu import _env
 
-    count = str(wanted or _env.value("CPU_DEVICES"))
+    count = str(asked or _env.value("CPU_DEVICES"))
     return int(count) if count.isascii() and count.isdigit() and 0 < int(count) <= 127 else -1
 
 
