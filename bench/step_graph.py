@@ -4,7 +4,7 @@ usage: python bench/step_graph.py [--modes graph,fused,strict,cpu] [--cases step
        [--steps N] [--follow]
 graph   the whole step captured once with torch.tpu.graph, then replayed: one launch a step
 compile the whole step is a function of torch.compile: forward, backward and optimizer are three
-whole   the same, and Dynamo is told to trace the backward: two launches
+whole   the same, and Dynamo is told to trace the backward: two launches a step
 fused   eager operators on the device; also strict, debug
 cpu     eager operators on PyTorch's CPU device
 Each step's loss is read before the next begins. With --follow the first mode and case are run in
@@ -59,7 +59,7 @@ def captured(case: Case) -> Callable[[], float]:
 def compiled(case: Case, backward: bool) -> Callable[[], float]:
     """The step as one function of torch.compile, which traces the backward as well, or does not."""
     torch._dynamo.config.trace_autograd_ops = backward
-    step = torch.compile(Step(case, "tpu"))
+    step = torch.compile(Step(case, "tpu", capturable=True))
     return lambda: step().item()
 
 

@@ -60,7 +60,7 @@ static void read_tensors(lowering *low) {
 }
 
 /* A number of two words. XLA makes eleven instructions of a bitcast of them, and spends time in the
- * cube of those that it fuses; so all pairs are cast at once, and the number is one of the result. */
+ * cube of those that it fuses; so all pairs are cast at once, and the number is one of them. */
 static tt_node *unpack_pair(tt_hlo *h, tt_node *words, int at, tt_dtype dtype) {
   int64_t start = at % 2, limit = start + (words->type.dims[0] - start) / 2 * 2;
   int64_t pairs[2] = {(limit - start) / 2, 2};

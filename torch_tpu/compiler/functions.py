@@ -1,6 +1,7 @@
 """Graphs as programs: captured for each signature of their arguments, then one launch a call."""
 
 import itertools
+import operator
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -209,7 +210,11 @@ class _Program:
             stand_ins = iter(self.function.begin(tensors))
             args = [next(stand_ins) if isinstance(one, torch.Tensor) else one for one in values]
             try:
-                leaves, self._spec = pytree.tree_flatten(graph(*args))
+                made = graph(*args)
+                leaves, self._spec = pytree.tree_flatten(made)
+                self._listed = isinstance(made, tuple | list) and all(
+                    map(operator.is_, leaves, made)
+                )
                 self._turns = [
                     (i, one.is_conj(), one.is_neg())
                     for i, one in enumerate(leaves)
@@ -238,7 +243,7 @@ class _Program:
             results = [next(found) if is_tensor else other for is_tensor, other in pairs]
         for i, conj, neg in self._turns:
             results[i] = _turned(results[i], conj, neg)
-        return pytree.tree_unflatten(results, self._spec)
+        return tuple(results) if self._listed else pytree.tree_unflatten(results, self._spec)
 
     @property
     def operators(self) -> int:
