@@ -1,11 +1,14 @@
 """Times the training step of bench/step_model.py; prints a line of JSON for each figure.
 
 usage: python bench/step_graph.py [--modes graph,fused,strict,cpu] [--cases step-s,step-m]
-       [--steps N]
+       [--steps N] [--follow]
 graph   the whole step captured once with torch.tpu.graph, then replayed: one launch a step
+compile the whole step is a function of torch.compile: forward, backward and optimizer are three
+whole   the same, and Dynamo is told to trace the backward: two launches a step
 fused   eager operators on the device; also strict, debug
 cpu     eager operators on PyTorch's CPU device
-Each step's loss is read before the next begins. The program exits with 1 if a mode's losses differ
+Each step's loss is read before the next begins. With --follow the first mode and case are run in
+bursts, for bench/step_race.py. The program exits with 1 if a mode's losses differ
 from the CPU's by more than 1e-4. bench/step_jax.py does the same step by JAX.
 """
 
@@ -17,6 +20,7 @@ import time
 from collections.abc import Callable
 
 import torch
+from bursts import follow
 from step_model import CASES, LOSSES, Case, Step
 
 WARMUP = 2  # steps before the capture, in which the optimizer makes its state
@@ -52,10 +56,19 @@ def captured(case: Case) -> Callable[[], float]:
     return run
 
 
+def compiled(case: Case, backward: bool) -> Callable[[], float]:
+    """The step as one function of torch.compile, which traces the backward as well, or does not."""
+    torch._dynamo.config.trace_autograd_ops = backward
+    step = torch.compile(Step(case, "tpu", capturable=True))
+    return lambda: step().item()
+
+
 def make(mode: str, case: Case) -> Callable[[], float]:
     """Returns a mode's step."""
     if mode == "graph":
         return captured(case)
+    if mode in ("compile", "whole"):
+        return compiled(case, mode == "whole")
     if mode == "cpu":
         return eager(case, "cpu")
     torch.tpu.eager_mode = mode
@@ -89,8 +102,12 @@ def main() -> None:
     parser.add_argument("--modes", default="graph,fused,strict,cpu")
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--follow", action="store_true")
     args = parser.parse_args()
 
+    if args.follow:
+        follow(make(args.modes.partition(",")[0], CASES[args.cases.partition(",")[0]]))
+        return
     good = True
     for name in args.cases.split(","):
         reference = Step(CASES[name], "cpu")

@@ -1,11 +1,12 @@
 """Times JAX on the training step of bench/step_model.py; prints a line of JSON for each figure.
 
 usage: .venv-bench/bin/python bench/step_jax.py FOLDER [--client plugin|jaxlib]
-       [--cases step-s,step-m] [--steps N]
+       [--cases step-s,step-m] [--steps N] [--follow]
 FOLDER holds what `python bench/step_model.py FOLDER` wrote. The whole step (gradients and AdamW) is
 one jitted program whose state is donated, and each step's loss is read before the next begins.
 --client plugin (the default) runs it on the PJRT plugin that torch_tpu uses, jaxlib on jaxlib's
-own CPU client. Losses must agree with PyTorch's to 1e-4, or the program exits with 1.
+own CPU client. Losses must agree with PyTorch's to 1e-4, or the program exits with 1. With --follow
+the first case is run in bursts, for bench/step_race.py.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bursts import follow
 
 HEADS = {"step-s": 2, "step-m": 4}
 LAYERS = 4
@@ -106,8 +108,8 @@ def make_step(heads: int) -> Callable[..., Any]:
     return jax.jit(step, donate_argnums=0)
 
 
-def measure(name: str, path: Path, steps: int) -> Tree:
-    """Trains from the file's weights; returns times in ms, and losses beside the file's."""
+def prepare(name: str, path: Path) -> tuple[Callable[[], float], Any]:
+    """Returns a function that trains a step from the file's weights, and the file's losses."""
     import jax.numpy as jnp
 
     with np.load(path) as file:
@@ -121,11 +123,22 @@ def measure(name: str, path: Path, steps: int) -> Tree:
         "count": jnp.zeros((), jnp.float32),
     }
     step = make_step(HEADS[name])
+
+    def run() -> float:
+        nonlocal state
+        loss, state = step(state, ids, targets)
+        return float(loss)
+
+    return run, expected
+
+
+def measure(name: str, path: Path, steps: int) -> Tree:
+    """Returns times in ms, and losses beside the file's."""
+    step, expected = prepare(name, path)
     losses, times = [], []
     for _ in range(len(expected) + steps):
         start = time.perf_counter()
-        loss, state = step(state, ids, targets)
-        losses.append(float(loss))
+        losses.append(step())
         times.append((time.perf_counter() - start) * 1e3)
     steady = times[len(expected) :]
     gap = float(np.abs(np.array(losses[: len(expected)]) - expected).max())
@@ -147,9 +160,14 @@ def main() -> None:
     parser.add_argument("--client", choices=("plugin", "jaxlib"), default="plugin")
     parser.add_argument("--cases", default=",".join(HEADS))
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--follow", action="store_true")
     args = parser.parse_args()
 
     use_client(args.client)
+    if args.follow:
+        case = args.cases.partition(",")[0]
+        follow(prepare(case, args.folder / f"{case}.npz")[0])
+        return
     agree = True
     for case in args.cases.split(","):
         result = measure(case, args.folder / f"{case}.npz", args.steps)

@@ -100,8 +100,10 @@ class Step:
         logits = self.model(self.ids)
         loss = F.cross_entropy(logits.flatten(0, 1), self.targets.flatten())
         loss.backward()
+        result = loss.detach()
+        del loss  # torch.compile traces the backward of what nobody can ask for another one
         self.optimizer.step()
-        return loss
+        return result
 
 
 def main() -> None:

@@ -59,10 +59,22 @@ static void read_tensors(lowering *low) {
   }
 }
 
+/* A number of two words. XLA makes eleven instructions of a bitcast of them, and spends time in the
+ * cube of those that it fuses; so all pairs are cast at once, and the number is one of them. */
+static tt_node *unpack_pair(tt_hlo *h, tt_node *words, int at, tt_dtype dtype) {
+  int64_t start = at % 2, limit = start + (words->type.dims[0] - start) / 2 * 2;
+  int64_t pairs[2] = {(limit - start) / 2, 2};
+  tt_node *all = tt_hlo_reshape(h, tt_hlo_slice(h, words, &start, &limit, NULL), 2, pairs);
+  start = at / 2;
+  limit = start + 1;
+  tt_node *one = tt_hlo_slice(h, tt_hlo_bitcast(h, all, dtype), &start, &limit, NULL);
+  return tt_hlo_reshape(h, one, 0, NULL);
+}
+
 static tt_node *unpack_number(tt_hlo *h, tt_node *words, int at, tt_dtype dtype) {
-  int64_t start = at, limit = at + tt_scalar_words(dtype);
+  if (tt_scalar_words(dtype) == 2) return unpack_pair(h, words, at, dtype);
+  int64_t start = at, limit = at + 1;
   tt_node *slice = tt_hlo_slice(h, words, &start, &limit, NULL);
-  if (tt_scalar_words(dtype) == 2) return tt_hlo_bitcast(h, slice, dtype);
   slice = tt_hlo_reshape(h, slice, 0, NULL);
   if (dtype == TT_BOOL) return tt_hlo_compare(h, TT_NE, slice, tt_hlo_const_i(h, TT_U32, 0));
   return tt_hlo_bitcast(h, slice, dtype);

@@ -330,6 +330,15 @@ def test_why_not() -> None:
     assert "each size is a program: of graph" in torch.tpu.explain()
 
 
+def test_a_step_that_varies() -> None:
+    """A slice's step says no bound; nor does that of its gradient."""
+    f = torch.compile(lambda a, k: (a[:, ::k] * 2, a[:, a.shape[1] // 2 :: k].sum()), dynamic=True)
+    for a, k in zip(lengths(20, 17, 18), (2, 3, 5), strict=True):
+        got, want = f(a, k), (a.cpu()[:, ::k] * 2, a.cpu()[:, a.shape[1] // 2 :: k].sum())
+        compare(got[0], want[0])
+        compare(got[1], want[1])
+
+
 def test_a_bound_that_the_graph_refuses() -> None:
     """Where the graph itself has no room for a bound, each size is a program, as right as ever."""
     table = torch.arange(20.0).to("tpu")

@@ -3,6 +3,7 @@
 import copy
 import gc
 import json
+import re
 
 import pytest
 import torch
@@ -129,6 +130,61 @@ def test_arguments_that_share_a_storage():
     same(device, host)
 
 
+def test_numbers_are_cast_at_once():
+    """XLA's compiler makes eleven operators of each cast of two words to one number."""
+
+    def function(x):
+        return ((x * 2 + 3).clamp(-9, 9) + 4) * 5
+
+    compiled = torch.compile(function)
+    x = torch.randn(5)
+    same(compiled(x.to(DEVICE)), function(x), **LOOSE)
+    [one] = torch.tpu.compiler.inspect(compiled).programs
+    assert re.findall(r'bitcast_convert"\(%\d+\) : \((\S+)\)', one.stablehlo) == [
+        "tensor<6x2xui32>"
+    ]
+
+
+def test_results_that_are_conjugated_or_negated():
+    """They keep that bit, and the memory that they share with other results."""
+
+    def turned(x):
+        y = torch.complex(x, x + 1)
+        z = x * 2
+        return y, y.conj(), y.conj().imag, z, torch._neg_view(z)
+
+    x = torch.randn(3)
+    compiled = torch.compile(turned)
+    for _ in range(2):
+        got, want = compiled(x.to(DEVICE)), turned(x)
+        same(got, want, **LOOSE)
+        for ours, theirs in zip(got, want, strict=True):
+            assert (ours.is_conj(), ours.is_neg()) == (theirs.is_conj(), theirs.is_neg())
+        places = [one.untyped_storage()._cdata for one in got]
+        assert places[0] == places[1] and places[3] == places[4]
+
+
+def test_a_graph_without_arguments():
+    compiled = torch.compile(lambda: torch.ones(2, 3, device=DEVICE).cumsum(1) * 2)
+    for _ in range(2):
+        same(compiled(), torch.tensor([[2.0, 4, 6]] * 2))
+
+
+def test_arguments_are_left_free():
+    """No weak reference to one stays, with which they could not be swapped."""
+
+    def swapped(x):
+        y = x * 2
+        torch.utils.swap_tensors(x, y)
+        return x, y
+
+    for _ in range(2):
+        torch._dynamo.reset()
+        x = torch.arange(3.0)
+        got, want = torch.compile(swapped)(x.to(DEVICE)), swapped(x)
+        same(got, want)
+
+
 def test_buffers_are_written():
     norm = torch.nn.BatchNorm1d(4)
     device = copy.deepcopy(norm).to(DEVICE)
@@ -194,6 +250,35 @@ def test_a_compiled_step(name):
             take()
     same(list(device.parameters()), list(model.parameters()), **LOOSE)
     assert not [one.why for one in compiler.compiled() if one not in known and one.why]
+
+
+@pytest.mark.parametrize("whole", slow_but([True, False], False))
+def test_a_whole_step(whole):
+    """Model, backward and optimizer in one function: two launches where Dynamo traces backward."""
+    model = make_model()
+    models = [model, copy.deepcopy(model).to(DEVICE)]
+    optimizers = [torch.optim.SGD(one.parameters(), lr=0.1, momentum=0.9) for one in models]
+
+    def step(model, optimizer, x):
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        result = loss.detach()
+        del loss
+        optimizer.step()
+        return result
+
+    compiled, launches = torch.compile(step), 0
+    for seed in range(3):
+        x = torch.randn(5, 8, generator=torch.Generator().manual_seed(seed))
+        want, x_device = step(models[0], optimizers[0], x), x.to(DEVICE)
+        with torch._dynamo.config.patch(trace_autograd_ops=whole):
+            [launches], got = counted(
+                lambda x=x_device: compiled(models[1], optimizers[1], x), "graph_replays"
+            )
+        same(got, want, **LOOSE)
+    same(list(models[1].parameters()), list(models[0].parameters()), **LOOSE)
+    assert launches == (2 if whole else 3)
 
 
 # Functions of a device and of tensors on the host.

@@ -174,6 +174,11 @@ def writing(x, w):
     return x + torch.relu(x @ w) * 2
 
 
+def writing_lists(x, w):
+    torch._foreach_mul_([w], 0.5)
+    return x + torch.relu(x @ w) * 2
+
+
 def looking(x, w):
     """What a layer returns is a view of what it made, and the next reads another one."""
     return (x + torch.relu(x @ w) * 2).unsqueeze(0).squeeze(0)
@@ -184,7 +189,14 @@ def half(x, w):
         return x + torch.relu(x @ w).float() * 2
 
 
-LAYERS = {plain: True, random: True, writing: False, looking: True, half: False}
+LAYERS = {
+    plain: True,
+    random: True,
+    writing: False,
+    writing_lists: False,
+    looking: True,
+    half: False,
+}
 
 
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.__name__)
@@ -211,6 +223,19 @@ def test_what_is_traced_once(layer, monkeypatch):
     got = run(torch.compile(whole, options={"repeat": True}), DEVICE)
     same(got, run(whole, DEVICE if layer is random else "cpu"), rtol=1e-3, atol=1e-3)
     assert once == [LAYERS[layer]]
+
+
+def test_layers_that_write_what_has_a_name():
+    def whole(x, buffer):
+        for _ in range(9):
+            torch.mul(x, 0.5, out=buffer)
+            x = torch.relu(x + buffer) * 2 - x.sin()
+        return x
+
+    args = torch.randn(4), torch.zeros(4)
+    device = move(args)
+    same(torch.compile(whole, options={"repeat": True})(*device), whole(*args), **LOOSE)
+    same(device, args, **LOOSE)
 
 
 def test_layers_with_buffers():

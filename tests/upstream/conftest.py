@@ -20,6 +20,7 @@ QUICK = HERE / "quick.txt"
 SWEEP = {
     "op_db_compiled",
     "op_db_padding",
+    "op_db_tracing",
     "op_db_forms",
     "op_db_out",
     "op_db_derivatives",

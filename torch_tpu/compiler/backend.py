@@ -80,6 +80,9 @@ def install() -> None:
     fakes.install()
     _patches.no_names_for_logs()
     if registry.get_default_backend() == "inductor":
+        # Behind a backend that has a name Dynamo drops its weak references to the arguments, with
+        # which `swap_tensors` would refuse them.
+        registry.register_backend(default, name="tpu_or_inductor", tags=("experimental",))
         registry.set_default_backend(default)
 
 

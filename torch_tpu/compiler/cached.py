@@ -36,7 +36,7 @@ class Cached(Compiled, OutputCode):  # type: ignore[misc] # called with a list, 
         count = len(self.whole.graph.find_nodes(op="placeholder"))
         plain = all(type(one) in (torch.Tensor, torch.nn.Parameter) for one in values)
         apart = self.why or self._division or self._bucketed
-        if apart or not plain or len(values) != count:
+        if apart or not plain or not values or len(values) != count:
             return self
         with unset_fake_temporarily(), no_python_dispatcher(), torch._C._DisableAutocast():
             if not _C.is_capturing(tpu.current_device()):

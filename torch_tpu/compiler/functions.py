@@ -1,6 +1,7 @@
 """Graphs as programs: captured for each signature of their arguments, then one launch a call."""
 
 import itertools
+import operator
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from torch_tpu.compiler.padding import Padding, RefusedError
 MOST = 64  # signatures of one graph; further ones run eagerly
 
 REPEATS = {False: _C.Repeats.WHOLE, "auto": _C.Repeats.AUTO, True: _C.Repeats.DIVIDED}
+_VIEWS = torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView)
 _numbers = itertools.count()
 
 _all: weakref.WeakSet["Compiled"] = weakref.WeakSet()
@@ -182,9 +184,14 @@ def _varies(node: fx.Node) -> bool:
     return any(isinstance(one, torch.SymInt) for one in sizes)
 
 
-def _plain(value: Any) -> Any:
-    """A result without a conjugation or a negation that is still due."""
-    return value.resolve_conj().resolve_neg() if isinstance(value, torch.Tensor) else value
+def _turned(value: torch.Tensor, conj: bool, neg: bool) -> torch.Tensor:
+    """A tensor, conjugated or negated, in the same memory; turned again, it is as it lies there.
+
+    It is none of autograd's views, and so none to AOTAutograd where it is an argument.
+    """
+    with torch._C._ExcludeDispatchKeyGuard(_VIEWS):
+        value = value.conj() if conj else value
+        return torch._neg_view(value) if neg else value
 
 
 class _Program:
@@ -203,7 +210,18 @@ class _Program:
             stand_ins = iter(self.function.begin(tensors))
             args = [next(stand_ins) if isinstance(one, torch.Tensor) else one for one in values]
             try:
-                leaves, self._spec = pytree.tree_flatten(pytree.tree_map(_plain, graph(*args)))
+                made = graph(*args)
+                leaves, self._spec = pytree.tree_flatten(made)
+                self._listed = isinstance(made, tuple | list) and all(
+                    map(operator.is_, leaves, made)
+                )
+                self._turns = [
+                    (i, one.is_conj(), one.is_neg())
+                    for i, one in enumerate(leaves)
+                    if isinstance(one, torch.Tensor) and (one.is_conj() or one.is_neg())
+                ]
+                for i, conj, neg in self._turns:
+                    leaves[i] = _turned(leaves[i], conj, neg)
                 control.check_results(graph, leaves)
             except BaseException:
                 self.function.abandon()
@@ -223,7 +241,9 @@ class _Program:
             found = iter(results)
             pairs = zip(self._places, self._others, strict=True)
             results = [next(found) if is_tensor else other for is_tensor, other in pairs]
-        return pytree.tree_unflatten(results, self._spec)
+        for i, conj, neg in self._turns:
+            results[i] = _turned(results[i], conj, neg)
+        return tuple(results) if self._listed else pytree.tree_unflatten(results, self._spec)
 
     @property
     def operators(self) -> int:

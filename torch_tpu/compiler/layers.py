@@ -93,6 +93,8 @@ def _is_plain(node: fx.Node) -> bool:
             return False
         if not all(type(size) is int for size in value.shape):
             return False
+    if "out" in node.kwargs:  # it is written; PyTorch looks for that among the others
+        return False
     return not node.is_impure() or node.op == "placeholder"
 
 
@@ -165,7 +167,10 @@ def _keeps_to_itself(layer: fx.GraphModule) -> bool:
     outputs = [node.meta["example_value"] for node in last]
     if not all(isinstance(one, torch.Tensor) for one in (*inputs, *outputs)):
         return False
-    return not any(has_potential_input_alias_or_mutation(layer, inputs))
+    try:
+        return not any(has_potential_input_alias_or_mutation(layer, inputs))
+    except AssertionError:  # a list is written (`_foreach_mul_`), of which it cannot tell
+        return False
 
 
 def _replace(graph: fx.GraphModule, layer: fx.GraphModule, equal: list[Stretch]) -> None:

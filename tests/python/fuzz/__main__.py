@@ -34,8 +34,8 @@ for report in campaign.run(
         break
 seconds = time.monotonic() - start
 print(
-    f"{options.programs} programs, {failures} failures, sets of numbers: {tally['compared']} "
-    f"compared, {tally['left out']} left out; {seconds:.1f} s, "
+    f"{options.programs} programs, {failures} failures, sets of numbers: {dict(tally)}; "
+    f"{seconds:.1f} s, "
     f"{time.process_time():.1f} s of CPU, {torch.tpu.metrics()}"
 )
 sys.exit(failures > 0)

@@ -6,8 +6,12 @@ import functools
 import math
 import random
 import re
+from collections import Counter
 
 import torch
+from functorch.compile import make_boxed_func
+from torch._dynamo import register_backend
+from torch._dynamo.backends.common import aot_autograd
 
 from .pool import EXACT, LOOSE, RAW
 
@@ -15,8 +19,11 @@ MODES = ("strict", "debug", "fused", "mixed")
 COMPILED = "compiled"  # a mode as well: by torch.compile
 # Relative to the largest number that a program may hold after each step.
 TOLERANCES = {torch.bfloat16: 3e-2, torch.float16: 4e-3, torch.float64: 1e-4}
+VIEWS = torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView)
 NAME = re.compile(r"v\d+")
-LEFT_OUT = ()  # what `check` returns for numbers that a program was not written for
+# What `check` counts, but for sets of numbers that were compared.
+LEFT_OUT = "left out"  # a program was not written for these numbers
+PYTORCHS = "PyTorch's own"  # torch.compile makes something else of a program on the CPU, too
 
 
 def make_data(key, shape, dtype, salt):
@@ -91,6 +98,8 @@ def run_compiled(lines, results, device="tpu", salt=0, **options):
     torch._dynamo.reset()
     torch.tpu.eager_mode = "strict"
     env = namespace(device, salt)
+    if device == "cpu":
+        env["sync"] = torch._dynamo.graph_break  # as where a device is waited for
     source, given = function_of(lines, results)
     exec(source, env)
     try:
@@ -104,14 +113,16 @@ def on_host(tensor):
     return tensor.detach().cpu().resolve_conj().resolve_neg()
 
 
+def bytes_of(tensor):
+    # Not `contiguous`, which leaves a single element its stride.
+    return tensor.clone(memory_format=torch.contiguous_format).reshape(-1).view(torch.uint8)
+
+
 def same_numbers(got, want, mark):
     if torch.equal(got, want):
         return True
     if mark == RAW or not (want.is_floating_point() or want.is_complex()):
-        kind = torch.uint8
-        return torch.equal(
-            got.contiguous().reshape(-1).view(kind), want.contiguous().reshape(-1).view(kind)
-        )
+        return torch.equal(bytes_of(got), bytes_of(want))
     if mark == EXACT:
         return torch.equal(got.nan_to_num(12345.0), want.nan_to_num(12345.0)) and torch.equal(
             got.isnan(), want.isnan()
@@ -202,32 +213,66 @@ def differences_of_numbers(got, want, marks):
     return found
 
 
+@register_backend(tags=("debug",))
+def traced_only(graph, inputs):
+    """Computes what AOTAutograd traced; results are, like a program's, no views of autograd's."""
+
+    def compiler(graph, _):
+        def run(*args):
+            with torch._C._ExcludeDispatchKeyGuard(VIEWS):
+                return graph(*args)
+
+        return make_boxed_func(run)
+
+    made = aot_autograd(fw_compiler=compiler, keep_inference_input_mutations=True)
+    return made(graph, inputs)
+
+
+def is_pytorchs(made, lines, want, marks, salt):
+    """Tells if the CPU, given the program by torch.compile, makes of it what the device made."""
+    traced = run_compiled(lines, [*want.tensors], "cpu", salt, backend=traced_only)
+    if made.errors or traced.errors:
+        return [*map(type, made.errors)] == [*map(type, traced.errors)]
+    return not differences_of_numbers(made, traced, marks)
+
+
 def outline(outcome):
     """What is known of a program when it is written, with the first set of numbers."""
     shapes = {name: tensor.shape for name, tensor in outcome.tensors.items()}
     return shapes, partition(outcome.tensors), [type(error) for error in outcome.errors]
 
 
-def check(lines, marks, modes=MODES, salt=0):
+def check(lines, marks, modes=MODES, salt=0, tally=None):
     """Returns (mode, sentences) for the first mode that does something else than the CPU, or None.
 
     With numbers for which sizes, errors or shared storages are others than those that the program
-    was written for, an index may be out of range, and marks are not true: then LEFT_OUT.
+    was written for, an index may be out of range, and marks are not true: those are left out.
+    tally, a Counter, is told what became of the numbers.
     """
+    tally = Counter() if tally is None else tally
     with torch.random.fork_rng(devices=[]):
         want = run(lines, "cpu", salt=salt)
         if salt and outline(want) != outline(run(lines, "cpu")):
-            return LEFT_OUT
+            tally[LEFT_OUT] += 1
+            return None
+        tally["compared"] += 1
         for mode in modes:
-            if mode == COMPILED and any(want.errors):
-                continue  # what is left undone after an error is another program
             if mode == COMPILED:
-                made = run_compiled(lines, [*want.tensors], salt=salt)
-                if made.errors and run_compiled(lines, [], "cpu", backend="aot_eager").errors:
-                    continue  # PyTorch cannot trace it
-                found = differences_of_numbers(made, want, marks)
+                found = check_compiled(lines, marks, want, salt, tally)
             else:
                 found = differences(run(lines, "tpu", mode, salt), want, marks, lines)
             if found:
                 return mode, found
     return None
+
+
+def check_compiled(lines, marks, want, salt, tally):
+    """Sentences about what torch.compile makes of a program that is not as it should be."""
+    if any(want.errors):
+        return []  # what is left undone after an error is another program
+    made = run_compiled(lines, [*want.tensors], salt=salt)
+    found = differences_of_numbers(made, want, marks)
+    if found and is_pytorchs(made, lines, want, marks, salt):
+        tally[PYTORCHS] += 1
+        return []
+    return found

@@ -141,6 +141,13 @@ def select(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     return cx.emit(aten.squeeze.dim, one, at, dims=tuple(own))
 
 
+def _step(node: fx.Node, given: Any) -> int:
+    step = number_of(given or 1)
+    if not step.is_Integer:
+        raise RefusedError(f"{node.target} with a step that varies")
+    return int(step)
+
+
 @rule("slice.Tensor")
 def slice_(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     own = list(cx.dims_at(a.self_))
@@ -149,11 +156,10 @@ def slice_(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     made = d.expr_of(cx.shape(node)[at])
     if made == size:
         return cx.emit(aten.alias.default, cx.of(a.self_), dims=tuple(own))
-    start = from_end(number_of(a.start or 0), size)
-    step = number_of(a.step or 1)
+    start, step = from_end(number_of(a.start or 0), size), _step(node, a.step)
     cx.refuse_unless_prefix(node, own, [at])
     if not start.is_Integer:
-        return picked(cx, a.self_, at, cx.counted(made, start, int(step)), made)
+        return picked(cx, a.self_, at, cx.counted(made, start, step), made)
     own[at] = (made,)
     end = sympy.expand(start + (made - 1) * step + 1)
     return cx.run(node, tuple(own), start=int(start), end=cx.bound(end))
@@ -166,7 +172,7 @@ def slice_backward(cx: Context, node: fx.Node, a: Args) -> fx.Node:
     size, made = number_of(a.input_sizes[at]), d.size_of(own[at])
     if made == size:
         return cx.emit(aten.alias.default, cx.of(a.grad_output), dims=tuple(own))
-    start, step = from_end(number_of(a.start), size), number_of(a.step)
+    start, step = from_end(number_of(a.start), size), _step(node, a.step)
     cx.refuse_unless_prefix(node, own, [at])
     end = sympy.expand(start + (made - 1) * step + 1)
     grad = cx.cleaned(a.grad_output, 0, [at])
@@ -175,7 +181,7 @@ def slice_backward(cx: Context, node: fx.Node, a: Args) -> fx.Node:
         dtype = cx.value(node).dtype
         shape = [cx.bound(d.size_of(one)) for one in own]
         zeros = cx.emit(aten.zeros.default, shape, dtype=dtype, device=cx.device)
-        places = cx.counted(made, start, int(step))
+        places = cx.counted(made, start, step)
         places = cx.emit(aten.clamp.default, places, 0, cx.bound(sympy.expand(size - 1)))
         return cx.emit(aten.index_add.default, zeros, at, places, grad, dims=tuple(own))
     return cx.run(node, tuple(own), grad_output=grad, start=int(start), end=cx.bound(end))
