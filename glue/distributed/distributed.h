@@ -45,6 +45,8 @@ struct Carrier : Fixed {
   std::mutex lock;
   // Messages that were sent and perhaps not received yet, with their bytes.
   std::vector<std::pair<Ptr<c10d::Work>, at::Tensor>> sent;
+  // Returns when their receivers have them: those of a group that ends would be lost.
+  void await_sent();
   std::atomic<uint64_t> unequal = 0;  // exchanges of unequal parts between devices
   bool on_devices() const { return !devices.empty(); }
 };

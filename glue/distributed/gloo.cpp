@@ -161,6 +161,12 @@ void release(void* user) { delete static_cast<Transport*>(user); }
 
 }  // namespace
 
+void Carrier::await_sent() {
+  std::lock_guard<std::mutex> guard(lock);
+  for (auto& [work, bytes] : sent) work->wait();
+  sent.clear();
+}
+
 tt_transport make_transport(std::shared_ptr<Carrier> carrier, const std::string& order) {
   tell_where_it_ends(carrier);
   return {new Transport{std::move(carrier), order}, &run, &release};
