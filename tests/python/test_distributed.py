@@ -245,6 +245,19 @@ def exchange(rank, size):
     return [*received, got[0].item()]
 
 
+def send_to_itself(rank, size):
+    """As NCCL's batches may."""
+    own, got = torch.full((4,), rank + 1.0, device="tpu"), torch.zeros(4, device="tpu")
+    batch = [dist.P2POp(dist.irecv, got, rank), dist.P2POp(dist.isend, own, rank)]
+    for work in dist.batch_isend_irecv(batch):
+        work.wait()
+    return got.tolist()
+
+
+def test_messages_to_oneself(ranks):
+    assert ranks.run(send_to_itself) == [[1] * 4, [2] * 4]
+
+
 def test_messages_cross(ranks):
     assert ranks.run(exchange) == [[1, 1, 1], [0, 0, 0]]
 
