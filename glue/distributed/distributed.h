@@ -6,6 +6,8 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include <atomic>
+#include <condition_variable>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -45,6 +47,11 @@ struct Carrier : Fixed {
   std::mutex lock;
   // Messages that were sent and perhaps not received yet, with their bytes.
   std::vector<std::pair<Ptr<c10d::Work>, at::Tensor>> sent;
+  // Messages of the rank to itself, by their tags.
+  std::map<int64_t, std::deque<at::Tensor>> to_itself;
+  std::condition_variable sent_to_itself;
+  // Returns when their receivers have them: those of a group that ends would be lost.
+  void await_sent();
   std::atomic<uint64_t> unequal = 0;  // exchanges of unequal parts between devices
   bool on_devices() const { return !devices.empty(); }
 };

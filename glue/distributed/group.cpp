@@ -573,9 +573,13 @@ void ProcessGroupTpu::leave(const std::string& why) {
 
 void ProcessGroupTpu::shutdown() {
   std::lock_guard<std::mutex> guard(lock_);
-  for (auto& [which, one] : orders_)
+  bool failed = false;
+  for (auto& [which, one] : orders_) {
     if (one->last) check(tt_marker_await(one->last));
+    failed |= tt_dist_failed(one->group);
+  }
   orders_.clear();
+  if (!failed) carrier_->await_sent();
 }
 
 }  // namespace tt

@@ -86,7 +86,10 @@ def only_the_cpu_refuses(name, *args):
 
 def without_meta(name):
     image, geometry = numbers(1, 1, 4, 4), ([1, 1], [0, 0], [1, 1], False, [0, 0], 1)
+    channel = numbers(1)
     args = {
+        "batch_norm_elemt": (image, None, None, channel, channel, 1e-5),
+        "batch_norm_backward_elemt": (image, image, *[channel] * 5, channel.int()),
         "geqrf": (numbers(3, 3),),
         "convolution_overrideable": (image, image, None, *geometry),
         "convolution_backward_overrideable": (image, image, image, *geometry, [True] * 3),
@@ -243,6 +246,7 @@ NEEDED = {
     "Convolved": without_meta,
     "ConvolvedBack": without_meta,
     "Reflected": without_meta,
+    "Normalized": without_meta,
     "Grouped": without_meta_for_floats,
     "AsOnCuda": other_on_cuda,
     "BoolOnCuda": lambda name: refuses_dtype(name, torch.bool),

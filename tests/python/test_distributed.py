@@ -3,6 +3,7 @@
 import contextlib
 import json
 import re
+import time
 from datetime import timedelta
 
 import pytest
@@ -82,7 +83,9 @@ def reduced(name, tensors):
             total = {"BAND": total & one, "BOR": total | one, "BXOR": total ^ one}[name]
     if name == "AVG":
         whole = not (first.is_floating_point or first.is_complex)
-        total = total.div(len(tensors), rounding_mode="trunc" if whole else None)
+        parts = torch.view_as_real(total) if first.is_complex else total  # as NCCL divides
+        parts = parts.div(len(tensors), rounding_mode="trunc" if whole else None)
+        total = torch.view_as_complex(parts) if first.is_complex else parts
     return total.to(first)
 
 
@@ -242,6 +245,19 @@ def exchange(rank, size):
     return [*received, got[0].item()]
 
 
+def send_to_itself(rank, size):
+    """As NCCL's batches may."""
+    own, got = torch.full((4,), rank + 1.0, device="tpu"), torch.zeros(4, device="tpu")
+    batch = [dist.P2POp(dist.irecv, got, rank), dist.P2POp(dist.isend, own, rank)]
+    for work in dist.batch_isend_irecv(batch):
+        work.wait()
+    return got.tolist()
+
+
+def test_messages_to_oneself(ranks):
+    assert ranks.run(send_to_itself) == [[1] * 4, [2] * 4]
+
+
 def test_messages_cross(ranks):
     assert ranks.run(exchange) == [[1, 1, 1], [0, 0, 0]]
 
@@ -255,6 +271,23 @@ def exchange_in_debug(rank, size, safe):
 @pytest.mark.parametrize("safe", [False, True])
 def test_debug_does_not_wait_for_messages(ranks, safe):
     assert ranks.run(exchange_in_debug, safe) == ranks.run(exchange)
+
+
+def send_and_leave(rank, size):
+    """The sender ends its group before the receiver asks for the message."""
+    group = dist.new_group()
+    x = torch.full((3,), 7.0 * (1 - rank), device="tpu")
+    if rank == 0:
+        dist.send(x, 1, group=group)
+    else:
+        time.sleep(0.3)
+        dist.recv(x, 0, group=group)
+    dist.destroy_process_group(group)
+    return x.tolist()
+
+
+def test_messages_outlive_their_group(ranks):
+    assert ranks.run(send_and_leave)[1] == [7, 7, 7]
 
 
 def receive_from_any(rank, size):
@@ -366,6 +399,34 @@ def time_outs(rank, size):
 def test_default_time_out(ranks):
     """10 minutes, as NCCL's."""
     assert ranks.run(time_outs) == [[600, 1800]] * 2
+
+
+def watched(rank, size):
+    """What a profiler sees, and whether what was waited for is complete."""
+    x = torch.ones(3, device="tpu")
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        work = dist.all_reduce(x, async_op=True)
+        work.wait()
+        complete = work.is_completed()
+    return complete, [one.name for one in profile.events() if one.name.startswith("tpu:")]
+
+
+def test_profiled(ranks):
+    assert ranks.run(watched) == [(True, ["tpu:all_reduce"])] * 2
+
+
+def monitored(rank, size):
+    """A barrier of all, and one that the second rank does not come to."""
+    dist.monitored_barrier(timeout=timedelta(seconds=30))
+    if rank == 0:
+        with pytest.raises(RuntimeError, match="Rank 1 failed to pass monitoredBarrier in 100 ms"):
+            dist.monitored_barrier(timeout=timedelta(milliseconds=100))
+
+
+@pytest.mark.slow
+def test_monitored_barriers():
+    with Ranks(backend="tpu") as two:  # of their own, since a failed barrier ends a group
+        two.run(monitored)
 
 
 def objects(rank, size):

@@ -159,6 +159,40 @@ def test_batch_normalization_over_ranks(ranks, steps):
         torch.testing.assert_close(found, want, rtol=1e-4, atol=1e-4)
 
 
+# -- Attention over a sequence that the ranks share --
+
+
+def attend_in_context(rank, size):
+    """The output and the gradients of attention over a sequence that both ranks have a part of."""
+    from torch.distributed.tensor.experimental import context_parallel
+    from torch.distributed.tensor.experimental._attention import context_parallel_unshard
+
+    mesh = dist.init_device_mesh("tpu", (size,))
+    parts = [one.to("tpu") for one in queries()]
+    with context_parallel(
+        mesh, buffers=parts, buffer_seq_dims=[2] * 3, no_restore_buffers=set(parts)
+    ):
+        for one in parts:
+            one.requires_grad_()
+        output = F.scaled_dot_product_attention(*parts, is_causal=True)
+        output.sin().sum().backward()
+        results = [output.detach(), *(one.grad for one in parts)]
+        return [one.cpu() for one in context_parallel_unshard(mesh, results, [2] * 4)]
+
+
+def queries():
+    generator = torch.Generator().manual_seed(3)
+    return [torch.randn(1, 2, 12, 8, generator=generator) for _ in range(3)]
+
+
+def test_attention_in_context(ranks):
+    whole = [one.requires_grad_() for one in queries()]
+    output = F.scaled_dot_product_attention(*whole, is_causal=True)
+    output.sin().sum().backward()
+    for found in ranks.run(attend_in_context):
+        torch.testing.assert_close(found, [output.detach(), *(one.grad for one in whole)])
+
+
 # -- FSDP2 --
 
 
