@@ -66,18 +66,18 @@ def test_chips_are_counted_without_opening_them(chips, variables, count, monkeyp
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert _plugins.expected_devices("tpu") == count
+    assert _plugins.expected_devices("tpu", 0) == count
 
 
 def test_gpus_are_counted_without_opening_them(monkeypatch, tmp_path):
     monkeypatch.setattr(_plugins, "_NVIDIA", tmp_path)
     monkeypatch.setattr(_plugins, "_find", lambda name: "cuda.so")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert _plugins.expected_devices("cuda") == -1
+    assert _plugins.expected_devices("cuda", 0) == -1
     (tmp_path / "0000:01:00.0").mkdir()
-    assert _plugins.expected_devices("cuda") == 1
+    assert _plugins.expected_devices("cuda", 0) == 1
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,3,5")
-    assert _plugins.expected_devices("cuda") == 3
+    assert _plugins.expected_devices("cuda", 0) == 3
 
 
 def test_named_plugin():
