@@ -25,8 +25,10 @@ using c10d::Store;
 using Milliseconds = std::chrono::milliseconds;
 template <class T> using Ptr = c10::intrusive_ptr<T>;
 
-// Makes a backend for tensors of the host, for a new group: its store, rank, size and time-out.
-using MakeCarrier = std::function<Ptr<Backend>(Ptr<Store>, int, int, Milliseconds)>;
+// Makes a backend for tensors of the host, for a new group: its store, rank, size, time-out and
+// name. Returns the part of the store that is the group's own, too.
+using MakeCarrier = std::function<std::pair<Ptr<Store>, Ptr<Backend>>(Ptr<Store>, int, int,
+                                                                      Milliseconds, std::string)>;
 // Python's; set once.
 MakeCarrier& carrier_maker();
 

@@ -251,8 +251,10 @@ ProcessGroupTpu::ProcessGroupTpu(Ptr<Store> store, int rank, int size, Milliseco
                                  std::string name, std::vector<int64_t> global_ranks,
                                  std::vector<int64_t> devices)
     : Backend(rank, size), carrier_(std::make_shared<Carrier>()) {
-  if (devices.empty()) carrier_->backend = carrier_maker()(store, rank, size, timeout);
   carrier_->store = std::move(store);
+  if (devices.empty())
+    std::tie(carrier_->store, carrier_->backend) =
+        carrier_maker()(carrier_->store, rank, size, timeout, name);
   carrier_->name = std::move(name);
   carrier_->devices = std::move(devices);
   carrier_->global_ranks = std::move(global_ranks);

@@ -46,6 +46,27 @@ def test_a_store_that_restarts_leave_behind(monkeypatch):
         assert agree(store, [0, 1, 2])
 
 
+def split(rank, size):
+    """The groups that asked for a fresh part of their store, when one was split."""
+    import torch_tpu.distributed as package
+
+    dist.distributed_c10d._get_default_group().bound_device_id = torch.device("tpu", 0)
+    names, original = [], package.fresh_store
+    package.fresh_store = lambda *args: names.append(args[-1]) or original(*args)
+    group = dist.split_group(dist.group.WORLD, [[0, 1]])
+    x = torch.ones(2, device="tpu")
+    dist.all_reduce(x, group=group)
+    return group.group_name, names, x.tolist()
+
+
+@pytest.mark.slow
+def test_groups_that_are_split_ask_for_their_own_store():
+    environment = {"TORCHELASTIC_USE_AGENT_STORE": "True"}
+    with Ranks(backend="tpu", environment=lambda rank: environment) as ranks:
+        for name, names, values in ranks.run(split):
+            assert names == [name] and values == [2, 2]
+
+
 SCRIPT = """
 import os
 import torch

@@ -22,17 +22,19 @@ from torch_tpu.distributed._worlds import simulate
 __all__ = ["register", "simulate"]
 
 
-def _make_carrier(store: Store, rank: int, size: int, timeout: timedelta) -> Any:
-    """What carries the collectives of a group with this store."""
-    return dist.ProcessGroupGloo(PrefixStore("gloo", store), rank, size, timeout)
+def _make_carrier(
+    store: Store, rank: int, size: int, timeout: timedelta, name: str
+) -> tuple[Store, Any]:
+    """A group's own part of this store, and what carries its collectives."""
+    store = fresh_store(store, rank, size, timeout, name)
+    return store, dist.ProcessGroupGloo(PrefixStore("gloo", store), rank, size, timeout)
 
 
 def _create(options: Any, _pg_options: Any) -> dist.Backend:
     """A group for `torch.distributed`: options are its _DistributedBackendOptions."""
     ranks, timeout = (options.group_rank, options.group_size), options.timeout
-    store = fresh_store(options.store, *ranks, timeout, options.group_id)
     return _C.ProcessGroupTpu(
-        store,
+        options.store,
         *ranks,
         timeout,
         options.group_id,
