@@ -5,10 +5,12 @@ import re
 HEAD = "module @jit_tt {\nfunc.func public @main("
 DONATED = re.compile(r" \{tf\.aliasing_output = \d+ : i32\}")
 SAME = re.compile(r'(%\d+) = "stablehlo\.(?:reshape|optimization_barrier)"\((%\w+)\) :')
-SLICE = (
-    r'"stablehlo\.slice"\(%arg{}\) {{start_indices = array<i64: (\d+)>, '
-    r"limit_indices = array<i64: (\d+)>"
+TAKEN = re.compile(
+    r'(%\d+) = "stablehlo\.(?:slice|reshape|bitcast_convert)"\((%\w+)\) '
+    r"(?:\{start_indices = array<i64: (\d+)>, limit_indices = array<i64: (\d+)>[^}]*\} )?"
+    r": \(tensor<(?:(\d+)x)?"
 )
+VALUE = re.compile(r"%\w+")
 TARGET = re.compile(r'call_target_name = "torch_tpu\.(\w+)"')
 
 
@@ -43,10 +45,23 @@ class Printed:
 
     def reads_words(self, at: int, count: int) -> bool:
         """Whether anything depends on these of the words, which are its last parameter."""
-        words = re.compile(SLICE.format(len(self.params) - 1))
-        return any(
-            int(match[1]) < at + count and at < int(match[2]) for match in words.finditer(self.body)
-        )
+        words = f"%arg{len(self.params) - 1}"
+        spans = {words: (0, int(self.params[-1].removeprefix("tensor<").partition("x")[0]))}
+        for line in map(str.strip, self.body.splitlines()):
+            taken = TAKEN.match(line)
+            if taken and taken[2] in spans:  # words as they are, or numbers of several
+                first, last = spans[taken[2]]
+                if taken[3]:
+                    each = (last - first) // int(taken[5])
+                    first, last = first + int(taken[3]) * each, first + int(taken[4]) * each
+                spans[taken[1]] = first, last
+            elif any(
+                spans[one][0] < at + count and at < spans[one][1]
+                for one in VALUE.findall(line)
+                if one in spans
+            ):
+                return True
+        return False
 
     def lapack(self) -> list[str]:
         """The routines of LAPACK that it calls."""
