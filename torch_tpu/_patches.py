@@ -58,10 +58,10 @@ def _prints_from_host(tensor: torch.Tensor) -> bool:
         and tensor.layout == torch.strided
         and not tensor.is_nested
         and not tensor.is_quantized
-        and tensor.numel() > 0
         and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
         and not torch._is_functional_tensor(tensor)
         and not isinstance(tensor, torch._subclasses.FakeTensor)
+        and tensor.numel() > 0  # last: a traced size may depend on data
     )
 
 

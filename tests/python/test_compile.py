@@ -566,6 +566,15 @@ path.write_bytes(data)
 
 
 @pytest.mark.slow
+def test_printing_what_has_a_size_that_depends_on_data():
+    """While it is traced nobody knows the size, nor has to."""
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    with FakeTensorMode(shape_env=ShapeEnv()) as mode:
+        mask = mode.from_tensor(torch.ones(3, dtype=torch.bool, device=DEVICE))
+        assert "FakeTensor" in repr(mask.nonzero())
+
+
 def test_artifacts_of_caches(tmp_path):
     """What one process saves, another one with empty caches loads, and compiles nothing."""
     printed = []
