@@ -1,11 +1,15 @@
 """What tests of tracing share: an operator through torch.compile, and PyTorch's own checks."""
 
+from functools import partial
+
 import torch
-from harness import UNCOMPARED, both, gradients, move, tensors
+from harness import LIMITS, UNCOMPARED, both, gradients, move, tensors
 from op_cases import call, samples
+from torch.testing._internal.optests import aot_autograd_check, make_fx_check
 
 MODES = ("real", "fake", "symbolic")  # of make_fx
 NOT_ON_THE_CPU = "PyTorch's check of tracing fails on the CPU"
+near = partial(torch.testing.assert_close, equal_nan=True, **LIMITS[torch.float32])
 
 
 def dtype_of(test, op):
@@ -54,3 +58,22 @@ def check_traced(test, op, device, check, count):
             UNCOMPARED.update([NOT_ON_THE_CPU])
             continue
         run(there)
+
+
+def check_aot_autograd(test, op, device, dynamic, count):
+    """Traced by AOTAutograd, with sizes that vary or not, it is as it is without."""
+
+    def check(function, args, kwargs):
+        options = {"assert_equals_fn": near, "check_gradients": "auto"}
+        aot_autograd_check(function, args, kwargs, dynamic, **options)
+
+    check_traced(test, op, device, check, count)
+
+
+def check_make_fx(test, op, device, mode, count):
+    """Traced in one of MODES, it is as it is without."""
+
+    def check(function, args, kwargs):
+        make_fx_check(function, args, kwargs, mode, assert_close=near)
+
+    check_traced(test, op, device, check, count)
