@@ -17,6 +17,11 @@ enum {
   TT_FIELD_string_value = 1,
   TT_FIELD_bool_value = 2,
   TT_FIELD_int_value = 3,
+  /* of DeviceAssignmentProto and its ComputationDevice, which another file of XLA's has */
+  TT_FIELD_replica_count = 1,
+  TT_FIELD_computation_count = 2,
+  TT_FIELD_computation_devices = 3,
+  TT_FIELD_replica_device_ids = 1,
 };
 
 /* -- Protocol buffers' wire format -- */

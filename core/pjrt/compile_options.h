@@ -14,11 +14,7 @@
   X(ExecutableBuildOptionsProto, num_partitions, 5)                                                \
   X(ExecutableBuildOptionsProto, use_spmd_partitioning, 6)                                         \
   X(ExecutableBuildOptionsProto, device_assignment, 9)                                             \
-  X(ExecutableBuildOptionsProto, optimization_level, 24)                                           \
-  X(DeviceAssignmentProto, replica_count, 1)                                                       \
-  X(DeviceAssignmentProto, computation_count, 2)                                                   \
-  X(DeviceAssignmentProto, computation_devices, 3)                                                 \
-  X(ComputationDevice, replica_device_ids, 1)
+  X(ExecutableBuildOptionsProto, optimization_level, 24)
 
 /* Appends the bytes; equal options give equal bytes, so they can be part of a cache key. `options`
  * may be NULL. INVALID_ARGUMENT when the options contradict each other. */
