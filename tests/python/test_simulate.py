@@ -144,6 +144,23 @@ for size, args in ((2, (print,)), (1, (print, 1))):
     assert "this process has a process group" in nested
 
 
+def test_a_group_of_processes_is_well_after_a_world_that_failed():
+    status, out, err = python(
+        """
+import torch, torch.distributed as dist
+from torch_tpu.distributed import simulate
+try:
+    simulate(lambda: 1 / 0, 1)
+except ZeroDivisionError:
+    dist.init_process_group("tpu", store=dist.HashStore(), rank=0, world_size=1)
+    x = torch.ones(2, device="tpu")
+    dist.all_reduce(x, async_op=True).wait()
+    print(x.tolist())
+"""
+    )
+    assert (status, out) == (0, "[1.0, 1.0]\n"), err
+
+
 # -- Training --
 
 

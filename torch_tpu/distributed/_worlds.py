@@ -150,6 +150,7 @@ def simulate(
     finally:
         sys.excepthook = excepthook
         _run = None
+        _C.reopen_meetings(timeout)  # what ended them is nothing to groups of other processes
     if run.failed:
         rank, error = run.failed
         error.add_note(f"on rank {rank} of {world_size}")
