@@ -58,6 +58,12 @@ struct Carrier : Fixed {
   bool on_devices() const { return !devices.empty(); }
 };
 
+// Numbers below 2 are part of a program, and lines have other numbers on each rank.
+constexpr int64_t kFirstSite = 2;
+inline std::string line_of(const tt_flight& one) {
+  return tt_site_text(one.site >= kFirstSite ? one.site - static_cast<uint32_t>(kFirstSite) : 0);
+}
+
 // Where the store has what ended a rank's process.
 std::string left_key(int rank);
 

@@ -54,8 +54,7 @@ std::string other_end(Carrier& carrier, const tt_collective& c) {
 
 // Who was not here, and where the ranks that say what they did have parted.
 std::string absentees(Carrier& carrier, const std::string& order, const tt_collective& c) {
-  bool alone = c.kind == TT_COLLECTIVE_SEND || c.kind == TT_COLLECTIVE_RECV;
-  if (alone) return other_end(carrier, c);
+  if (tt_collective_is_message(c.kind)) return other_end(carrier, c);
   auto ranks = told_by_all(carrier, order, c);
   std::string missing;
   int count = 0;

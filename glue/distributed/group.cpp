@@ -18,9 +18,6 @@ namespace {
 
 using c10d::OpType;
 
-// Numbers below 2 are part of a program, and lines have other numbers on each rank.
-constexpr int64_t kFirstSite = 2;
-
 TORCH_LIBRARY_FRAGMENT(torch_tpu, m) {
   m.def("collective_(Tensor(a!) turn, Tensor[] inputs, Tensor(b!)[] outputs, int kind, int op, "
         "Scalar root, Scalar tag, Scalar site, int[] splits, int[] devices, int ranks) -> ()");
@@ -35,40 +32,26 @@ c10::StreamId next_stream() {
 
 // By which the profiler knows a collective; as PyTorch's own backends name theirs.
 const char* title_of(OpType type) {
-  switch (type) {
-  case OpType::BROADCAST:
-    return "tpu:broadcast";
-  case OpType::ALLREDUCE:
-  case OpType::ALLREDUCE_COALESCED:
-    return "tpu:all_reduce";
-  case OpType::REDUCE:
-    return "tpu:reduce";
-  case OpType::ALLGATHER:
-    return "tpu:all_gather";
-  case OpType::_ALLGATHER_BASE:
-    return "tpu:all_gather_into_tensor";
-  case OpType::GATHER:
-    return "tpu:gather";
-  case OpType::SCATTER:
-    return "tpu:scatter";
-  case OpType::REDUCE_SCATTER:
-    return "tpu:reduce_scatter";
-  case OpType::_REDUCE_SCATTER_BASE:
-    return "tpu:reduce_scatter_tensor";
-  case OpType::ALLTOALL_BASE:
-  case OpType::ALLTOALL:
-    return "tpu:all_to_all";
-  case OpType::SEND:
-    return "tpu:send";
-  case OpType::RECV:
-    return "tpu:recv";
-  case OpType::RECVANYSOURCE:
-    return "tpu:recvAnySource";
-  case OpType::BARRIER:
-    return "tpu:barrier";
-  default:
-    return nullptr;
-  }
+  static const std::map<OpType, const char*> titles{
+      {OpType::BROADCAST, "tpu:broadcast"},
+      {OpType::ALLREDUCE, "tpu:all_reduce"},
+      {OpType::ALLREDUCE_COALESCED, "tpu:all_reduce"},
+      {OpType::REDUCE, "tpu:reduce"},
+      {OpType::ALLGATHER, "tpu:all_gather"},
+      {OpType::_ALLGATHER_BASE, "tpu:all_gather_into_tensor"},
+      {OpType::GATHER, "tpu:gather"},
+      {OpType::SCATTER, "tpu:scatter"},
+      {OpType::REDUCE_SCATTER, "tpu:reduce_scatter"},
+      {OpType::_REDUCE_SCATTER_BASE, "tpu:reduce_scatter_tensor"},
+      {OpType::ALLTOALL_BASE, "tpu:all_to_all"},
+      {OpType::ALLTOALL, "tpu:all_to_all"},
+      {OpType::SEND, "tpu:send"},
+      {OpType::RECV, "tpu:recv"},
+      {OpType::RECVANYSOURCE, "tpu:recvAnySource"},
+      {OpType::BARRIER, "tpu:barrier"},
+  };
+  auto found = titles.find(type);
+  return found == titles.end() ? nullptr : found->second;
 }
 
 void check_group(tt_dist_group* group) {
@@ -294,9 +277,8 @@ void ProcessGroupTpu::compare(const Asked& asked, const Tensors& inputs, const T
     issue.sequence = static_cast<int64_t>(in->issued);
   }
   check_group(in->group);
-  bool by_x = asked.kind == TT_COLLECTIVE_ALL_GATHER || asked.kind == TT_COLLECTIVE_GATHER;
   int64_t count = 0;
-  for (const at::Tensor& one : by_x ? inputs : outputs) count += one.numel();
+  for (const at::Tensor& one : told_by_inputs(asked.kind) ? inputs : outputs) count += one.numel();
   const Tensors& some = outputs.empty() ? inputs : outputs;
   const char* unit = some.empty() ? "" : tt_dtype_name(to_dtype(some[0].scalar_type()));
   issue.what = words_of(*carrier_, asked.kind, asked.reduction.op_, count, unit, asked.root);

@@ -136,6 +136,10 @@ std::string words_of(const Carrier& carrier, tt_collective_kind kind, int op, in
   return text + (from ? " from rank " : " to rank ") + std::to_string(whole);
 }
 
+bool told_by_inputs(tt_collective_kind kind) {
+  return kind == TT_COLLECTIVE_ALL_GATHER || kind == TT_COLLECTIVE_GATHER;
+}
+
 std::vector<Issue> recorded(const Carrier& carrier) {
   std::vector<Issue> issues;
   int64_t count = tt_flight_count();
@@ -143,14 +147,12 @@ std::vector<Issue> recorded(const Carrier& carrier) {
   for (int64_t i = count - 1; i >= 0 && static_cast<int64_t>(issues.size()) < kTold; i--) {
     tt_flight one;
     if (!tt_flight_get(i, &one)) break;
-    bool message = one.kind == TT_COLLECTIVE_SEND || one.kind == TT_COLLECTIVE_RECV;
-    if (message || name != one.group) continue;
+    if (tt_collective_is_message(one.kind) || name != one.group) continue;
     if (!issues.empty() && one.sequence >= issues.back().sequence) break;  // an earlier group's
-    bool by_x = one.kind == TT_COLLECTIVE_ALL_GATHER || one.kind == TT_COLLECTIVE_GATHER;
     const char* unit = tt_collective_reduces(one.kind) ? tt_dtype_name(one.dtype) : "bytes";
-    int64_t part = by_x ? one.x_count : one.y_count;
+    int64_t part = told_by_inputs(one.kind) ? one.x_count : one.y_count;
     auto words = words_of(carrier, one.kind, one.op, part, unit, one.root);
-    issues.push_back({one.sequence, words, tt_site_text(one.site >= 2 ? one.site - 2 : 0), {}});
+    issues.push_back({one.sequence, words, line_of(one), {}});
   }
   std::reverse(issues.begin(), issues.end());
   return issues;

@@ -31,6 +31,9 @@ std::vector<Issue> unpacked(const std::string& text);
 std::string words_of(const Carrier& carrier, tt_collective_kind kind, int op, int64_t count,
                      const char* unit, int64_t root);
 
+// Whether that part is what a rank gives, and not what it gets.
+bool told_by_inputs(tt_collective_kind kind);
+
 // The last collectives of this group in the process's flight record, without messages.
 std::vector<Issue> recorded(const Carrier& carrier);
 

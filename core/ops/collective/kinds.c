@@ -17,3 +17,6 @@ const char *tt_collective_name(tt_collective_kind kind) {
 }
 bool tt_collective_in_place(tt_collective_kind kind) { return known(kind) && kinds[kind].in_place; }
 bool tt_collective_reduces(tt_collective_kind kind) { return known(kind) && kinds[kind].reduces; }
+bool tt_collective_is_message(tt_collective_kind kind) {
+  return kind == TT_COLLECTIVE_SEND || kind == TT_COLLECTIVE_RECV;
+}

@@ -27,6 +27,8 @@ typedef enum tt_collective_kind {
 const char *tt_collective_name(tt_collective_kind kind); /* in words; "unknown" for others */
 bool tt_collective_in_place(tt_collective_kind kind);    /* false for others, as the next */
 bool tt_collective_reduces(tt_collective_kind kind);
+/* Of two ranks, and not of the whole group. */
+bool tt_collective_is_message(tt_collective_kind kind);
 
 /* PyTorch's ReduceOp, in its order. AVG is never asked of a transport. */
 typedef enum tt_reduction {
