@@ -139,7 +139,6 @@ void tell_and_end() {
 }  // namespace
 
 void tell_where_it_ends(const std::shared_ptr<Carrier>& carrier) {
-  if (!carrier->backend) return;
   std::lock_guard<std::mutex> guard(lock);
   if (carriers.empty() && !before) before = std::set_terminate(tell_and_end);
   auto gone = [](const std::weak_ptr<Carrier>& one) { return one.expired(); };

@@ -189,7 +189,6 @@ void Carrier::await_sent() {
 }
 
 tt_transport make_transport(std::shared_ptr<Carrier> carrier, const std::string& order) {
-  tell_where_it_ends(carrier);
   return {new Transport{std::move(carrier), order}, &run, &release};
 }
 

@@ -4,6 +4,7 @@
 #include "device/policy.h"
 #include "dispatch/convert.h"
 #include "dispatch/dispatch.h"
+#include "distributed/failure.h"
 #include "distributed/parting.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -244,6 +245,7 @@ ProcessGroupTpu::ProcessGroupTpu(Ptr<Store> store, int rank, int size, Milliseco
   for (auto i = static_cast<int64_t>(carrier_->global_ranks.size()); i < size; i++)
     carrier_->global_ranks.push_back(i);
   carrier_->timeout_ms = timeout.count();
+  if (carrier_->backend) tell_where_it_ends(carrier_);
 }
 
 ProcessGroupTpu::~ProcessGroupTpu() = default;
