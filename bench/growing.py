@@ -1,7 +1,6 @@
 """Counts the programs that sizes need that change: caches that grow, texts of many lengths.
 
-`python bench/growing.py decode|lengths strict|fused`, with TORCH_TPU_CACHE=off and
-TORCH_TPU_GROWING=on.
+`python bench/growing.py decode|lengths strict|fused`, with TORCH_TPU_CACHE=off.
 """
 
 import argparse

@@ -31,7 +31,7 @@
   X(INTEGRATIONS, "on",                                                                            \
     "`on`, `off`, or names of libraries, comma-separated: which of them choose device tpu "        \
     "by themselves.")                                                                              \
-  X(GROWING, "off",                                                                                \
+  X(GROWING, "on",                                                                                 \
     "`on`, `off`: whether what was seen to change its size is held with room for more, so that "   \
     "programs serve all sizes. `first`, `last`: whatever is uploaded is, along that dim; for "     \
     "tests.")                                                                                      \

@@ -218,7 +218,7 @@ void tt_lengths_recall(tt_lengths *lengths, tt_growing *growing, const tt_view *
   if (tt_view_numel(view) >= tt_view_total(view, storage)) return;
   for (int i = 0; i < view->rank; i++) {
     int64_t size = view->sizes[i], bound = tt_bound_of(size);
-    if (size < 2 || view->strides[i] == 0 || !tt_growing_recent(growing, size)) continue;
+    if (size < 2 || view->strides[i] == 0 || !tt_growing_is_live(growing, size)) continue;
     if (tt_view_room(view, tt_view_total(view, storage), i, false) >= bound)
       (void)add_length(lengths, size, bound);
   }

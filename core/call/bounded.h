@@ -41,7 +41,7 @@ typedef struct tt_lengths {
 } tt_lengths;
 /* Of an operand in a bounded value of this type; false: there are too many. */
 bool tt_lengths_add(tt_lengths *lengths, const tt_type *bounded, int64_t length);
-/* Of a view of part of an exact storage, those of its sizes that are recent lengths. */
+/* Of a view of part of an exact storage, those of its sizes that are lengths of live values. */
 void tt_lengths_recall(tt_lengths *lengths, tt_growing *growing, const tt_view *view,
                        const tt_type *storage);
 

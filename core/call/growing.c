@@ -16,10 +16,14 @@ void tt_growing_init(tt_growing *growing) {
   pthread_mutex_init(&growing->lock, NULL);
 }
 
-void tt_growing_deinit(tt_growing *growing) {
+static void forget(tt_growing *growing) {
   for (size_t i = 0; i < growing->seen.capacity; i++)
     if (growing->seen.entries[i].key) tt_free(growing->seen.entries[i].value);
   tt_intern_deinit(&growing->seen);
+}
+
+void tt_growing_deinit(tt_growing *growing) {
+  forget(growing);
   pthread_mutex_destroy(&growing->lock);
 }
 
@@ -29,7 +33,8 @@ static sizes *sizes_of(tt_growing *growing, const void *what, const tt_type *typ
   for (int i = 0; i < type->rank; i++) key[4 + i] = i == dim ? -1 : type->dims[i];
   size_t size = sizeof *key * (size_t)(4 + type->rank);
   sizes *found = tt_intern_find(&growing->seen, key, size);
-  if (found || growing->seen.count >= MOST_SEEN) return found;
+  if (found) return found;
+  if (growing->seen.count >= MOST_SEEN) forget(growing);
   sizes *made = tt_calloc(1, sizeof *made);
   tt_status status = made ? tt_intern_add(&growing->seen, key, size, made) : TT_SUCCESS;
   if (!status) return made;
@@ -78,14 +83,38 @@ bool tt_growing_join(tt_growing *growing, const tt_type *type, int dim, int64_t 
   return grows;
 }
 
-bool tt_growing_recent(tt_growing *growing, int64_t size) {
-  for (int i = 0; i < TT_MOST_RECENT; i++)
-    if (atomic_load_explicit(&growing->recent[i], memory_order_relaxed) == size) return size > 0;
-  return false;
+static tt_live_length *find_live(tt_growing *growing, int64_t length) {
+  for (int i = 0; i < TT_MOST_LIVE; i++)
+    if (atomic_load_explicit(&growing->live[i].length, memory_order_relaxed) == length)
+      return &growing->live[i];
+  return NULL;
 }
 
-void tt_growing_note(tt_growing *growing, int64_t length) {
-  if (tt_growing_recent(growing, length)) return;
-  uint32_t at = atomic_fetch_add_explicit(&growing->next, 1, memory_order_relaxed);
-  atomic_store_explicit(&growing->recent[at % TT_MOST_RECENT], length, memory_order_relaxed);
+bool tt_growing_is_live(tt_growing *growing, int64_t size) {
+  return size > 0 && find_live(growing, size);
+}
+
+/* From a length to another one; 0: none. */
+static void become(tt_growing *growing, tt_live_length *live, int64_t length) {
+  int before = atomic_load_explicit(&live->length, memory_order_relaxed) != 0;
+  atomic_store_explicit(&live->length, length, memory_order_relaxed);
+  atomic_fetch_add_explicit(&growing->live_count, (length != 0) - before, memory_order_relaxed);
+  live->values = length != 0;
+}
+
+void tt_growing_enter(tt_growing *growing, int64_t length) {
+  pthread_mutex_lock(&growing->lock);
+  tt_live_length *live = find_live(growing, length);
+  if (live) live->values++;
+  if (!live && !(live = find_live(growing, 0)))
+    live = &growing->live[growing->next++ % TT_MOST_LIVE];
+  if (live->length != length) become(growing, live, length);
+  pthread_mutex_unlock(&growing->lock);
+}
+
+void tt_growing_leave(tt_growing *growing, int64_t length) {
+  pthread_mutex_lock(&growing->lock);
+  tt_live_length *live = find_live(growing, length); /* NULL: it made way */
+  if (live && --live->values == 0) become(growing, live, 0);
+  pthread_mutex_unlock(&growing->lock);
 }

@@ -9,13 +9,20 @@
 
 #include <pthread.h>
 
-enum { TT_MOST_RECENT = 4 };
+enum { TT_MOST_LIVE = 8 };
+
+/* A length of values that were uploaded, and how many of these are alive. */
+typedef struct tt_live_length {
+  TT_ATOMIC(int64_t) length; /* 0: none */
+  int values;                /* guarded by the lock */
+} tt_live_length;
 
 typedef struct tt_growing {
   pthread_mutex_t lock;
   tt_intern seen; /* types without one of their dims, and what they are of */
-  TT_ATOMIC(int64_t) recent[TT_MOST_RECENT]; /* lengths that were uploaded; 0: none yet */
-  TT_ATOMIC(uint32_t) next;
+  tt_live_length live[TT_MOST_LIVE];
+  TT_ATOMIC(int) live_count; /* of them that have a length */
+  unsigned next;                  /* which one makes way when all have; guarded by the lock */
 } tt_growing;
 
 void tt_growing_init(tt_growing *growing);
@@ -28,18 +35,20 @@ int tt_growing_upload(tt_growing *growing, const tt_type *type);
  * type. Whether the first was joined in this way itself, as a cache that grows by a token is. */
 bool tt_growing_join(tt_growing *growing, const tt_type *type, int dim, int64_t part);
 
-/* A length that a value was uploaded with: what else has this size goes along with that value, as
- * the positions of a text's words do. Thread-safe. */
-void tt_growing_note(tt_growing *growing, int64_t length);
-/* Whether there is any. */
+/* A value was uploaded with that length, or such a value is no longer alive: what else has this
+ * size meanwhile goes along with that value, as the positions of a text's words do. The latest
+ * lengths are known when there are too many. Thread-safe. */
+void tt_growing_enter(tt_growing *growing, int64_t length);
+void tt_growing_leave(tt_growing *growing, int64_t length);
+/* Whether there is any such length. */
 static inline bool tt_growing_any(tt_growing *growing) {
 #ifdef __cplusplus
-  return growing->next != 0;
+  return growing->live_count != 0;
 #else
-  return atomic_load_explicit(&growing->next, memory_order_relaxed) != 0;
+  return atomic_load_explicit(&growing->live_count, memory_order_relaxed) != 0;
 #endif
 }
-/* Whether a size is one of the latest such lengths. Thread-safe. */
-bool tt_growing_recent(tt_growing *growing, int64_t size);
+/* Whether a size is one of them. Thread-safe. */
+bool tt_growing_is_live(tt_growing *growing, int64_t size);
 
 #endif

@@ -84,9 +84,7 @@ static tt_status bound_output(replay *r, int i) {
   const tt_captured_length *one = &r->on->lengths[i];
   tt_value *value = r->values[r->captured->outputs[one->output].value];
   TT_TRY(tt_type_intern_bounded(value->holding.type, one->dim, &value->holding.type));
-  tt_type exact = tt_bounded_exact(value->holding.type, one->length);
-  value->length = one->length;
-  return tt_type_intern(&exact, &value->exact);
+  return tt_value_set_length(value, one->length);
 }
 
 static tt_status make_values(replay *r) {

@@ -63,7 +63,7 @@ typedef struct upload {
 } upload;
 
 /* Along that dim it is given room for more; -1: none. */
-static tt_status prepare(upload *up, const tt_device *device, const tt_type *type, int along) {
+static tt_status prepare(upload *up, const tt_type *type, int along) {
   TT_TRY(tt_type_intern(type, &up->type));
   up->held = up->type;
   if (along < 0) return TT_SUCCESS;
@@ -75,7 +75,6 @@ static tt_status prepare(upload *up, const tt_device *device, const tt_type *typ
   up->held = bounded;
   up->length = type->dims[along];
   TT_TRY(pad(up->held, up->length, up->data, &up->padded));
-  tt_growing_note(tt_call_table_growing(device->calls), up->length);
   up->data = up->padded;
   return TT_SUCCESS;
 }
@@ -86,9 +85,12 @@ static tt_status make_value(tt_stream *stream, const upload *up, const tt_policy
   int64_t bytes = 0;
   (void)tt_type_bytes(up->held, &bytes);
   TT_TRY(tt_value_create(&stream->device->account, NULL, up->held, site, out));
-  (*out)->length = up->length;
-  (*out)->exact = up->type;
-  tt_status status = tt_stream_keep_pace(stream, bytes, true, policy);
+  tt_status status = TT_SUCCESS;
+  if (up->length) {
+    status = tt_value_set_length(*out, up->length);
+    tt_value_note_upload(*out, tt_call_table_growing(stream->device->calls));
+  }
+  if (!status) status = tt_stream_keep_pace(stream, bytes, true, policy);
   if (!status) status = make_buffer(stream, up->held, up->data, policy, &buffer);
   if (!status) return tt_value_fulfil(*out, buffer), TT_SUCCESS;
   tt_value_release(*out);
@@ -100,7 +102,7 @@ static tt_status write(tt_stream *stream, tt_storage *storage, const tt_type *ty
   tt_device *device = storage->device;
   tt_value *value = NULL;
   upload up = {.data = data};
-  tt_status status = prepare(&up, device, type, changing_dim(stream, storage, type, policy));
+  tt_status status = prepare(&up, type, changing_dim(stream, storage, type, policy));
   if (!status) status = make_value(stream, &up, policy, site, &value);
   tt_free(up.padded);
   TT_TRY(status);

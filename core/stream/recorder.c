@@ -30,9 +30,7 @@ static tt_status make_output(const recording *r, int k, tt_value **out) {
   tt_account *account = &r->stream->device->account;
   TT_TRY(tt_value_create(account, r->stream, result->storage, r->op->site, out));
   if (result->length_word < 0) return TT_SUCCESS;
-  (*out)->length = tt_call_result_length(result, r->op->scalars);
-  tt_type exact = tt_bounded_exact(result->storage, (*out)->length);
-  return tt_type_intern(&exact, &(*out)->exact);
+  return tt_value_set_length(*out, tt_call_result_length(result, r->op->scalars));
 }
 
 static tt_status new_storage(tt_stream *stream, const tt_type *type, tt_storage **out) {

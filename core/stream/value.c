@@ -1,6 +1,6 @@
 #include "stream/value.h"
 
-#include "call/type.h"
+#include "call/bounded.h"
 
 #include <assert.h>
 
@@ -28,6 +28,18 @@ tt_status tt_value_borrow(tt_value *lender, uint32_t site, tt_value **out) {
   return TT_SUCCESS;
 }
 
+tt_status tt_value_set_length(tt_value *value, int64_t length) {
+  tt_type exact = tt_bounded_exact(value->holding.type, length);
+  value->length = length;
+  return tt_type_intern(&exact, &value->exact);
+}
+
+void tt_value_note_upload(tt_value *value, tt_growing *growing) {
+  assert(value->length && !value->growing);
+  value->growing = growing;
+  tt_growing_enter(growing, value->length);
+}
+
 void tt_value_release(tt_value *value) {
   if (!value || atomic_fetch_sub_explicit(&value->refs, 1, memory_order_acq_rel) != 1) return;
   if (value->lender) {
@@ -36,6 +48,7 @@ void tt_value_release(tt_value *value) {
     tt_buffer_destroy(value->account->client, value->buffer);
     tt_account_remove(value->account, &value->holding);
   }
+  if (value->growing) tt_growing_leave(value->growing, value->length);
   tt_status_release(value->error);
   tt_free(value);
 }

@@ -3,6 +3,7 @@
 #ifndef TT_VALUE_H
 #define TT_VALUE_H
 
+#include "call/growing.h"
 #include "stream/account.h"
 
 typedef enum tt_value_state { TT_VALUE_PENDING, TT_VALUE_READY, TT_VALUE_FAILED } tt_value_state;
@@ -15,6 +16,7 @@ typedef struct tt_value {
   tt_buffer *buffer;       /* when ready */
   struct tt_value *lender; /* whose buffer it is, if not its own */
   int64_t length;          /* of a bounded value (call/bounded.h); 0: it is none */
+  tt_growing *growing;     /* if it was uploaded with that length; borrowed. NULL: not so */
   const tt_type *exact;    /* its type without padding, interned, which its storage has */
   tt_status error;         /* when failed */
   /* While it is pending, guarded by the device's lock: the section (section.h) that it was recorded
@@ -40,6 +42,10 @@ static inline tt_value_state tt_value_get_state(const tt_value *value) {
 }
 /* A ready value that shows a ready lender's buffer and retains the lender. */
 tt_status tt_value_borrow(tt_value *lender, uint32_t site, tt_value **out);
+/* It has a bounded type, of which that many elements count. */
+tt_status tt_value_set_length(tt_value *value, int64_t length);
+/* It has a length and was uploaded: its length is live until it is freed. */
+void tt_value_note_upload(tt_value *value, tt_growing *growing);
 /* Nobody else holds it. */
 static inline bool tt_value_unique(const tt_value *value) {
   return atomic_load_explicit(&value->refs, memory_order_acquire) == 1;

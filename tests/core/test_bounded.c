@@ -271,11 +271,44 @@ static void test_growing(void **state) {
   four.dims[0] = 4;
   assert_false(tt_growing_join(&growing, &four, 1, 4));
   assert_false(tt_growing_any(&growing));
-  for (int64_t size = 1; size <= TT_MOST_RECENT + 1; size++) tt_growing_note(&growing, size);
-  assert_true(tt_growing_any(&growing));
-  assert_false(tt_growing_recent(&growing, 1));
-  assert_true(tt_growing_recent(&growing, TT_MOST_RECENT + 1));
-  assert_false(tt_growing_recent(&growing, 0));
+  tt_growing_deinit(&growing);
+}
+
+static void test_live_lengths(void **state) {
+  (void)state;
+  tt_growing growing;
+  tt_growing_init(&growing);
+  assert_false(tt_growing_any(&growing));
+  tt_growing_enter(&growing, 7);
+  tt_growing_enter(&growing, 7);
+  tt_growing_leave(&growing, 7);
+  assert_true(tt_growing_any(&growing) && tt_growing_is_live(&growing, 7));
+  tt_growing_leave(&growing, 7);
+  assert_false(tt_growing_any(&growing) || tt_growing_is_live(&growing, 7));
+  for (int64_t size = 1; size <= TT_MOST_LIVE + 1; size++) tt_growing_enter(&growing, size);
+  assert_false(tt_growing_is_live(&growing, 1)); /* it made way */
+  assert_true(tt_growing_is_live(&growing, 2) && tt_growing_is_live(&growing, TT_MOST_LIVE + 1));
+  assert_false(tt_growing_is_live(&growing, 0));
+  for (int64_t size = 1; size <= TT_MOST_LIVE + 1; size++) tt_growing_leave(&growing, size);
+  assert_false(tt_growing_any(&growing));
+  tt_growing_deinit(&growing);
+}
+
+/* The table is emptied when it is full, and learns again. */
+static void test_growing_when_full(void **state) {
+  (void)state;
+  tt_growing growing;
+  tt_growing_init(&growing);
+  for (int64_t size = 2; size < 10000; size++) {
+    tt_type type = tt_type_make(TT_I64, 1, (int64_t[]){size});
+    tt_type other = tt_type_make(TT_I64, 2, (int64_t[]){size, 5});
+    (void)tt_growing_upload(&growing, &other);
+    (void)tt_growing_join(&growing, &type, 0, size - 1);
+  }
+  for (int64_t size = 20; size < 23; size++) {
+    tt_type type = tt_type_make(TT_I64, 2, (int64_t[]){3, size});
+    assert_int_equal(tt_growing_upload(&growing, &type), size == 22 ? 1 : -1);
+  }
   tt_growing_deinit(&growing);
 }
 
@@ -304,9 +337,10 @@ static void test_welcome(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_views),    cmocka_unit_test(test_refused_views),
-      cmocka_unit_test(test_results),  cmocka_unit_test(test_bounds),
-      cmocka_unit_test(test_covering), cmocka_unit_test(test_growing),
+      cmocka_unit_test(test_views),        cmocka_unit_test(test_refused_views),
+      cmocka_unit_test(test_results),      cmocka_unit_test(test_bounds),
+      cmocka_unit_test(test_covering),     cmocka_unit_test(test_growing),
+      cmocka_unit_test(test_live_lengths), cmocka_unit_test(test_growing_when_full),
       cmocka_unit_test(test_welcome),
   };
   return cmocka_run_group_tests(tests, setup, NULL);

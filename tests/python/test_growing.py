@@ -12,7 +12,7 @@ from support import DEVICE, check, counted, modes, only_tpu, python, same, slow_
 pytestmark = [
     only_tpu,
     pytest.mark.skipif(
-        os.environ.get("TORCH_TPU_GROWING", "off") == "off", reason="needs TORCH_TPU_GROWING=on"
+        os.environ.get("TORCH_TPU_GROWING", "on") == "off", reason="TORCH_TPU_GROWING is off"
     ),
 ]
 LENGTHS = (5, 9, 7, 12, 6, 11, 70, 8, 130, 65, 30, 66)
@@ -284,6 +284,19 @@ def test_threads():
         for thread in threads:
             thread.join()
     assert not errors, errors
+
+
+def test_a_row_is_as_long_as_a_text_that_is_gone():
+    """It is no position of its words."""
+    torch.tpu.eager_mode = "strict"
+    table = torch.ones(9, 11, 100, device=DEVICE)
+    for n in (23, 24, 25, 26):
+        text = torch.ones(2, n, dtype=torch.long).to(DEVICE)
+        assert (text * 2).sum().item() == 4 * n
+    with_text, _ = counted(lambda: table[3, 2, :26] * 2, "ops_bounded")
+    del text
+    without, _ = counted(lambda: table[3, 2, :26] * 2, "ops_bounded")
+    assert (with_text, without) == ([1], [0])
 
 
 @pytest.mark.slow
