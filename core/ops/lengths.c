@@ -21,6 +21,10 @@ bool tt_padded(const tt_lower *cx, int i) {
   return false;
 }
 
+bool tt_padded_along(const tt_lower *cx, int i, int dim) {
+  return length_of(cx, tensor_of(cx, i), dim) != NULL;
+}
+
 /* Along one dim: select(place < length, x, neutral). */
 static tt_node *pad_dim(tt_lower *cx, tt_node *x, int dim, tt_node *length, tt_node *neutral) {
   tt_hlo *h = cx->h;

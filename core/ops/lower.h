@@ -33,6 +33,7 @@ tt_node *tt_pad_along(tt_lower *cx, int i, int dim, tt_node *x, int at, tt_reduc
 tt_node *tt_count(tt_lower *cx, int i, const int *dims, int count, tt_dtype dtype);
 /* Whether that is known only at run time. */
 bool tt_padded(const tt_lower *cx, int i);
+bool tt_padded_along(const tt_lower *cx, int i, int dim);
 
 /* The type of result k as PyTorch's Meta kernel has it; fails if Meta gave none. */
 const tt_type *tt_meta_type(tt_lower *cx, int k);

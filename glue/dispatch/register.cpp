@@ -81,6 +81,22 @@ bool is_dtensor(const at::Tensor& one) {
   return function_of("_dtensor", "is_dtensor")(one).cast<bool>();
 }
 
+bool is_equal(const c10::SymInt& one, const c10::SymInt& other) {
+  return one.sym_eq(other).guard_or_false(__FILE__, __LINE__);
+}
+
+// Batches of heads of one size, without broadcasting; of grouped queries, some heads to one key.
+bool is_of_heads(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                 bool grouped) {
+  if (query.dim() != 4 || key.dim() != 4 || value.dim() != 4) return false;
+  bool fits = is_equal(key.sym_size(2), value.sym_size(2)) &&
+              is_equal(query.sym_size(3), key.sym_size(3)) &&
+              is_equal(key.sym_size(1), value.sym_size(1));
+  for (const at::Tensor* one : {&key, &value})
+    fits = fits && is_equal(query.sym_size(0), one->sym_size(0));
+  return fits && (grouped || is_equal(query.sym_size(1), key.sym_size(1)));
+}
+
 // Which attention kernel F.scaled_dot_product_attention takes: ours, unless it needs the weights,
 // or what PyTorch lacks of it: rules for vmap, forward derivatives, nested tensors. DTensor and
 // context parallelism have rules for CUDA's kernels alone; one of these is ours by another name.
@@ -90,10 +106,11 @@ int64_t choose_attention(const at::Tensor& query, const at::Tensor& key, const a
   constexpr int64_t kMath = 0, kEfficient = 2, kOverrideable = 4;
   bool special = is_special(query) || is_special(key) || is_special(value);
   // Its gradients have no derivative, so what has one on the CPU is taken apart as there.
-  bool unfit = enable_gqa || query.dim() != 4;
+  bool unfit = special || !is_of_heads(query, key, value, enable_gqa);
   unfit |= dropout > 0 && is_causal && mask.has_value();  // which the CPU refuses
-  if (special || unfit) return kMath;
-  return is_dtensor(query) ? kEfficient : kOverrideable;
+  if (unfit) return kMath;
+  if (is_dtensor(query)) return enable_gqa ? kMath : kEfficient;
+  return kOverrideable;
 }
 
 }  // namespace

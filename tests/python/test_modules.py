@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from support import DEVICE, check, check_gradients, only_tpu, same, slow_but
+from support import DEVICE, check, check_gradients, counted, only_tpu, same, slow_but
 from torch import nn
 
 
@@ -236,10 +236,46 @@ def test_attention_without_a_gradient_of_its_output():
     assert torch.autograd.gradcheck(F.scaled_dot_product_attention, tensors, fast_mode=True)
 
 
-def test_grouped_query_attention():
+GROUPED = {
+    "plain": (2, lambda mask: {}),
+    "one head": (1, lambda mask: {}),
+    "causal": (2, lambda mask: {"is_causal": True}),
+    "mask": (2, lambda mask: {"attn_mask": mask > 0}),
+    "bias": (2, lambda mask: {"attn_mask": mask, "scale": 0.3}),
+}
+
+
+@pytest.mark.parametrize("case", slow_but(GROUPED, "bias"))
+def test_grouped_query_attention(case):
+    heads, options = GROUPED[case]
+    q, mask = torch.randn(2, 6, 5, 8, requires_grad=True), torch.randn(2, 6, 5, 7)
+    mask[..., 0] = 1
+    k = torch.randn(2, heads, 7, 8, requires_grad=True)
+    v = torch.randn(2, heads, 7, 3, requires_grad=True)
+
+    def work(q, k, v):
+        chosen = options(mask.to(q.device))
+        return F.scaled_dot_product_attention(q, k, v, enable_gqa=True, **chosen)
+
+    check_gradients(work, q, k, v)
+    [operators], _ = counted(lambda: work(q.to(DEVICE), k.to(DEVICE), v.to(DEVICE)), "ops_row")
+    assert operators == 1 or case == "mask"  # which PyTorch makes numbers of
+
+
+@pytest.mark.parametrize("heads", [4, 3])
+def test_heads_that_the_key_s_do_not_divide(heads):
+    for device in ("cpu", DEVICE):
+        q, k = torch.randn(1, heads, 2, 4, device=device), torch.randn(1, 2, 2, 4, device=device)
+        with pytest.raises(RuntimeError):
+            F.scaled_dot_product_attention(q, k, k, enable_gqa=heads == 3)
+
+
+@pytest.mark.parametrize("shape", slow_but([(2, 1), (1, 4), (1, 1)], (2, 1)))
+def test_attention_broadcasts(shape):
     q = torch.randn(2, 4, 5, 8, requires_grad=True)
-    k, v = (torch.randn(2, 2, 5, 8, requires_grad=True) for _ in range(2))
-    check_gradients(lambda *t: F.scaled_dot_product_attention(*t, enable_gqa=True), q, k, v)
+    k, v = (torch.randn(*shape, 6, 8, requires_grad=True) for _ in range(2))
+    check_gradients(F.scaled_dot_product_attention, q, k, v)
+    check_gradients(F.scaled_dot_product_attention, k, q, q)
 
 
 def test_packed_sequences():

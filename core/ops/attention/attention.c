@@ -1,13 +1,16 @@
-/* Scaled dot-product attention and its gradients. Leading dims are batch dims; the last two are
- * positions and features. Logits and probabilities are kept in f32 (f64 for f64 inputs). */
+/* Scaled dot-product attention and its gradients. Leading dims are batch dims, the last of them the
+ * heads; then come positions and features. Of grouped queries, several heads in a row have one head
+ * of the keys and values. Logits and probabilities are kept in f32 (f64 for f64 inputs). */
 #include "ops/nn.h"
 #include "ops/random/philox.h"
 
 #include <math.h>
+#include <string.h>
 
 typedef struct attention {
   tt_node *q, *k, *v, *bias; /* bias NULL if there is none */
   int rank, last;
+  int64_t group;  /* heads of the query to one of the key */
   tt_dtype dtype; /* of logits */
   tt_node *scale;
   double dropout;
@@ -23,6 +26,47 @@ static tt_node *matmul(tt_lower *cx, tt_node *a, tt_node *b, bool transposed_a, 
   return tt_hlo_dot_general(cx->h, a, b, batch, batch, n, &contract_a, &contract_b, 1, result);
 }
 
+/* Between [.., heads, rows, x] and [.., key's heads, group * rows, x]. */
+static tt_node *regroup(tt_lower *cx, tt_node *x, int64_t group, bool joined) {
+  if (group == 1) return x;
+  int64_t dims[TT_MAX_RANK];
+  int rank = x->type.rank, heads = rank - 3, rows = rank - 2;
+  memcpy(dims, x->type.dims, sizeof dims);
+  dims[heads] = joined ? dims[heads] / group : dims[heads] * group;
+  dims[rows] = joined ? dims[rows] * group : dims[rows] / group;
+  return tt_hlo_reshape(cx->h, x, rank, dims);
+}
+
+/* A row for each position of the query: x [.., l, i] times y [.., j, i], or [.., i, j]. */
+static tt_node *of_queries(tt_lower *cx, const attention *a, tt_node *x, tt_node *y,
+                           bool transposed_y) {
+  x = matmul(cx, regroup(cx, x, a->group, true), y, false, transposed_y, a->dtype);
+  return regroup(cx, x, a->group, false);
+}
+
+/* A row for each position of the key: x [.., l, s], transposed, times y [.., l, j]. */
+static tt_node *of_keys(tt_lower *cx, const attention *a, tt_node *x, tt_node *y) {
+  x = regroup(cx, x, a->group, true);
+  return matmul(cx, x, regroup(cx, y, a->group, true), true, false, a->dtype);
+}
+
+/* Heads of the query to one of the key, which is argument `key`; 0 after a failure. */
+static int64_t group_of(tt_lower *cx, const attention *a, int key) {
+  int dim = a->rank - 3;
+  int64_t heads = dim < 0 ? 1 : a->q->type.dims[dim], shared = dim < 0 ? 1 : a->k->type.dims[dim];
+  if (heads == shared) return 1;
+  if (tt_padded_along(cx, key - 1, dim) || tt_padded_along(cx, key, dim)) {
+    tt_hlo_fail(cx->h, TT_UNIMPLEMENTED, "grouped queries need a known number of heads");
+    return 0;
+  }
+  if (shared > 0 && heads % shared == 0) return heads / shared;
+  tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT,
+              "scaled_dot_product_attention: the query's %lld heads are no multiple of the key's "
+              "%lld",
+              (long long)heads, (long long)shared);
+  return 0;
+}
+
 /* query, key, value, attn_bias? at `first`; dropout_p, is_causal, scale? at their positions */
 static attention attention_of(tt_lower *cx, int first, int dropout, int causal, int scale) {
   attention a = {.q = tt_in(cx, first), .k = tt_in(cx, first + 1), .v = tt_in(cx, first + 2)};
@@ -34,6 +78,7 @@ static attention attention_of(tt_lower *cx, int first, int dropout, int causal, 
         "scaled_dot_product_attention: query, key and value need the same rank, at least 2");
     return a;
   }
+  a.group = group_of(cx, &a, first + 1);
   a.bias = tt_has(cx, first + 3) ? tt_in(cx, first + 3) : NULL;
   a.dtype = tt_compute_dtype(a.q->type.dtype);
   double size = (double)a.q->type.dims[a.last];
@@ -47,7 +92,7 @@ static attention attention_of(tt_lower *cx, int first, int dropout, int causal, 
 /* q k^T * scale + bias, -inf where masked: [.., l, s]; k is argument `key` */
 static tt_node *logits(tt_lower *cx, const attention *a, int key) {
   tt_hlo *h = cx->h;
-  tt_node *x = tt_hlo_multiply(h, matmul(cx, a->q, a->k, false, true, a->dtype), a->scale);
+  tt_node *x = tt_hlo_multiply(h, of_queries(cx, a, a->q, a->k, true), a->scale);
   const tt_type *type = &x->type;
   tt_node *lowest = tt_hlo_lowest(h, a->dtype);
   lowest = tt_hlo_broadcast_to(h, lowest, type->rank, type->dims);
@@ -117,7 +162,7 @@ void tt_lower_attention(tt_lower *cx) {
   cx->drawn = factor ? tt_type_numel(&x->type) : 0;
   tt_node *p = tt_hlo_divide(h, r.e, across(cx, r.divisor, &a, &x->type));
   if (factor) p = tt_hlo_multiply(h, p, factor);
-  tt_node *y = matmul(cx, tt_cast(cx, p, a.v->type.dtype), a.v, false, false, a.dtype);
+  tt_node *y = of_queries(cx, &a, tt_cast(cx, p, a.v->type.dtype), a.v, false);
   tt_node *zero = tt_hlo_const_i(h, TT_I64, 0);
   tt_out_as(cx, 0, tt_cast(cx, y, a.q->type.dtype));
   tt_out_as(cx, 1, r.lse);
@@ -161,8 +206,8 @@ void tt_lower_attention_backward(tt_lower *cx) {
   }
   tt_node *factor = dropout_factor(cx, &a, &p->type);
   tt_node *kept = factor ? tt_hlo_multiply(h, p, factor) : p;
-  out_if(cx, 2, matmul(cx, tt_cast(cx, kept, half), grad, true, false, a.dtype), a.v);
-  tt_node *dp = matmul(cx, grad, a.v, false, true, a.dtype);
+  out_if(cx, 2, of_keys(cx, &a, tt_cast(cx, kept, half), grad), a.v);
+  tt_node *dp = of_queries(cx, &a, grad, a.v, true);
   if (factor) dp = tt_hlo_multiply(h, dp, factor);
   tt_node *dot = tt_hlo_multiply(h, tt_cast(cx, grad, a.dtype), out);
   dot = tt_sum(cx, dot, &a.last, 1);
@@ -172,6 +217,6 @@ void tt_lower_attention_backward(tt_lower *cx) {
     tt_out_as(cx, 3, tt_cast(cx, unbroadcast(cx, ds, &a.bias->type), a.bias->type.dtype));
   }
   ds = tt_cast(cx, tt_hlo_multiply(h, ds, a.scale), half);
-  out_if(cx, 0, matmul(cx, ds, a.k, false, false, a.dtype), a.q);
-  out_if(cx, 1, matmul(cx, ds, a.q, true, false, a.dtype), a.k);
+  out_if(cx, 0, of_queries(cx, &a, ds, a.k, false), a.q);
+  out_if(cx, 1, of_keys(cx, &a, ds, a.q), a.k);
 }

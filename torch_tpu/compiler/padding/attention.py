@@ -23,7 +23,9 @@ def _attention(cx: Context, node: fx.Node, a: Args) -> tuple[tuple[Dim, ...], An
     if a.dropout_p:
         raise RefusedError(f"{node.target} draws random numbers")
     query, key, value = (cx.dims_at(one) for one in (a.query, a.key, a.value))
-    cx.alike(node, query[:2], key[:2])
+    cx.alike(node, query[:1], key[:1])
+    if d.varies(query[1]) or d.varies(key[1]):  # otherwise queries may be grouped
+        cx.alike(node, query[1:2], key[1:2])
     cx.alike(node, key[:3], value[:3])
     cx.refuse_along(node, (query[3], value[3]), (0, 1))
     bias = a.attn_bias and cx.cleaned(a.attn_bias, 0, range(3))
