@@ -167,6 +167,8 @@ def test_nan_wins_in_reductions_of_every_size(name):
 
 @pytest.mark.parametrize("bag", [[0, 1, 2], [1, 0, 2], [0, 2, 1], [1], [4, 1, 4]])
 def test_nan_in_bags_of_maxima(bag):
-    table = torch.tensor([[1.0, 2.0], [math.nan, 1.0], [2.0, math.nan], [0.0, 0.0], [-math.inf] * 2])
+    table = torch.tensor(
+        [[1.0, 2.0], [math.nan, 1.0], [2.0, math.nan], [0.0, 0.0], [-math.inf] * 2]
+    )
     both = [torch.tensor(bag), torch.tensor([0])]
     check(lambda t, i, o: torch.embedding_bag(t, i, o, False, 2)[0::3], table, *both)
