@@ -69,11 +69,30 @@ void tt_broadcast_pair(tt_lower *cx, tt_node **a, tt_node **b, tt_dtype dtype) {
   *b = pair[1];
 }
 
+/* user: how what is taken compares with what it replaces. */
+static void nan_wins(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
+  tt_node *beyond = tt_hlo_compare(h, *(const tt_cmp *)user, args[1], args[0]);
+  tt_node *nan = tt_hlo_compare(h, TT_NE, args[1], args[1]);
+  results[0] = tt_hlo_select(h, tt_hlo_or(h, beyond, nan), args[1], args[0]);
+}
+
+tt_node *tt_extreme(tt_lower *cx, tt_reducer reducer, tt_node *x, const int *dims, int count) {
+  tt_hlo *h = cx->h;
+  bool plain = !cx->target->xla_cpu || !tt_is_float(x->type.dtype) || count == 0;
+  if (plain) return tt_hlo_reduce(h, reducer, x, dims, count);
+  tt_cmp beyond = reducer == TT_MAX ? TT_GT : TT_LT;
+  tt_node *init = tt_hlo_identity(h, reducer, x->type.dtype), *result;
+  tt_hlo_reduce_n(h, 1, &x, &init, dims, count, nan_wins, &beyond, &result);
+  return result;
+}
+
 tt_node *tt_reduce_keep(tt_lower *cx, tt_reducer reducer, tt_node *x, const int *dims, int count,
                         bool keepdim) {
   tt_type kept = x->type;
   for (int i = 0; i < count; i++) kept.dims[dims[i]] = 1;
-  tt_node *y = tt_hlo_reduce(cx->h, reducer, x, dims, count);
+  bool extreme = reducer == TT_MAX || reducer == TT_MIN;
+  tt_node *y = extreme ? tt_extreme(cx, reducer, x, dims, count)
+                       : tt_hlo_reduce(cx->h, reducer, x, dims, count);
   return keepdim ? tt_hlo_reshape(cx->h, y, kept.rank, kept.dims) : y;
 }
 

@@ -68,7 +68,11 @@ void tt_out_in(tt_lower *cx, int k, tt_node *x, tt_dtype dtype);
 void tt_broadcast_all(tt_lower *cx, tt_node **xs, int n);
 /* Casts both to `dtype` and broadcasts both to their common shape. */
 void tt_broadcast_pair(tt_lower *cx, tt_node **a, tt_node **b, tt_dtype dtype);
-/* Reduces and puts the dims back with size 1 if keepdim. */
+/* Reduces by TT_MAX or TT_MIN; NaN wins. Where it need not, since it comes back by another way (a
+ * softmax's sum), tt_hlo_reduce compiles faster: XLA's CPU compiler leaves it to YNNPACK, which
+ * drops NaN. */
+tt_node *tt_extreme(tt_lower *cx, tt_reducer reducer, tt_node *x, const int *dims, int count);
+/* Reduces, extremes as tt_extreme does, and puts the dims back with size 1 if keepdim. */
 tt_node *tt_reduce_keep(tt_lower *cx, tt_reducer reducer, tt_node *x, const int *dims, int count,
                         bool keepdim);
 /* A rank-0 constant of x's dtype. */

@@ -588,3 +588,22 @@ def test_artifacts_of_caches(tmp_path):
         assert status == 0, err
         printed.append(out)
     assert printed[0] == printed[1]
+
+
+def test_what_is_written_into_a_tensor_with_gaps_has_them():
+    def rows(x):
+        y = torch.empty_strided((16, 8), (20, 1), device=x.device)
+        y[:] = x * 2
+        return y, y.T[2:], y.as_strided((3,), (20,), 0)
+
+    def columns(x):
+        y = torch.empty_strided((16, 8), (1, 20), device=x.device)
+        y.copy_(x[:1])
+        return y[1:], y.as_strided((3,), (20,), 0)
+
+    x = torch.arange(128.0).view(16, 8)
+    for function in (rows, columns):
+        expected = function(x)
+        actual = torch.compile(function, fullgraph=True)(x.to(DEVICE))
+        same(actual, expected)
+        assert [one.stride() for one in actual] == [one.stride() for one in expected]

@@ -636,3 +636,30 @@ def test_triton_is_refused():
         wrap.triton_kernel_wrapper_mutation(**arguments)
     with pytest.raises(NotImplementedError, match="Triton has no compiler for tpu"):
         wrap.triton_kernel_wrapper_functional(**arguments, tensors_to_clone=["x"])
+
+
+SIZED = {
+    "cond": lambda x, w: torch.cond(
+        x.mean() > 0, lambda x, w: (x @ w).sum(), lambda x, w: (x @ w).cos().sum(), (x, w)
+    ),
+    "while_loop": lambda x, w: while_loop(
+        lambda i, y: i < 3, lambda i, y: (i + 1, y * 2), (x.new_zeros((), dtype=torch.int64), x @ w)
+    )[1],
+    "scan": lambda x, w: scan(lambda c, y: (c + y @ w, c.sin()), x[0] * 0, x)[1],
+    "map": lambda x, w: hop_map(lambda y, w: (y @ w).sin(), x, w),
+}
+
+
+@pytest.mark.parametrize("name", slow_but(SIZED, "cond", "scan"))
+def test_sizes_that_vary_around_branches_and_loops(name):
+    """Each size is a program then, forward and backward."""
+    function = torch.compile(SIZED[name], fullgraph=True, dynamic=True)
+    for size in (3, 6):
+        x, w = torch.randn(size, 4), torch.randn(4, 4, requires_grad=name != "while_loop")
+        expected = SIZED[name](x, w)
+        there = move((x, w), DEVICE)
+        actual = function(*there)
+        same(actual, expected, **LOOSE)
+        if w.requires_grad:
+            found = torch.autograd.grad(actual.sum(), there[1])
+            same(found, torch.autograd.grad(expected.sum(), w), **LOOSE)

@@ -138,3 +138,37 @@ def test_zeros_without_elements():
     zeros = torch.ops.aten._efficientzerotensor([3], dtype=torch.float32, device=DEVICE)
     assert zeros._is_zerotensor() and (zeros * 2)._is_zerotensor()
     assert (zeros + 1).tolist() == [1, 1, 1] and zeros.clone().tolist() == [0, 0, 0]
+
+
+EXTREMES = {
+    "amax": lambda x: x.amax(1),
+    "amin": lambda x: x.amin(0),
+    "max": lambda x: x.max(1),
+    "min": lambda x: x.min(),
+    "aminmax": lambda x: x.aminmax(dim=0),
+    "argmax": lambda x: x.argmax(1),
+    "argmin": lambda x: x.argmin(),
+    "norm": lambda x: torch.linalg.vector_norm(x, math.inf, 1),
+    "renorm": lambda x: torch.renorm(x, math.inf, 0, 1.0),
+    "pdist": lambda x: torch.pdist(x[:100], math.inf),
+    "safe_softmax": lambda x: torch._safe_softmax(x, 1),
+    "foreach": lambda x: torch._foreach_max([x]),
+}
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+def test_nan_wins_in_reductions_of_every_size(name):
+    """XLA's CPU compiler leaves those of some size to a library that drops it."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(1000, 16, generator=generator)
+    x.view(-1)[::37] = math.nan
+    check(EXTREMES[name], x)
+
+
+@pytest.mark.parametrize("bag", [[0, 1, 2], [1, 0, 2], [0, 2, 1], [1], [4, 1, 4]])
+def test_nan_in_bags_of_maxima(bag):
+    table = torch.tensor(
+        [[1.0, 2.0], [math.nan, 1.0], [2.0, math.nan], [0.0, 0.0], [-math.inf] * 2]
+    )
+    both = [torch.tensor(bag), torch.tensor([0])]
+    check(lambda t, i, o: torch.embedding_bag(t, i, o, False, 2)[0::3], table, *both)

@@ -5,7 +5,7 @@ import random
 
 import pytest
 import torch
-from support import DEVICE, check, check_gradients, modes, only_tpu, raises_alike, slow_but
+from support import DEVICE, check, check_gradients, modes, only_tpu, raises_alike, same, slow_but
 
 VIEWS = [
     lambda t: t[1:],
@@ -421,6 +421,25 @@ def test_what_is_written_was_read_before(name, shape, mode):
         return x
 
     check(work, torch.arange(18, dtype=torch.int32).view(shape) * 10)
+
+
+@pytest.mark.parametrize("name", ["slice", "steps", "one", "argument"])
+def test_what_is_put_was_read_before(name):
+    """Compiled, where writing a part is an operator that makes a new tensor of the old one."""
+
+    def work(x):
+        y = x if name == "argument" else x * 1
+        if name == "one":
+            y[:, 2] = y[:, 1] + y[:, 3]
+        elif name == "steps":
+            y[:, 2:11:2] = y[:, 1:10:2] + 2
+        else:
+            y[:, 2:11] = y[:, 1:10] + 2
+        return y
+
+    compiled = torch.compile(work) if DEVICE == "tpu" else work
+    x = torch.arange(32.0).view(1, 32)
+    same(compiled(x.to(DEVICE)), work(x.clone()))
 
 
 MANY_DIMS = {

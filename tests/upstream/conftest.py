@@ -26,6 +26,7 @@ SWEEP = {
     "op_db_derivatives",
     "binary_db",
     "distributed_nccl_db",
+    "inductor_db",
 }
 """The databases whose tests, but those of the quick tier, are run by `make test-sweep` alone."""
 

@@ -51,7 +51,7 @@ void tt_lower_embedding_renorm(tt_lower *cx) {
   norm = tt_hlo_power(h, norm, tt_hlo_divide(h, tt_like(cx, p, 1.0), p));
   tt_node *infinite = tt_hlo_compare(h, TT_EQ, p, tt_hlo_highest(h, compute));
   norm = tt_hlo_select(h, tt_hlo_broadcast_to(h, infinite, 1, norm->type.dims),
-                       tt_hlo_reduce(h, TT_MAX, size, &last, 1), norm);
+                       tt_extreme(cx, TT_MAX, size, &last, 1), norm);
   tt_node *scale = tt_hlo_divide(h, limit, tt_hlo_add(h, norm, tt_like(cx, norm, 1e-7)));
   scale = tt_hlo_select(h, tt_hlo_compare(h, TT_GT, norm, limit), scale,
                         tt_hlo_full(h, &norm->type, 1.0));

@@ -1,6 +1,7 @@
 /* Embedding bags: sums, means, or maxima of the table's rows over stretches of the indices. */
 #include "ops/index/index.h"
 #include "ops/nn.h"
+#include "ops/pointwise/pointwise.h"
 #include "ops/sort/search.h"
 
 enum { BAG_SUM = 0, BAG_MEAN = 1, BAG_MAX = 2 };
@@ -41,21 +42,31 @@ static tt_node *picked_rows(tt_lower *cx, tt_node *weight, tt_node *index, tt_dt
   return tt_cast(cx, tt_hlo_take(cx->h, weight, index, 0), dtype);
 }
 
+/* The rows to be compared: NaN is the lowest, but in the first row of a bag, where it is the most.
+ */
+static tt_node *comparable(tt_lower *cx, tt_node *rows, tt_node *is_first) {
+  tt_hlo *h = cx->h;
+  tt_node *dropped = tt_hlo_and(h, tt_is_nan(cx, rows), tt_hlo_not(h, is_first));
+  tt_node *lowest = tt_hlo_lowest(h, rows->type.dtype);
+  return tt_hlo_select(h, dropped, tt_hlo_broadcast_to(h, lowest, 2, rows->type.dims), rows);
+}
+
 /* Maxima, and for each the index of the first row that has it; 0 for empty bags. */
 static tt_node *bag_maxima(tt_lower *cx, tt_node *rows, tt_node *index, tt_node *bag,
                            const tt_type *result, tt_node **winners) {
   tt_hlo *h = cx->h;
-  int64_t n = rows->type.dims[0];
-  tt_node *counted = counts(cx, index);
-  tt_node *target = tt_hlo_select(h, counted, bag, tt_hlo_full(h, &bag->type, -1.0));
-  tt_node *lowest = tt_hlo_lowest(h, rows->type.dtype);
-  tt_node *start = tt_hlo_broadcast_to(h, lowest, 2, result->dims);
+  tt_type place_type = rows->type, slots = *result;
+  place_type.dtype = slots.dtype = TT_I64;
+  double n = (double)rows->type.dims[0];
+  tt_node *target = tt_hlo_select(h, counts(cx, index), bag, tt_hlo_full(h, &bag->type, -1.0));
+  tt_node *place = tt_hlo_iota(h, &place_type, 0), *none = tt_hlo_full(h, &slots, n);
+  tt_node *begin = tt_hlo_take(h, tt_scatter_rows(cx, none, target, place, TT_SMIN), bag, 0);
+  rows = comparable(cx, rows, tt_hlo_compare(h, TT_EQ, begin, place));
+  tt_node *start = tt_hlo_broadcast_to(h, tt_hlo_lowest(h, rows->type.dtype), 2, result->dims);
   tt_node *most = tt_scatter_rows(cx, start, target, rows, TT_SMAX);
   tt_node *hit = tt_hlo_compare(h, TT_EQ, tt_hlo_take(h, most, bag, 0), rows);
-  tt_type place = rows->type, slots = *result;
-  place.dtype = slots.dtype = TT_I64;
-  tt_node *none = tt_hlo_full(h, &slots, (double)n);
-  tt_node *at = tt_hlo_select(h, hit, tt_hlo_iota(h, &place, 0), tt_hlo_full(h, &place, (double)n));
+  hit = tt_hlo_or(h, hit, tt_is_nan(cx, rows));
+  tt_node *at = tt_hlo_select(h, hit, place, tt_hlo_full(h, &place_type, n));
   tt_node *first = tt_scatter_rows(cx, none, target, at, TT_SMIN);
   tt_node *empty = tt_hlo_compare(h, TT_EQ, first, none);
   *winners = tt_hlo_select(h, empty, tt_hlo_zeros(h, &slots), tt_hlo_take(h, index, first, 0));

@@ -22,7 +22,7 @@ static tt_node *distance(tt_lower *cx, tt_node *difference, double p) {
   tt_hlo *h = cx->h;
   int last = difference->type.rank - 1;
   tt_node *size = tt_hlo_abs(h, difference);
-  if (isinf(p)) return tt_hlo_reduce(h, TT_MAX, size, &last, 1);
+  if (isinf(p)) return tt_extreme(cx, TT_MAX, size, &last, 1);
   tt_node *terms =
       p == 0   ? tt_cast(cx, tt_hlo_compare(h, TT_NE, size, tt_like(cx, size, 0)), size->type.dtype)
       : p == 1 ? size

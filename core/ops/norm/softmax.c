@@ -17,7 +17,9 @@ static void out_in_shape(tt_lower *cx, tt_node *y, tt_node *x, tt_dtype dtype) {
 
 /* exp(x - max) / sum; rows that are -inf everywhere give 0 if `safe`, else NaN */
 static tt_node *softmax(tt_lower *cx, tt_node *x, int dim, bool safe) {
-  tt_node *max = around(cx, TT_MAX, x, dim);
+  tt_node *max = safe ? tt_extreme(cx, TT_MAX, x, &dim, 1) /* which NaN makes no row of -inf */
+                      : tt_hlo_reduce(cx->h, TT_MAX, x, &dim, 1);
+  max = tt_unreduce(cx, max, &dim, 1, &x->type);
   tt_node *e = tt_hlo_exponential(cx->h, tt_hlo_subtract(cx->h, x, max));
   tt_node *y = tt_hlo_divide(cx->h, e, around(cx, TT_SUM, e, dim));
   if (!safe) return y;
@@ -151,7 +153,7 @@ static tt_node *p_norm(tt_lower *cx, tt_node *x, double p, const int *dims, int 
   tt_node *size = tt_hlo_abs(h, x);
   if (p == 1) return tt_sum(cx, size, dims, count);
   if (p == 2) return tt_hlo_sqrt(h, tt_sum(cx, tt_square(cx, size), dims, count));
-  if (p > 1e300) return tt_hlo_reduce(h, TT_MAX, size, dims, count);
+  if (p > 1e300) return tt_extreme(cx, TT_MAX, size, dims, count);
   tt_node *sum = tt_sum(cx, tt_hlo_power(h, size, tt_like(cx, size, p)), dims, count);
   return tt_hlo_power(h, sum, tt_like(cx, sum, 1 / p));
 }

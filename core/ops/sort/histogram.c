@@ -10,8 +10,8 @@ static void histogram_bounds(tt_lower *cx, tt_node *x, tt_node **low, tt_node **
   *high = tt_num(cx, 3, x->type.dtype);
   if (x->type.dims[0] > 0) {
     tt_node *given = tt_hlo_compare(h, TT_NE, *low, *high);
-    *low = tt_hlo_select(h, given, *low, tt_hlo_reduce(h, TT_MIN, x, &dim, 1));
-    *high = tt_hlo_select(h, given, *high, tt_hlo_reduce(h, TT_MAX, x, &dim, 1));
+    *low = tt_hlo_select(h, given, *low, tt_extreme(cx, TT_MIN, x, &dim, 1));
+    *high = tt_hlo_select(h, given, *high, tt_extreme(cx, TT_MAX, x, &dim, 1));
   }
   tt_node *flat = tt_hlo_compare(h, TT_EQ, *low, *high), *one = tt_like(cx, x, 1.0);
   *low = tt_hlo_select(h, flat, tt_hlo_subtract(h, *low, one), *low);
@@ -65,8 +65,8 @@ static tt_node *data_edges(tt_lower *cx, tt_node *x, int64_t bins) {
     low = tt_num_at(cx, 2, 0, x->type.dtype);
     high = tt_num_at(cx, 2, 1, x->type.dtype);
   } else if (!empty) {
-    low = tt_hlo_reduce(h, TT_MIN, x, &dim, 1);
-    high = tt_hlo_reduce(h, TT_MAX, x, &dim, 1);
+    low = tt_extreme(cx, TT_MIN, x, &dim, 1);
+    high = tt_extreme(cx, TT_MAX, x, &dim, 1);
   }
   tt_node *flat = tt_hlo_compare(h, TT_EQ, low, high), *half = tt_like(cx, x, 0.5);
   low = tt_hlo_select(h, flat, tt_hlo_subtract(h, low, half), low);

@@ -211,11 +211,16 @@ static void starts_at(tt_lower *cx, int rank, int dim, tt_node **starts) {
     starts[i] = i == dim ? tt_num(cx, 3, TT_I64) : tt_hlo_const_i(cx->h, TT_I64, 0);
 }
 
+/* x with `part`, which was read before that is written: see update_window in call/window.c. */
+static tt_node *put(tt_lower *cx, tt_node *x, tt_node *part, const int64_t *starts) {
+  return tt_hlo_update_slice(cx->h, x, tt_once(cx, part), starts);
+}
+
 /* x with `part` from there on. */
 static tt_node *put_at(tt_lower *cx, tt_node *x, tt_node *part, int dim) {
   tt_node *starts[TT_MAX_RANK];
   starts_at(cx, x->type.rank, dim, starts);
-  return tt_hlo_dynamic_update_slice(cx->h, x, part, starts);
+  return tt_hlo_dynamic_update_slice(cx->h, x, tt_once(cx, part), starts);
 }
 
 /* `part` from there on in zeros: cut out of more of them, which compilers join with what is done
@@ -310,7 +315,7 @@ void tt_lower_slice_scatter(tt_lower *cx) {
   if (step == 1) {
     int64_t starts[TT_MAX_RANK] = {0};
     starts[dim] = start;
-    tt_out_as(cx, 0, tt_hlo_update_slice(cx->h, x, src, starts));
+    tt_out_as(cx, 0, put(cx, x, src, starts));
     return;
   }
   tt_node *inside = tt_range_mask(cx, &x->type, dim, start, end, step);
@@ -326,7 +331,7 @@ void tt_lower_select_scatter(tt_lower *cx) {
   }
   int64_t index = tt_int(cx, 3), starts[TT_MAX_RANK] = {0};
   starts[dim] = index < 0 ? index + x->type.dims[dim] : index;
-  tt_out_as(cx, 0, tt_hlo_update_slice(cx->h, x, insert_dim(cx, src, dim), starts));
+  tt_out_as(cx, 0, put(cx, x, insert_dim(cx, src, dim), starts));
 }
 
 /* Where coordinate a + offset equals coordinate b. */

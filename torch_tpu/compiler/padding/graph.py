@@ -125,8 +125,13 @@ class Padding(Context):
             if node.op == "call_function":
                 self._env[node] = self._convert(node)
             elif node.op == "get_attr":
+                value = node.meta.get("val")
+                if not isinstance(value, torch.Tensor):  # a branch, or the body of a loop
+                    raise RefusedError(
+                        f"{next(iter(node.users)).target} has no rule for sizes that vary"
+                    )
                 self._env[node] = self.graph.node_copy(node)
-                self._set_dims(self._env[node], d.dims_of(node.meta["val"].shape))
+                self._set_dims(self._env[node], d.dims_of(value.shape))
             elif node.op not in ("placeholder", "output"):
                 raise RefusedError(f"a graph calls {node.target}")
         self._finish(visible)

@@ -1,0 +1,44 @@
+"""Functional writes into tensors with gaps, whose results have these gaps, too."""
+
+import torch
+from torch import fx
+from torch._prims_common import is_non_overlapping_and_dense_or_false
+
+aten = torch.ops.aten
+WRITES = (
+    aten.copy.default,
+    aten.slice_scatter.default,
+    aten.select_scatter.default,
+    aten.diagonal_scatter.default,
+)
+
+
+def keep(graph: fx.GraphModule) -> None:
+    """Gives what these operators make the strides that AOTAutograd took note of.
+
+    The device's operators make results without gaps (core/call/layout.h). A graph's results, and
+    views by strides, would show it. Sizes that vary are left alone.
+    """
+    nodes = [one for one in graph.graph.nodes if one.target in WRITES and _has_gaps(one)]
+    for node in nodes:
+        value = node.meta["val"]
+        with graph.graph.inserting_after(node):
+            size, strides = tuple(value.shape), value.stride()
+            kind = {"dtype": value.dtype, "device": value.device}
+            room = graph.graph.call_function(aten.empty_strided.default, (size, strides), kind)
+        with graph.graph.inserting_after(room):
+            made = graph.graph.call_function(aten.copy_.default, (room, node))
+        for new in (room, made):
+            new.meta["val"] = value
+        node.replace_all_uses_with(made, delete_user_cb=lambda user, made=made: user is not made)
+        node.meta["val"] = torch.empty_like(value)
+    if nodes:
+        graph.recompile()
+
+
+def _has_gaps(node: fx.Node) -> bool:
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor) or value.numel() == 0 or value.device.type != "tpu":
+        return False
+    known = all(isinstance(one, int) for one in (*value.shape, *value.stride()))
+    return known and not is_non_overlapping_and_dense_or_false(value)
