@@ -8,7 +8,7 @@ import functools
 import importlib
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from types import CodeType, ModuleType
@@ -233,6 +233,26 @@ def _may_write(target: Any) -> bool:
 
 def _between_the_same_writes(a: fx.Node, b: fx.Node) -> bool:
     return bool(a.meta["mutation_region_id"] == b.meta["mutation_region_id"])
+
+
+def inductor_for_others(
+    is_ours: Callable[[fx.GraphModule, Sequence[Any]], bool], ours: Callable[..., Any]
+) -> None:
+    """Has our backend compile graphs of the device where a script names backend "inductor".
+
+    The default backend has a hook, this name has none, and Inductor's own way for the device needs
+    JAX.
+    """
+    wrapper: Any = torch._TorchCompileInductorWrapper
+    original = wrapper.__call__
+
+    @functools.wraps(original)
+    def compiled(self: Any, graph: fx.GraphModule, inputs: Sequence[Any], **settings: Any) -> Any:
+        if is_ours(graph, inputs):
+            return ours(graph, inputs)
+        return original(self, graph, inputs, **settings)
+
+    wrapper.__call__ = compiled
 
 
 def no_names_for_logs() -> None:

@@ -49,6 +49,19 @@ def test_a_call_is_one_launch():
     same(first.cpu(), (x.cpu() @ y.cpu()).relu().sum(0) * 2, **LOOSE)
 
 
+INDUCTORS = {
+    "plain": {},
+    "mode": {"mode": "max-autotune"},
+    "options": {"options": {"epilogue_fusion": True}},
+}
+
+
+@pytest.mark.parametrize("chosen", slow_but(INDUCTORS, "plain"))
+def test_scripts_that_name_inductor(chosen):
+    x = torch.randn(4, 8)
+    check_compiled(lambda x: x.tanh().sum(1) * 2, x, backend="inductor", **INDUCTORS[chosen])
+
+
 def test_training_is_a_launch_forward_and_one_backward():
     model = make_model()
     compiled = torch.compile(copy.deepcopy(model).to(DEVICE))

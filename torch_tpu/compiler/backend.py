@@ -61,7 +61,7 @@ def tpu(
 
 def default(graph: fx.GraphModule, inputs: Sequence[Any], **settings: Any) -> Callable[..., Any]:
     """What `torch.compile` without a backend does: graphs on other devices are left to Inductor."""
-    if any(device.type == DEVICE for device in _devices(graph, inputs)):
+    if _is_ours(graph, inputs):
         return tpu(graph, inputs, **settings)
     inductor = torch._TorchCompileInductorWrapper(
         settings.get("mode"), settings.get("options"), None
@@ -71,7 +71,7 @@ def default(graph: fx.GraphModule, inputs: Sequence[Any], **settings: Any) -> Ca
 
 
 def install() -> None:
-    """Makes it the backend that `torch.compile` takes where none is named."""
+    """Makes it the backend that `torch.compile` takes where none, or Inductor, is named."""
     from torch._dynamo.backends import registry
 
     from torch_tpu.compiler import artifacts, control, fakes  # noqa: F401 # artifacts: a new kind
@@ -79,6 +79,7 @@ def install() -> None:
     control.install()
     fakes.install()
     _patches.no_names_for_logs()
+    _patches.inductor_for_others(_is_ours, tpu)
     if registry.get_default_backend() == "inductor":
         # Behind a backend that has a name Dynamo drops its weak references to the arguments, with
         # which `swap_tensors` would refuse them.
@@ -142,6 +143,10 @@ def _nothing_old_collected() -> Iterator[None]:
         yield
     finally:
         gc.unfreeze()
+
+
+def _is_ours(graph: fx.GraphModule, inputs: Sequence[Any]) -> bool:
+    return any(device.type == DEVICE for device in _devices(graph, inputs))
 
 
 def _devices(graph: fx.GraphModule, inputs: Sequence[Any]) -> Iterator[torch.device]:
