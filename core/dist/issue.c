@@ -70,7 +70,7 @@ tt_status tt_issues_recorded(tt_arena *arena, const char *group, const int64_t *
   out->count = 0;
   for (int64_t i = tt_flight_count() - 1; i >= 0 && out->count < RECORDED; i--) {
     if (!tt_flight_get(i, &one)) break;
-    if (tt_collective_is_message(one.kind) || strncmp(one.group, group, sizeof one.group - 1))
+    if (tt_collective_is_message(one.kind) || strncmp(one.group, group, sizeof one.group - 1) != 0)
       continue;
     if (out->count && one.sequence >= end[-out->count].sequence) break; /* an earlier group's */
     TT_TRY(of_flight(arena, &one, ranks, size, &end[-out->count - 1]));

@@ -232,11 +232,19 @@ Ptr<Backend> ProcessGroupTpu::split(const Ptr<Store>& store, const std::vector<i
       options->timeout, options->group_name, std::move(global_ranks), carrier_->devices);
 }
 
-// A group with processes that were not in this one, which meet at the store.
+// A group with processes that were not in this one, which meet at the store. Each of a simulation's
+// threads says whose device it has; other processes may be another program's, with ranks alike.
 Ptr<Backend> ProcessGroupTpu::merge(const Ptr<Store>& store, const Ptr<Options>& options,
                                     const int& rank, const int& size) {
+  std::vector<int64_t> global_ranks;
+  if (carrier_->on_devices()) {
+    std::string own = std::to_string(carrier_->members->ranks[getRank()]);
+    store->set("device/" + std::to_string(rank), own);
+    for (int one = 0; one < size; one++)
+      global_ranks.push_back(std::stoll(store->get_to_str("device/" + std::to_string(one))));
+  }
   return c10::make_intrusive<ProcessGroupTpu>(store, rank, size, options->timeout,
-                                              options->group_name, std::vector<int64_t>(),
+                                              options->group_name, std::move(global_ranks),
                                               carrier_->devices);
 }
 

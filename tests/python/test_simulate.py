@@ -126,6 +126,10 @@ def test_errors_end_all_ranks_and_the_next_world_is_well():
         processes.test_objects(world)
 
 
+def test_merging(pair):
+    processes.check_merge(pair, 2)
+
+
 @pytest.mark.parametrize("ask", ["uneven parts", "Debug"])
 def test_who_waits_for_the_word_of_a_rank_that_raises(ask):
     """The time-out of 10 minutes is not what ends it."""
