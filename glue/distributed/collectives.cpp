@@ -20,6 +20,21 @@ void check_parts(const char* what, const char* list, const std::vector<at::Tenso
   check(tt_dist_check_parts(what, list, extents.data(), count, extent(one), size));
 }
 
+bool are_uneven(const std::vector<at::Tensor>& parts) {
+  auto other = [&](const at::Tensor& one) { return one.numel() != parts[0].numel(); };
+  return std::any_of(parts.begin(), parts.end(), other);
+}
+
+// A list of a tensor for each rank, of which this one's is like `one`.
+const at::Tensor& own_part(const char* what, const char* list, const std::vector<at::Tensor>& parts,
+                           const at::Tensor& one, int rank, int size) {
+  TORCH_CHECK(parts.size() == static_cast<size_t>(size), what, ": the ", list, " list has ",
+              parts.size(), " tensors, but the group has ", size, " ranks");
+  const at::Tensor& own = parts[static_cast<size_t>(rank)];
+  check_parts(what, list, {own}, one, 1);
+  return own;
+}
+
 // In elements, of what is split along dim 0.
 void add_splits(std::vector<int64_t>& to, const at::Tensor& tensor,
                 const std::vector<int64_t>& splits, int size) {
@@ -67,8 +82,20 @@ ProcessGroupTpu::Work ProcessGroupTpu::allgather(Lists& outputs, Tensors& inputs
                                                  const c10d::AllgatherOptions&) {
   TORCH_CHECK(inputs.size() == 1 && outputs.size() == 1,
               "all_gather takes one tensor, and one list");
+  if (are_uneven(outputs[0])) return gather_uneven(outputs[0], inputs[0]);
   check_parts("all_gather", "output", outputs[0], inputs[0], getSize());
   return issue({TT_COLLECTIVE_ALL_GATHER}, OpType::ALLGATHER, inputs, outputs[0]);
+}
+
+// Each rank's tensor is broadcast.
+ProcessGroupTpu::Work ProcessGroupTpu::gather_uneven(Tensors& outputs, const at::Tensor& input) {
+  at::NoGradGuard no_grad;
+  at::Tensor own = own_part("all_gather", "output", outputs, input, getRank(), getSize());
+  own.copy_(input.reshape(own.sizes()));
+  for (int rank = 0; rank < getSize(); rank++)
+    issue({TT_COLLECTIVE_BROADCAST, {}, rank}, OpType::BROADCAST, {},
+          {outputs[static_cast<size_t>(rank)]});
+  return all_so_far(OpType::ALLGATHER, outputs);
 }
 
 ProcessGroupTpu::Work ProcessGroupTpu::_allgather_base(at::Tensor& output, at::Tensor& input,
@@ -119,9 +146,23 @@ ProcessGroupTpu::Work ProcessGroupTpu::reduce_scatter(Tensors& outputs, Lists& i
                                                       const c10d::ReduceScatterOptions& options) {
   TORCH_CHECK(inputs.size() == 1 && outputs.size() == 1,
               "reduce_scatter takes one list, and one tensor");
+  if (are_uneven(inputs[0])) return scatter_uneven(outputs, inputs[0], options.reduceOp);
   check_parts("reduce_scatter", "input", inputs[0], outputs[0], getSize());
   return issue({TT_COLLECTIVE_REDUCE_SCATTER, options.reduceOp}, OpType::REDUCE_SCATTER, inputs[0],
                outputs);
+}
+
+// What each rank is to have is reduced to it.
+ProcessGroupTpu::Work ProcessGroupTpu::scatter_uneven(Tensors& outputs, const Tensors& inputs,
+                                                      const c10d::ReduceOp& reduction) {
+  at::NoGradGuard no_grad;
+  own_part("reduce_scatter", "input", inputs, outputs[0], getRank(), getSize());
+  for (int rank = 0; rank < getSize(); rank++) {
+    at::Tensor part = inputs[static_cast<size_t>(rank)].clone();
+    issue({TT_COLLECTIVE_REDUCE, reduction, rank}, OpType::REDUCE, {}, {part});
+    if (rank == getRank()) outputs[0].copy_(part.reshape(outputs[0].sizes()));
+  }
+  return all_so_far(OpType::REDUCE_SCATTER, outputs);
 }
 
 ProcessGroupTpu::Work

@@ -192,6 +192,9 @@ class ProcessGroupTpu final : public Backend {
                c10::DeviceIndex device);
   Work issue(const Asked& asked, c10d::OpType type, const Tensors& inputs, const Tensors& outputs,
              int which = kAll);
+  // Of tensors of another size on each rank, as NCCL's.
+  Work gather_uneven(Tensors& outputs, const at::Tensor& input);
+  Work scatter_uneven(Tensors& outputs, const Tensors& inputs, const c10d::ReduceOp& reduction);
   // Stands for all collectives of the whole group that were issued.
   Work all_so_far(c10d::OpType type, const Tensors& outputs);
 

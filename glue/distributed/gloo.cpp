@@ -114,7 +114,7 @@ Work receive(Doing& a) {
 
 // What is begun, and has to be waited for; or none.
 using Begin = Work (*)(Doing& a);
-const std::map<tt_collective_kind, Begin> kinds{
+constexpr std::pair<tt_collective_kind, Begin> kKinds[] = {
     {TT_COLLECTIVE_ALL_REDUCE,
      [](Doing& a) { return a.by.allreduce(a.ys, a.options<c10d::AllreduceOptions>()); }},
     {TT_COLLECTIVE_BROADCAST,
@@ -149,7 +149,9 @@ tt_status run(void* user, tt_collective* asked) {
   auto& self = *static_cast<Transport*>(user);
   tt_status failed = attempt([&] {
     Doing doing(*self.carrier, *asked);
-    if (Work work = kinds.at(asked->kind)(doing)) work->wait();
+    for (auto& [kind, begin] : kKinds)
+      if (kind == asked->kind)
+        if (Work work = begin(doing)) work->wait();
   });
   if (!failed) return TT_SUCCESS;
   tt_status status = tt_members_explain(self.carrier->members, self.order.c_str(), asked,

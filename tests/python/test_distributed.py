@@ -543,6 +543,33 @@ def test_merging(ranks):
     check_merge(ranks, 2)
 
 
+def uneven_lists(rank, size):
+    """all_gather and reduce_scatter of tensors of another size on each rank, as NCCL's."""
+    own = torch.full((rank + 1, 2), rank + 1.0, device="tpu", requires_grad=True)
+    everyone = [torch.empty(one + 1, 2, device="tpu") for one in range(size)]
+    dist.all_gather(everyone, own)
+    parts = [torch.full((one + 1, 2), 10.0 * one + rank, device="tpu") for one in range(size)]
+    summed, most = torch.empty(rank + 1, 2, device="tpu"), torch.empty(rank + 1, 2, device="tpu")
+    dist.reduce_scatter(summed, parts)
+    dist.reduce_scatter(most, parts, dist.ReduceOp.MAX, async_op=True).wait()
+    for one, part in enumerate(parts):  # are as they were
+        assert part.eq(10 * one + rank).all()
+    with pytest.raises(RuntimeError, match=f"all_gather.*{2 * rank + 2} elements of f32, not"):
+        dist.all_gather(everyone[::-1], own)
+    return [one.tolist() for one in (*everyone, summed, most)]
+
+
+def check_uneven_lists(world):
+    for rank, found in enumerate(world.run(uneven_lists)):
+        rows = rank + 1
+        wanted = [[[1.0] * 2], [[2.0] * 2] * 2, [[20.0 * rank + 1] * 2] * rows]
+        assert found == [*wanted, [[10.0 * rank + 1] * 2] * rows]
+
+
+def test_lists_of_uneven_tensors(ranks):
+    check_uneven_lists(ranks)
+
+
 def subgroups(rank, size):
     """A group of its own for each rank, and another one of both."""
     own = [dist.new_group([one]) for one in range(size)][rank]

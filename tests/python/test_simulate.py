@@ -126,6 +126,10 @@ def test_errors_end_all_ranks_and_the_next_world_is_well():
         processes.test_objects(world)
 
 
+def test_lists_of_uneven_tensors(pair):
+    processes.check_uneven_lists(pair)
+
+
 def test_merging(pair):
     processes.check_merge(pair, 2)
 

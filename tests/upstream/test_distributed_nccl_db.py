@@ -24,7 +24,7 @@ TO_TPU = {
 }
 
 
-def tests_for_devices():
+def module_for_devices():
     """The module for this device, whose tests find as many of it as there are processes."""
 
     def if_so_many(count, **_):
@@ -48,7 +48,7 @@ def tests_for_devices():
         return processes.load("distributed_test_as_nccl", processes.file_of(MODULE), TO_TPU)
 
 
-tests = tests_for_devices()
+tests = module_for_devices()
 processes.stay()
 
 
