@@ -131,7 +131,9 @@ def _patch_processes() -> None:
 
 
 def _rebuild(host: Tensor, device: str, parameter: bool, requires_grad: bool) -> Tensor:
-    tensor = host.to(device)
+    from torch_tpu.tpu._utils import _get_device_index
+
+    tensor = host.to(torch.device("tpu", _get_device_index(device)))
     if parameter:
         return torch.nn.Parameter(tensor, requires_grad)
     return tensor.requires_grad_(requires_grad)

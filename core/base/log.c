@@ -64,3 +64,7 @@ int64_t tt_now_ns(void) {
 }
 
 int64_t tt_now_ms(void) { return tt_now_ns() / 1000000; }
+
+void tt_sleep_ms(int64_t ms) {
+  (void)nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
+}

@@ -13,5 +13,6 @@ void tt_log(tt_topic topic, const char *format, ...) __attribute__((format(print
 /* A monotonic clock. */
 int64_t tt_now_ns(void);
 int64_t tt_now_ms(void);
+void tt_sleep_ms(int64_t ms); /* a signal may end it early */
 
 #endif

@@ -10,6 +10,11 @@
 #include "ops/collective/collective.h"
 #include "stream/stream.h"
 
+/* Lines (base/site.h) are told to programs as numbers from here on: smaller ones would be a part of
+ * their text, and a line has another number on each rank. */
+enum { TT_FIRST_SITE = 2 };
+const char *tt_dist_line(uint32_t site); /* "file.py:12 in f", or "" */
+
 /* One collective, as a transport is to do it. Arrays are packed, row-major, in host memory, and
  * good during the call; NULL where there are no elements. */
 typedef struct tt_collective {
@@ -24,7 +29,7 @@ typedef struct tt_collective {
   int64_t x_count, y_count;           /* elements */
   const int64_t *x_splits, *y_splits; /* ALL_TO_ALL: [size] elements; NULL: equal parts */
   int64_t sequence;                   /* in the group, from 0 */
-  uint32_t site;                      /* the Python line that asked for it; base/site.h */
+  uint32_t site;                      /* TT_FIRST_SITE + the Python line that asked for it */
   int source;                         /* RECV: set to the rank that sent */
 } tt_collective;
 

@@ -21,7 +21,7 @@ typedef struct tt_flight {
   int rank, size;
   int64_t root, sequence, x_count, y_count;
   int64_t started_ns, ended_ns; /* since 1970; 0: not yet */
-  uint32_t site;                /* the Python line (base/site.h) */
+  uint32_t site;                /* as of tt_collective */
 } tt_flight;
 
 /* Collectives ever begun, which are numbered from 0. */

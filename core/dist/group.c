@@ -63,6 +63,10 @@ void tt_dist_destroy(tt_dist_group *group) {
   release(group);
 }
 
+const char *tt_dist_line(uint32_t site) {
+  return tt_site_text(site >= TT_FIRST_SITE ? site - TT_FIRST_SITE : 0);
+}
+
 void tt_dist_turn(const tt_dist_group *group, int64_t turn[TT_TURN_WORDS]) {
   turn[TT_TURN_GROUP] = group->id;
   turn[TT_TURN_SEQUENCE] = 0;

@@ -24,10 +24,10 @@ std::vector<std::pair<int64_t, Flight>> flights() {
   for (int64_t i = std::max<int64_t>(0, count - TT_FLIGHT_KEPT); i < count; i++) {
     tt_flight one;
     if (!tt_flight_get(i, &one)) continue;
-    all.emplace_back(i,
-                     Flight{one.group, one.state, tt_collective_name(one.kind),
-                            tt_dtype_name(one.dtype), one.rank, one.size, one.root, one.sequence,
-                            one.x_count, one.y_count, one.started_ns, one.ended_ns, line_of(one)});
+    all.emplace_back(i, Flight{one.group, one.state, tt_collective_name(one.kind),
+                               tt_dtype_name(one.dtype), one.rank, one.size, one.root, one.sequence,
+                               one.x_count, one.y_count, one.started_ns, one.ended_ns,
+                               tt_dist_line(one.site)});
   }
   return all;
 }

@@ -2,7 +2,6 @@
 #include "distributed/distributed.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 
 namespace tt {
 namespace {
@@ -28,8 +27,8 @@ int64_t numel_of(const Tensors& tensors) {
 }
 
 int64_t device_of_rank(const Carrier& carrier, int64_t rank) {
-  return carrier.devices.at(
-      static_cast<size_t>(carrier.global_ranks.at(static_cast<size_t>(rank))));
+  TORCH_CHECK(rank >= 0 && rank < carrier.members->size, "the group has no rank ", rank);
+  return carrier.devices.at(static_cast<size_t>(carrier.members->ranks[rank]));
 }
 
 // A message, as what the first of two gives both.
@@ -41,26 +40,26 @@ void ask_pair(const Carrier& carrier, int64_t from, int64_t to, Asked& asked) {
 }
 
 void ask_group(const Carrier& carrier, bool spans, Asked& asked) {
-  std::vector<int64_t> ranks = carrier.global_ranks, all = ranks;
-  asked.ranks = static_cast<int64_t>(ranks.size());
+  const tt_members& members = *carrier.members;
+  asked.ranks = members.size;
+  std::vector<int64_t> ranks(members.ranks, members.ranks + members.size);
   if (spans) {
-    all.resize(carrier.devices.size());
-    TORCH_CHECK(tt_dist_partition(ranks.data(), static_cast<int>(ranks.size()),
-                                  static_cast<int>(all.size()), all.data()),
-                "process group ", carrier.name, ": its ranks are along no dim of a mesh of the ",
-                all.size(), " ranks, so that no captured program of all of them can have it");
+    ranks.resize(carrier.devices.size());
+    TORCH_CHECK(tt_dist_partition(members.ranks, members.size, static_cast<int>(ranks.size()),
+                                  ranks.data()),
+                "process group ", members.name, ": its ranks are along no dim of a mesh of the ",
+                ranks.size(), " ranks, so that no captured program of all of them can have it");
   }
-  for (int64_t rank : all) asked.devices.push_back(carrier.devices.at(static_cast<size_t>(rank)));
+  for (int64_t rank : ranks) asked.devices.push_back(carrier.devices.at(static_cast<size_t>(rank)));
 }
 
 }  // namespace
 
-Packed::Packed(Carrier& carrier, int rank, bool spans, Asked& asked, const Tensors& given,
-               const Tensors& own)
+Packed::Packed(Carrier& carrier, bool spans, Asked& asked, const Tensors& given, const Tensors& own)
     : own_(own) {
   at::NoGradGuard no_grad;
   at::AutoDispatchBelowADInplaceOrView below;
-  auto size = static_cast<int64_t>(carrier.global_ranks.size());
+  int64_t rank = carrier.members->rank, size = carrier.members->size;
   bool is_root = asked.root == rank, in_place = tt_collective_in_place(asked.kind);
   if (!given.empty()) inputs = {flat(given)};
   if (!own.empty()) outputs = {in_place ? flat(own) : at::empty({numel_of(own)}, own[0].options())};
@@ -83,27 +82,22 @@ Packed::Packed(Carrier& carrier, int rank, bool spans, Asked& asked, const Tenso
   default:
     break;
   }
-  if (!asked.splits.empty()) pad(carrier, rank, asked);
+  if (!asked.splits.empty()) pad(carrier, asked);
   ask_group(carrier, spans, asked);
 }
 
 // Parts of one size, of which the rest counts for nothing.
-void Packed::pad(Carrier& carrier, int rank, Asked& asked) {
-  size_t size = carrier.global_ranks.size();
+void Packed::pad(Carrier& carrier, Asked& asked) {
+  int64_t ranks = carrier.members->size;
   int64_t most = *std::max_element(asked.splits.begin(), asked.splits.end());
-  std::string key = "parts/" + std::to_string(carrier.unequal++) + "/";
-  carrier.store->set(key + std::to_string(rank), std::to_string(most));
-  for (size_t other = 0; other < size; other++)
-    most =
-        std::max<int64_t>(most, std::stoll(carrier.store->get_to_str(key + std::to_string(other))));
+  std::string what = "parts/" + std::to_string(carrier.unequal++);
+  check(tt_members_most(carrier.members, what.c_str(), most, &most));
   at::Tensor x = inputs.at(0);
-  auto ranks = static_cast<int64_t>(size);
   inputs = {at::zeros({ranks * most}, x.options())};
   outputs = {at::empty({ranks * most}, x.options())};
-  int64_t from = 0, to = 0;
-  for (size_t other = 0; other < size; other++, to += most) {
-    int64_t count = asked.splits[other];
-    inputs[0].narrow(0, to, count).copy_(x.narrow(0, from, count));
+  for (int64_t rank = 0, from = 0; rank < ranks; rank++) {
+    int64_t count = asked.splits[static_cast<size_t>(rank)];
+    inputs[0].narrow(0, rank * most, count).copy_(x.narrow(0, from, count));
     from += count;
   }
   parts_.assign(asked.splits.begin() + ranks, asked.splits.end());

@@ -5,16 +5,15 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
-#include <atomic>
-#include <condition_variable>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 
 extern "C" {
+#include "dist/failure.h"
 #include "dist/flight.h"
+#include "dist/mail.h"
 #include "stream/meeting.h"
 }
 
@@ -40,32 +39,37 @@ struct GroupOptions final : Backend::Options {
 // Who carries a group's collectives: PyTorch's own backend for tensors of the host, Gloo; or the
 // plugin's own, between devices.
 struct Carrier : Fixed {
+  // Makes the backend where there are no devices.
+  Carrier(Ptr<Store> store, int rank, int size, Milliseconds timeout, const std::string& name,
+          std::vector<int64_t> global_ranks, std::vector<int64_t> devices);
+  ~Carrier();
   Ptr<Backend> backend;          // null: the plugin
   std::vector<int64_t> devices;  // of the plugin, in the order of the global ranks; or none
-  Ptr<Store> store;              // to find out who is missing
-  std::string name;
-  std::vector<int64_t> global_ranks;
-  std::atomic<int64_t> timeout_ms;
+  tt_members* members = nullptr;
+  tt_mail to_itself;
   std::mutex lock;
   // Messages that were sent and perhaps not received yet, with their bytes.
   std::vector<std::pair<Ptr<c10d::Work>, at::Tensor>> sent;
-  // Messages of the rank to itself, by their tags.
-  std::map<int64_t, std::deque<at::Tensor>> to_itself;
-  std::condition_variable sent_to_itself;
   // Returns when their receivers have them: those of a group that ends would be lost.
   void await_sent();
-  std::atomic<uint64_t> unequal = 0;  // exchanges of unequal parts between devices
+  uint64_t unequal = 0;  // exchanges of unequal parts between devices
   bool on_devices() const { return !devices.empty(); }
+  Milliseconds timeout() const { return Milliseconds(tt_members_timeout(members)); }
 };
 
-// Numbers below 2 are part of a program, and lines have other numbers on each rank.
-constexpr int64_t kFirstSite = 2;
-inline std::string line_of(const tt_flight& one) {
-  return tt_site_text(one.site >= kFirstSite ? one.site - static_cast<uint32_t>(kFirstSite) : 0);
-}
+tt_board board_of(Ptr<Store> store);
 
-// Where the store has what ended a rank's process.
-std::string left_key(int rank);
+// What it throws, as a status.
+template <class Act> tt_status attempt(const Act& act) {
+  try {
+    act();
+    return TT_SUCCESS;
+  } catch (const c10::Error& error) {
+    return tt_error(TT_UNAVAILABLE, "%s", error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    return tt_error(TT_UNAVAILABLE, "%s", error.what());
+  }
+}
 
 // What the core calls for one order of collectives of the group, of which `order` is the name.
 tt_transport make_transport(std::shared_ptr<Carrier> carrier, const std::string& order);
@@ -81,6 +85,15 @@ struct Order : Fixed {
   uint64_t issued = 0;
   tt_marker* last = nullptr;  // behind what was issued
 };
+
+// Throws DistBackendError; takes the status.
+[[noreturn]] void raise(tt_status status);
+// Does so where something ended the group.
+void check_group(tt_dist_group* group);
+// Stands for the last collective that was issued in this order.
+Ptr<c10d::Work> make_work(int rank, c10d::OpType type, std::shared_ptr<Order> order,
+                          const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs,
+                          bool captured);
 
 struct Asked {
   tt_collective_kind kind;
@@ -100,21 +113,22 @@ class Packed : Fixed {
  public:
   // Names the devices in `asked`: all of the world's where the program `spans` more collectives
   // than this one. Waits for the other ranks where their parts have unequal sizes.
-  Packed(Carrier& carrier, int rank, bool spans, Asked& asked,
-         const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& outputs);
+  Packed(Carrier& carrier, bool spans, Asked& asked, const std::vector<at::Tensor>& inputs,
+         const std::vector<at::Tensor>& outputs);
   std::vector<at::Tensor> inputs, outputs;
   void unpack() const;  // to this rank's own outputs
 
  private:
-  void pad(Carrier& carrier, int rank, Asked& asked);
+  void pad(Carrier& carrier, Asked& asked);
   std::vector<at::Tensor> own_;
   std::vector<int64_t> parts_;  // of outputs' rows, where these are of unequal sizes
 };
 
 class ProcessGroupTpu final : public Backend {
  public:
-  ProcessGroupTpu(Ptr<Store> store, int rank, int size, Milliseconds timeout, std::string name,
-                  std::vector<int64_t> global_ranks, std::vector<int64_t> devices);
+  ProcessGroupTpu(Ptr<Store> store, int rank, int size, Milliseconds timeout,
+                  const std::string& name, std::vector<int64_t> global_ranks,
+                  std::vector<int64_t> devices);
   ~ProcessGroupTpu() override;
 
   using Work = Ptr<c10d::Work>;
@@ -161,7 +175,9 @@ class ProcessGroupTpu final : public Backend {
   Work barrier(const c10d::BarrierOptions& options) override;
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all) override;
 
-  void setTimeout(Milliseconds timeout) override { carrier_->timeout_ms = timeout.count(); }
+  void setTimeout(Milliseconds timeout) override {
+    tt_members_set_timeout(carrier_->members, timeout.count());
+  }
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override;
   c10d::ErrorType getError() override;
@@ -176,6 +192,9 @@ class ProcessGroupTpu final : public Backend {
                c10::DeviceIndex device);
   Work issue(const Asked& asked, c10d::OpType type, const Tensors& inputs, const Tensors& outputs,
              int which = kAll);
+  // Of tensors of another size on each rank, as NCCL's.
+  Work gather_uneven(Tensors& outputs, const at::Tensor& input);
+  Work scatter_uneven(Tensors& outputs, const Tensors& inputs, const c10d::ReduceOp& reduction);
   // Stands for all collectives of the whole group that were issued.
   Work all_so_far(c10d::OpType type, const Tensors& outputs);
 

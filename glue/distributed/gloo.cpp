@@ -1,13 +1,13 @@
 // The transport: what a program asks for, done by PyTorch's own backend on the host's memory. Runs
 // on the thread that runs the program; no lock is held, nor the GIL.
 #include "dispatch/convert.h"
-#include "distributed/failure.h"
-
-#include <torch/csrc/distributed/c10d/Store.hpp>
+#include "distributed/distributed.h"
+#include "python/package.h"
 
 namespace tt {
 namespace {
 
+using c10d::ReduceOp;
 using Tensors = std::vector<at::Tensor>;
 
 struct Transport {
@@ -21,161 +21,144 @@ at::Tensor over(const void* data, int64_t count, tt_dtype dtype) {
   return at::from_blob(const_cast<void*>(data), {count}, options);
 }
 
-class Doing {
- public:
-  Doing(Carrier& carrier, tt_collective* asked)
-      : by_(*carrier.backend), carrier_(carrier), c_(asked) {
-    x_ = over(asked->x, asked->x_count, asked->dtype);
-    y_ = over(asked->y, asked->y_count, asked->dtype);
-  }
-  void run();
+// One collective, as the backend is asked for it.
+struct Doing {
+  Backend& by;
+  Carrier& carrier;
+  tt_collective& c;
+  at::Tensor x, y;
+  Tensors xs{x}, ys{y};
 
- private:
+  Doing(Carrier& who, tt_collective& asked)
+      : by(*who.backend), carrier(who), c(asked), x(over(asked.x, asked.x_count, asked.dtype)),
+        y(over(asked.y, asked.y_count, asked.dtype)) {}
+  bool is_root() const { return c.root == c.rank; }
+  int root() const { return static_cast<int>(c.root); }
+  int tag() const { return static_cast<int>(c.tag); }
   template <class Options> Options options() const {
     Options made;
-    made.timeout = Milliseconds(carrier_.timeout_ms.load());
+    made.timeout = carrier.timeout();
+    if constexpr (requires { made.rootRank; }) made.rootRank = c.root;
+    if constexpr (requires { made.reduceOp; }) made.reduceOp = reduction();
     return made;
   }
-  template <class Options> Options rooted() const {
-    auto made = options<Options>();
-    made.rootRank = c_->root;
-    return made;
+  // A part for each rank, where this one is the root.
+  std::vector<Tensors> parts_of_root(const at::Tensor& whole) const {
+    if (!is_root()) return {};
+    if (!whole.numel()) return {Tensors(static_cast<size_t>(c.size), whole)};
+    return {whole.chunk(c.size)};
   }
-  template <class Options> Options reducing(Options made) const {
-    static constexpr c10d::ReduceOp::RedOpType kinds[] = {
-        c10d::ReduceOp::SUM, c10d::ReduceOp::AVG,  c10d::ReduceOp::PRODUCT, c10d::ReduceOp::MIN,
-        c10d::ReduceOp::MAX, c10d::ReduceOp::BAND, c10d::ReduceOp::BOR,     c10d::ReduceOp::BXOR};
-    made.reduceOp = kinds[c_->op];
-    return made;
+  std::vector<int64_t> splits(const int64_t* of) const {
+    return of ? std::vector<int64_t>(of, of + c.size) : std::vector<int64_t>();
   }
-  // A part for each rank.
-  Tensors parts(const at::Tensor& whole) const {
-    auto found = whole.chunk(c_->size);
-    if (whole.numel() == 0) found.assign(static_cast<size_t>(c_->size), whole);
-    return found;
-  }
-  static void await(const Ptr<c10d::Work>& work) { work->wait(); }
-  void reduce();
-  void gather();
-  void scatter();
-  void exchange();
-  void send();
-  void receive();
-  void receive_own();
 
-  Backend& by_;
-  Carrier& carrier_;
-  tt_collective* c_;
-  at::Tensor x_, y_;
+ private:
+  ReduceOp reduction() const {
+    static constexpr ReduceOp::RedOpType kinds[] = {ReduceOp::SUM, ReduceOp::AVG, ReduceOp::PRODUCT,
+                                                    ReduceOp::MIN, ReduceOp::MAX, ReduceOp::BAND,
+                                                    ReduceOp::BOR, ReduceOp::BXOR};
+    return kinds[c.op];
+  }
 };
 
-void Doing::reduce() {
-  bool is_root = c_->root == c_->rank;
-  Tensors tensors{is_root ? y_ : y_.clone()};  // Gloo writes to that of the others, too
-  await(by_.reduce(tensors, reducing(rooted<c10d::ReduceOptions>())));
+using Work = Ptr<c10d::Work>;
+
+Work reduce(Doing& a) {
+  if (!a.is_root()) a.ys[0] = a.y.clone();  // Gloo writes to that of the others, too
+  return a.by.reduce(a.ys, a.options<c10d::ReduceOptions>());
 }
 
-void Doing::gather() {
-  std::vector<Tensors> outputs;
-  Tensors inputs{x_};
-  if (c_->root == c_->rank) outputs.push_back(parts(y_));
-  await(by_.gather(outputs, inputs, rooted<c10d::GatherOptions>()));
+Work gather(Doing& a) {
+  auto outputs = a.parts_of_root(a.y);
+  return a.by.gather(outputs, a.xs, a.options<c10d::GatherOptions>());
 }
 
-void Doing::scatter() {
-  Tensors outputs{y_};
-  std::vector<Tensors> inputs;
-  if (c_->root == c_->rank) inputs.push_back(parts(x_));
-  await(by_.scatter(outputs, inputs, rooted<c10d::ScatterOptions>()));
+Work scatter(Doing& a) {
+  auto inputs = a.parts_of_root(a.x);
+  return a.by.scatter(a.ys, inputs, a.options<c10d::ScatterOptions>());
 }
 
-void Doing::exchange() {
-  std::vector<int64_t> x, y;
-  if (c_->x_splits) {
-    x.assign(c_->x_splits, c_->x_splits + c_->size);
-    y.assign(c_->y_splits, c_->y_splits + c_->size);
-  }
-  await(by_.alltoall_base(y_, x_, y, x, options<c10d::AllToAllOptions>()));
+Work exchange(Doing& a) {
+  auto gets = a.splits(a.c.y_splits), gives = a.splits(a.c.x_splits);
+  return a.by.alltoall_base(a.y, a.x, gets, gives, a.options<c10d::AllToAllOptions>());
 }
 
 // Does not wait for the receiver: what is sent is kept until it has arrived.
-void Doing::send() {
-  std::lock_guard<std::mutex> guard(carrier_.lock);
-  if (c_->root == c_->rank) {
-    carrier_.to_itself[c_->tag].push_back(x_.clone());
-    carrier_.sent_to_itself.notify_all();
-    return;
+Work send(Doing& a) {
+  if (a.is_root()) {  // Gloo has no messages to oneself
+    check(tt_mail_post(&a.carrier.to_itself, a.c.tag, a.c.x, a.c.x_count));
+    return {};
   }
+  std::lock_guard<std::mutex> guard(a.carrier.lock);
+  auto& sent = a.carrier.sent;
   auto arrived = [](auto& one) { return one.first->isCompleted(); };
-  carrier_.sent.erase(std::remove_if(carrier_.sent.begin(), carrier_.sent.end(), arrived),
-                      carrier_.sent.end());
-  Tensors tensors{x_.clone()};
-  auto work = by_.send(tensors, static_cast<int>(c_->root), static_cast<int>(c_->tag));
-  carrier_.sent.emplace_back(std::move(work), tensors[0]);
+  sent.erase(std::remove_if(sent.begin(), sent.end(), arrived), sent.end());
+  Tensors tensors{a.x.clone()};
+  auto work = a.by.send(tensors, a.root(), a.tag());
+  sent.emplace_back(std::move(work), tensors[0]);
+  return {};
 }
 
-// Gloo has no messages to oneself.
-void Doing::receive_own() {
-  std::unique_lock<std::mutex> guard(carrier_.lock);
-  auto& waiting = carrier_.to_itself[c_->tag];
-  Milliseconds timeout(carrier_.timeout_ms.load());
-  bool came = carrier_.sent_to_itself.wait_for(guard, timeout, [&] { return !waiting.empty(); });
-  TORCH_CHECK(came, "the rank sent nothing to itself");
-  TORCH_CHECK(waiting.front().numel() == y_.numel(), "the rank sent ", waiting.front().numel(),
-              " bytes to itself");
-  y_.copy_(waiting.front());
-  waiting.pop_front();
-  c_->source = c_->rank;
+Work receive(Doing& a) {
+  if (a.is_root()) {
+    auto timeout = tt_members_timeout(a.carrier.members);
+    check(tt_mail_take(&a.carrier.to_itself, a.c.tag, a.c.y, a.c.y_count, timeout));
+    a.c.source = a.c.rank;
+    return {};
+  }
+  auto work = a.c.root < 0 ? a.by.recvAnysource(a.ys, a.tag()) : a.by.recv(a.ys, a.root(), a.tag());
+  work->wait(a.carrier.timeout());
+  a.c.source = work->sourceRank();
+  return {};
 }
 
-void Doing::receive() {
-  if (c_->root == c_->rank) return receive_own();
-  Tensors tensors{y_};
-  auto tag = static_cast<int>(c_->tag);
-  auto work = c_->root < 0 ? by_.recvAnysource(tensors, tag)
-                           : by_.recv(tensors, static_cast<int>(c_->root), tag);
-  work->wait(Milliseconds(carrier_.timeout_ms.load()));
-  c_->source = work->sourceRank();
-}
+// What is begun, and has to be waited for; or none.
+using Begin = Work (*)(Doing& a);
+constexpr std::pair<tt_collective_kind, Begin> kKinds[] = {
+    {TT_COLLECTIVE_ALL_REDUCE,
+     [](Doing& a) { return a.by.allreduce(a.ys, a.options<c10d::AllreduceOptions>()); }},
+    {TT_COLLECTIVE_BROADCAST,
+     [](Doing& a) { return a.by.broadcast(a.ys, a.options<c10d::BroadcastOptions>()); }},
+    {TT_COLLECTIVE_REDUCE, reduce},
+    {TT_COLLECTIVE_ALL_GATHER,
+     [](Doing& a) { return a.by._allgather_base(a.y, a.x, a.options<c10d::AllgatherOptions>()); }},
+    {TT_COLLECTIVE_REDUCE_SCATTER,
+     [](Doing& a) {
+       return a.by._reduce_scatter_base(a.y, a.x, a.options<c10d::ReduceScatterOptions>());
+     }},
+    {TT_COLLECTIVE_ALL_TO_ALL, exchange},
+    {TT_COLLECTIVE_GATHER, gather},
+    {TT_COLLECTIVE_SCATTER, scatter},
+    {TT_COLLECTIVE_SEND, send},
+    {TT_COLLECTIVE_RECV, receive},
+    {TT_COLLECTIVE_BARRIER,
+     [](Doing& a) { return a.by.barrier(a.options<c10d::BarrierOptions>()); }},
+};
 
-void Doing::run() {
-  Tensors in_place{y_}, inputs{x_};
-  switch (c_->kind) {
-  case TT_COLLECTIVE_ALL_REDUCE:
-    return await(by_.allreduce(in_place, reducing(options<c10d::AllreduceOptions>())));
-  case TT_COLLECTIVE_BROADCAST:
-    return await(by_.broadcast(in_place, rooted<c10d::BroadcastOptions>()));
-  case TT_COLLECTIVE_REDUCE:
-    return reduce();
-  case TT_COLLECTIVE_ALL_GATHER:
-    return await(by_._allgather_base(y_, x_, options<c10d::AllgatherOptions>()));
-  case TT_COLLECTIVE_REDUCE_SCATTER:
-    return await(by_._reduce_scatter_base(y_, x_, reducing(options<c10d::ReduceScatterOptions>())));
-  case TT_COLLECTIVE_ALL_TO_ALL:
-    return exchange();
-  case TT_COLLECTIVE_GATHER:
-    return gather();
-  case TT_COLLECTIVE_SCATTER:
-    return scatter();
-  case TT_COLLECTIVE_SEND:
-    return send();
-  case TT_COLLECTIVE_RECV:
-    return receive();
-  default:
-    return await(by_.barrier(options<c10d::BarrierOptions>()));
+// The failed collective is in it as one that was started.
+void dump_record() {
+  try {
+    InPython in_python;
+    function_of("tpu.distributed", "_dump_where_asked")(tt_env(TT_ENV_FLIGHT_RECORD));
+  } catch (const std::exception& error) {
+    tt_log(TT_LOG_PLUGIN, "the flight record was not written: %s", error.what());
   }
 }
 
 tt_status run(void* user, tt_collective* asked) {
   auto& self = *static_cast<Transport*>(user);
-  try {
-    Doing(*self.carrier, asked).run();
-    return TT_SUCCESS;
-  } catch (const c10::Error& error) {
-    return explain_failure(self.carrier, self.order, *asked, error.what_without_backtrace());
-  } catch (const std::exception& error) {
-    return explain_failure(self.carrier, self.order, *asked, error.what());
-  }
+  tt_status failed = attempt([&] {
+    Doing doing(*self.carrier, *asked);
+    for (auto& [kind, begin] : kKinds)
+      if (kind == asked->kind)
+        if (Work work = begin(doing)) work->wait();
+  });
+  if (!failed) return TT_SUCCESS;
+  tt_status status = tt_members_explain(self.carrier->members, self.order.c_str(), asked,
+                                        tt_status_message(failed));
+  tt_status_release(failed);
+  if (*tt_env(TT_ENV_FLIGHT_RECORD)) dump_record();
+  return status;
 }
 
 void release(void* user) { delete static_cast<Transport*>(user); }

@@ -2,9 +2,11 @@
 
 import contextlib
 import json
+import pickle
 import re
 import time
 from datetime import timedelta
+from multiprocessing.reduction import ForkingPickler
 
 import pytest
 import torch
@@ -440,6 +442,132 @@ def objects(rank, size):
 def test_objects(ranks):
     want = ([{"rank": 0}, {"rank": 1}], [0, "text"])
     assert ranks.run(objects) == [want, want]
+
+
+class Holder:
+    """What is pickled by its class's own words holds a tensor all the same."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+
+def foreign(rank, size, folder):
+    """What other ranks have pickled or saved comes to this one's own device."""
+    own = torch.device("tpu", rank)
+    x = torch.full((2,), float(rank), device="tpu")
+    assert x.device == own
+    found = [None] * size
+    dist.all_gather_object(found, {"x": x, "holder": Holder(x + 10)})
+    lists = [x, torch.nn.Parameter(x)] if rank == 0 else [None, None]
+    dist.broadcast_object_list(lists, src=0)
+    file = f"{folder}/of-{rank}.pt"
+    torch.save({"x": x, "half": x.half()}, file)
+    torch.save(x, f"{file}.old", _use_new_zipfile_serialization=False)
+    queued = ForkingPickler.dumps(x.clone())
+    pickled = [None] * size
+    dist.all_gather_object(pickled, pickle.dumps(x))
+    dist.barrier()
+    other = f"{folder}/of-{1 - rank}.pt"
+    read = torch.load(other, weights_only=True)
+    all_read = [
+        *(one["x"] for one in found),
+        *(one["holder"].tensor - 10 for one in found),
+        *lists,
+        read["x"],
+        read["half"].float(),
+        torch.load(f"{other}.old"),
+        torch.load(other, map_location="tpu")["x"],
+        *map(pickle.loads, pickled),
+        pickle.loads(queued),
+    ]
+    assert {one.device for one in all_read} == {own}
+    assert torch.load(other, map_location="cpu")["x"].device.type == "cpu"
+    return [one.tolist()[0] for one in all_read]
+
+
+def test_tensors_of_other_ranks_come_to_the_own_device(tmp_path):
+    environment = lambda rank: {"LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2"}  # noqa: E731
+    with Ranks(environment=environment) as pair:
+        results = pair.run(foreign, str(tmp_path))
+    for rank, found in enumerate(results):
+        other = 1 - rank
+        assert found == [0, 1, 0, 1, 0, 0, other, other, other, other, 0, 1, rank]
+
+
+def test_what_another_device_saved_in_a_process_alone(tmp_path):
+    """It owns no second one, and is no rank: PyTorch says what to do."""
+    x = torch.ones(2, device="tpu")
+    file = tmp_path / "x.pt"
+    torch.save(x, file)
+    assert torch.load(file).device == x.device
+    text = f"tpu:{torch.tpu.device_count()}"
+    with pytest.raises(RuntimeError, match="map_location"):
+        torch.load(file, map_location=text)
+
+
+def merge(rank, size):
+    """Groups of one rank each become one group, in which the last to come is the first rank."""
+    own = [dist.new_group([one]) for one in range(size)][rank]
+    store = dist.PrefixStore("merge", dist.distributed_c10d._get_default_store())
+    time.sleep(0.3 * (size - 1 - rank))
+    merged = own.merge_remote_group(store, size, timedelta(seconds=20), f"merged-{size}")
+    x = torch.tensor([2.0**rank], device="tpu")
+    merged.allreduce([x]).wait()
+    everyone = [torch.empty(1, device="tpu") for _ in range(size)]
+    merged.allgather([everyone], [torch.tensor([float(rank)], device="tpu")]).wait()
+    root = torch.tensor([float(rank)], device="tpu")
+    merged.broadcast(root, 1).wait()
+    options = merged._get_backend(torch.device("tpu")).options
+    with torch.tpu.set_eager_mode("debug"):
+        merged.allreduce([torch.ones(2, device="tpu")]).wait()
+    merged.barrier().wait()
+    return merged.rank(), x.item(), [one.item() for one in everyone], root.item(), options
+
+
+def check_merge(world, size):
+    results = world.run(merge_facts)
+    ranks = [one[0] for one in results]
+    assert sorted(ranks) == list(range(size))
+    gathered = [float(ranks.index(one)) for one in range(size)]
+    for rank, (_, total, everyone, root, name) in enumerate(results):
+        assert (total, everyone, root) == (2**size - 1, gathered, gathered[1]), rank
+        assert name == f"merged-{size}"
+
+
+def merge_facts(rank, size):
+    *facts, options = merge(rank, size)
+    return *facts, options.group_name
+
+
+def test_merging(ranks):
+    check_merge(ranks, 2)
+
+
+def uneven_lists(rank, size):
+    """all_gather and reduce_scatter of tensors of another size on each rank, as NCCL's."""
+    own = torch.full((rank + 1, 2), rank + 1.0, device="tpu", requires_grad=True)
+    everyone = [torch.empty(one + 1, 2, device="tpu") for one in range(size)]
+    dist.all_gather(everyone, own)
+    parts = [torch.full((one + 1, 2), 10.0 * one + rank, device="tpu") for one in range(size)]
+    summed, most = torch.empty(rank + 1, 2, device="tpu"), torch.empty(rank + 1, 2, device="tpu")
+    dist.reduce_scatter(summed, parts)
+    dist.reduce_scatter(most, parts, dist.ReduceOp.MAX, async_op=True).wait()
+    for one, part in enumerate(parts):  # are as they were
+        assert part.eq(10 * one + rank).all()
+    with pytest.raises(RuntimeError, match=f"all_gather.*{2 * rank + 2} elements of f32, not"):
+        dist.all_gather(everyone[::-1], own)
+    return [one.tolist() for one in (*everyone, summed, most)]
+
+
+def check_uneven_lists(world):
+    for rank, found in enumerate(world.run(uneven_lists)):
+        rows = rank + 1
+        wanted = [[[1.0] * 2], [[2.0] * 2] * 2, [[20.0 * rank + 1] * 2] * rows]
+        assert found == [*wanted, [[10.0 * rank + 1] * 2] * rows]
+
+
+def test_lists_of_uneven_tensors(ranks):
+    check_uneven_lists(ranks)
 
 
 def subgroups(rank, size):

@@ -126,6 +126,39 @@ def test_errors_end_all_ranks_and_the_next_world_is_well():
         processes.test_objects(world)
 
 
+def test_lists_of_uneven_tensors(pair):
+    processes.check_uneven_lists(pair)
+
+
+def test_merging(pair):
+    processes.check_merge(pair, 2)
+
+
+@pytest.mark.parametrize("ask", ["uneven parts", "Debug"])
+def test_who_waits_for_the_word_of_a_rank_that_raises(ask):
+    """The time-out of 10 minutes is not what ends it."""
+    status, _out, err = python(
+        f"""
+import torch, torch.distributed as dist
+from torch_tpu.distributed import simulate
+def uneven():
+    x = torch.ones(3, device="tpu")
+    dist.all_to_all_single(torch.empty(2, device="tpu"), x, [1, 1], [1, 2])
+def debug():
+    with torch.tpu.set_eager_mode("debug"):
+        dist.all_reduce(torch.ones(3, device="tpu"))
+def ask():
+    if dist.get_rank() == 1:
+        raise ValueError("no more data")
+    {{"uneven parts": uneven, "Debug": debug}}[{ask!r}]()
+simulate(ask, 2)
+""",
+        timeout=60,
+    )
+    assert status == 1
+    assert "ValueError: no more data" in err, err
+
+
 def test_what_is_refused():
     status, out, err = python(
         """

@@ -29,6 +29,7 @@ def serve(pipe):
         target, args, kwargs, environment = job
         os.environ.clear()
         os.environ.update(environment)
+        dist.set_debug_level_from_env()  # a test before may have changed it
         code = 0
         try:
             target(*args, **kwargs)

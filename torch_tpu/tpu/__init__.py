@@ -11,7 +11,7 @@ import torch
 
 from torch_tpu import _C
 from torch_tpu._explain import explain
-from torch_tpu.tpu import amp, compiler, distributed, graphs, memory, random, streams
+from torch_tpu.tpu import _utils, amp, compiler, distributed, graphs, memory, random, streams
 from torch_tpu.tpu.devices import (
     TpuDeviceProperties,
     _get_device_index,

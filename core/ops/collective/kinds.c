@@ -20,3 +20,12 @@ bool tt_collective_reduces(tt_collective_kind kind) { return known(kind) && kind
 bool tt_collective_is_message(tt_collective_kind kind) {
   return kind == TT_COLLECTIVE_SEND || kind == TT_COLLECTIVE_RECV;
 }
+
+const char *tt_reduction_name(tt_reduction op) {
+  static const char *const names[] = {
+#define X(name) #name,
+      TT_REDUCTIONS(X)
+#undef X
+  };
+  return (size_t)op < TT_REDUCTION_KINDS ? names[op] : "unknown";
+}

@@ -30,16 +30,15 @@ bool tt_collective_reduces(tt_collective_kind kind);
 /* Of two ranks, and not of the whole group. */
 bool tt_collective_is_message(tt_collective_kind kind);
 
-/* PyTorch's ReduceOp, in its order. AVG is never asked of a transport. */
+/* PyTorch's ReduceOp, in its order. AVG and PREMUL_SUM are never asked of a transport. */
+#define TT_REDUCTIONS(X) X(SUM) X(AVG) X(PRODUCT) X(MIN) X(MAX) X(BAND) X(BOR) X(BXOR) X(PREMUL_SUM)
 typedef enum tt_reduction {
-  TT_REDUCE_SUM,
-  TT_REDUCE_AVG,
-  TT_REDUCE_PRODUCT,
-  TT_REDUCE_MIN,
-  TT_REDUCE_MAX,
-  TT_REDUCE_BAND,
-  TT_REDUCE_BOR,
-  TT_REDUCE_BXOR
+#define X(name) TT_REDUCE_##name,
+  TT_REDUCTIONS(X)
+#undef X
+      TT_REDUCTION_KINDS
 } tt_reduction;
+
+const char *tt_reduction_name(tt_reduction op); /* "SUM"; "unknown" for others */
 
 #endif
