@@ -18,6 +18,7 @@ from typing import Any
 from model_cases import CASES, Case
 
 WARMUP, QUIET, PATIENCE = 10, 5, 100  # steps: see settle()
+REST = 0.5  # seconds between them
 REASON = 100  # characters of a reason why something failed
 OURS = ("debug", "strict", "fused")
 PEER_MODULE = "google_tpu"  # importing it gives device tpu, and set_mode(name)
@@ -119,7 +120,8 @@ def settle(step: Callable[[], float], programs: Callable[[], int | None], share:
     """Warms up, and returns the steps it took.
 
     WARMUP steps, and more until QUIET of them in a row compiled nothing, PATIENCE at most; of a
-    case whose step is a long one, a share.
+    case whose step is a long one, a share. Between them the script rests, so that what is compiled
+    in the background gets done, as it is in a long run.
     """
     done, quiet, before = 0, 0, programs()
     while done < max(WARMUP // share, 1) or quiet < QUIET // share:
@@ -128,6 +130,9 @@ def settle(step: Callable[[], float], programs: Callable[[], int | None], share:
         step()
         done += 1
         now = programs()
+        if now is not None:
+            time.sleep(REST)
+            now = programs()
         quiet, before = (quiet + 1 if now == before else 0), now
     return done
 

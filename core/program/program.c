@@ -267,8 +267,8 @@ static tt_status find_or_add(tt_program_table *table, tt_module *module, tt_want
   tt_executable *ready = NULL;
   const tt_module *text = found ? &found->module : module;
   if (missing && want == TT_WANT_KNOWN) TT_TRY(load(table, text, &ready));
-  if (want == TT_WANT_FOUND)
-    want = missing && is_in_a_folder(table, text) ? TT_WANT_NOW : TT_WANT_BACKGROUND;
+  bool at_hand = want == TT_WANT_FOUND && missing && is_in_a_folder(table, text);
+  if (want == TT_WANT_FOUND) want = TT_WANT_BACKGROUND;
   tt_count_add(found ? TT_COUNT_PROGRAM_HITS : TT_COUNT_PROGRAMS, 1);
   if (found && want != TT_WANT_BACKGROUND) promote(found);
   if (!found) {
@@ -280,7 +280,7 @@ static tt_status find_or_add(tt_program_table *table, tt_module *module, tt_want
     found->background = want == TT_WANT_BACKGROUND;
   }
   if (missing && ready) put(found, ready);
-  else if (missing && want == TT_WANT_NOW) start(found);
+  else if (missing && (want == TT_WANT_NOW || at_hand)) start(found);
   *out = found;
   return TT_SUCCESS;
 }

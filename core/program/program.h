@@ -37,7 +37,7 @@ typedef enum tt_want {
   TT_WANT_NOW,        /* it is compiled at once */
   TT_WANT_BACKGROUND, /* it may never be needed: it is compiled once tt_program_poll asks for it,
                          and then delays no other; or at once, when somebody wants it now */
-  TT_WANT_FOUND,      /* at once if a cache folder has it; else the same as for the background */
+  TT_WANT_FOUND,      /* the same, but without being asked for if a cache folder has it */
   TT_WANT_KNOWN /* nothing new may be compiled: FAILED_PRECONDITION unless it is in memory or in
                    a cache folder */
 } tt_want;

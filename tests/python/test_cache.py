@@ -74,6 +74,19 @@ def test_second_process_compiles_nothing(tmp_path, mode):
     assert (tmp_path / "cache").stat().st_mode & 0o777 == 0o700
 
 
+def test_large_programs_are_loaded_behind_small_ones(tmp_path):
+    """A chunk is launched as its operators until its own program, which a folder has, is there."""
+    here = {"TORCH_TPU_CACHE_DIR": str(tmp_path)}
+    tiers = 'value = sum(torch.tpu.metrics()["tiers"][name] for name in ("operators", "pieces"))'
+    for tier in ("operators", "pieces", "chunks"):
+        small = run(f"{TRAINING}\n{tiers}", "FUSED", TORCH_TPU_FUSED_TIER=tier, **here)[0]
+        assert (small == 0) == (tier == "chunks")
+    small, compiled, found, broken = run(
+        f"{TRAINING}\n{tiers}", "FUSED", TORCH_TPU_FUSED_TIER="auto", **here
+    )
+    assert small > 0 and found > 0 and (compiled, broken) == (0, 0)
+
+
 @pytest.mark.slow
 def test_broken_entries_are_rebuilt(tmp_path):
     here = {"TORCH_TPU_CACHE_DIR": str(tmp_path)}
