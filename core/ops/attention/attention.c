@@ -4,6 +4,7 @@
 #include "ops/nn.h"
 #include "ops/random/philox.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -31,6 +32,7 @@ static tt_node *regroup(tt_lower *cx, tt_node *x, int64_t group, bool joined) {
   if (group == 1) return x;
   int64_t dims[TT_MAX_RANK];
   int rank = x->type.rank, heads = rank - 3, rows = rank - 2;
+  assert(group > 1 && heads >= 0);
   memcpy(dims, x->type.dims, sizeof dims);
   dims[heads] = joined ? dims[heads] / group : dims[heads] * group;
   dims[rows] = joined ? dims[rows] * group : dims[rows] / group;
@@ -50,21 +52,22 @@ static tt_node *of_keys(tt_lower *cx, const attention *a, tt_node *x, tt_node *y
   return matmul(cx, x, regroup(cx, y, a->group, true), true, false, a->dtype);
 }
 
-/* Heads of the query to one of the key, which is argument `key`; 0 after a failure. */
+/* Heads of the query to one of the key, which is argument `key`; 1 after a failure. */
 static int64_t group_of(tt_lower *cx, const attention *a, int key) {
   int dim = a->rank - 3;
-  int64_t heads = dim < 0 ? 1 : a->q->type.dims[dim], shared = dim < 0 ? 1 : a->k->type.dims[dim];
+  if (dim < 0) return 1;
+  int64_t heads = a->q->type.dims[dim], shared = a->k->type.dims[dim];
   if (heads == shared) return 1;
   if (tt_padded_along(cx, key - 1, dim) || tt_padded_along(cx, key, dim)) {
     tt_hlo_fail(cx->h, TT_UNIMPLEMENTED, "grouped queries need a known number of heads");
-    return 0;
+    return 1;
   }
   if (shared > 0 && heads % shared == 0) return heads / shared;
   tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT,
               "scaled_dot_product_attention: the query's %lld heads are no multiple of the key's "
               "%lld",
               (long long)heads, (long long)shared);
-  return 0;
+  return 1;
 }
 
 /* query, key, value, attn_bias? at `first`; dropout_p, is_causal, scale? at their positions */
