@@ -116,12 +116,14 @@ def timed(step: Callable[[], float]) -> tuple[float, float]:
     return time.perf_counter() - start, loss
 
 
-def settle(step: Callable[[], float], programs: Callable[[], int | None], share: int) -> int:
+def settle(
+    step: Callable[[], float], programs: Callable[[], int | None], share: int, rest: float = REST
+) -> int:
     """Warms up, and returns the steps it took.
 
     WARMUP steps, and more until QUIET of them in a row compiled nothing, PATIENCE at most; of a
-    case whose step is a long one, a share. Between them the script rests, so that what is compiled
-    in the background gets done, as it is in a long run.
+    case whose step is a long one, a share. After each the script rests for `rest` seconds, so that
+    what is compiled in the background gets done, as it is in a long run.
     """
     done, quiet, before = 0, 0, programs()
     while done < max(WARMUP // share, 1) or quiet < QUIET // share:
@@ -129,10 +131,9 @@ def settle(step: Callable[[], float], programs: Callable[[], int | None], share:
             break
         step()
         done += 1
+        if before is not None:
+            time.sleep(rest)
         now = programs()
-        if now is not None:
-            time.sleep(REST)
-            now = programs()
         quiet, before = (quiet + 1 if now == before else 0), now
     return done
 

@@ -10,6 +10,7 @@ typedef struct interned {
   int along; /* -1: all of it counts */
   _Atomic bool seen, unwelcome;
   _Atomic int told, patience; /* how often it was said to be unwelcome, and how often it will be */
+  _Atomic int64_t told_of;    /* the latest length */
   _Atomic int64_t storages;   /* only if counted */
   int64_t bytes;
   tt_type type;
@@ -87,9 +88,10 @@ void tt_type_note_settled(const tt_type *type) {
     atomic_store_explicit(&of->unwelcome, true, memory_order_relaxed);
 }
 
-bool tt_type_unwelcome(const tt_type *type) {
+bool tt_type_unwelcome(const tt_type *type, int64_t length) {
   interned *of = interned_of(type);
   if (!atomic_load_explicit(&of->unwelcome, memory_order_relaxed)) return false;
+  if (atomic_exchange_explicit(&of->told_of, length, memory_order_relaxed) == length) return true;
   int patience = atomic_load_explicit(&of->patience, memory_order_relaxed);
   if (atomic_fetch_add_explicit(&of->told, 1, memory_order_relaxed) < patience) return true;
   atomic_store_explicit(&of->told, 0, memory_order_relaxed);

@@ -17,9 +17,10 @@ int tt_type_along(const tt_type *type);
 /* Of a bounded type: an operator saw a value as bounded, or one was made exact. */
 void tt_type_note_seen(const tt_type *type);
 void tt_type_note_settled(const tt_type *type);
-/* Whether values were made exact before any operator had seen one: they may be exact at once. After
- * having been told so 16 times, and then ever more often, one tries again. */
-bool tt_type_unwelcome(const tt_type *type);
+/* Whether values were made exact before any operator had seen one: the next one, of that length,
+ * may be exact at once. After having been told so of 16 other lengths in a row, and then of ever
+ * more, one tries again; a loop that goes on with one length does not. */
+bool tt_type_unwelcome(const tt_type *type, int64_t length);
 int64_t tt_type_table_size(void);
 /* Of an interned type; 0 where they overflow. */
 int64_t tt_type_held_bytes(const tt_type *type);

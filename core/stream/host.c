@@ -71,7 +71,7 @@ static tt_status prepare(upload *up, const tt_type *type, int along) {
   const tt_type *bounded = NULL;
   wide.dims[along] = tt_bound_of(type->dims[along]);
   TT_TRY(tt_type_intern_bounded(&wide, along, &bounded));
-  if (tt_type_unwelcome(bounded)) return TT_SUCCESS;
+  if (tt_type_unwelcome(bounded, type->dims[along])) return TT_SUCCESS;
   up->held = bounded;
   up->length = type->dims[along];
   TT_TRY(pad(up->held, up->length, up->data, &up->padded));

@@ -216,11 +216,11 @@ bool grows(const Walk& walk) {
   tt_type type = tt_view_held(&view);
   const tt_type* bounded = nullptr;
   tt_growing* growing = tt_call_table_growing(open_session()->calls);
-  type.dims[dim] = joined_size(walk);
+  int64_t length = type.dims[dim] = joined_size(walk);
   if (!tt_growing_join(growing, &type, dim, view.sizes[dim])) return false;
-  type.dims[dim] = tt_bound_of(type.dims[dim]);
+  type.dims[dim] = tt_bound_of(length);
   check(tt_type_intern_bounded(&type, dim, &bounded));
-  return !tt_type_unwelcome(bounded);
+  return !tt_type_unwelcome(bounded, length);
 }
 
 }  // namespace

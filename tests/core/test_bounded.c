@@ -323,13 +323,16 @@ static void test_welcome(void **state) {
   assert_ptr_not_equal(welcome, unwelcome);
   tt_type_note_seen(welcome);
   tt_type_note_settled(welcome);
-  assert_false(tt_type_unwelcome(unwelcome));
+  assert_false(tt_type_unwelcome(unwelcome, 3));
   tt_type_note_settled(unwelcome);
-  assert_false(tt_type_unwelcome(welcome));
+  assert_false(tt_type_unwelcome(welcome, 3));
+  for (int i = 0; i < 100; i++) assert_true(tt_type_unwelcome(unwelcome, 3)); /* of one length */
+  assert_true(tt_type_unwelcome(unwelcome, 2));
   for (int patience = 16; patience < 100; patience *= 2) {
-    for (int i = 0; i < patience; i++) assert_true(tt_type_unwelcome(unwelcome));
-    assert_false(tt_type_unwelcome(unwelcome)); /* tries again, */
-    assert_false(tt_type_unwelcome(unwelcome));
+    for (int i = patience == 16 ? 2 : 0; i < patience; i++)
+      assert_true(tt_type_unwelcome(unwelcome, 1 + i % 2));
+    assert_false(tt_type_unwelcome(unwelcome, 3)); /* tries again, */
+    assert_false(tt_type_unwelcome(unwelcome, 4));
     tt_type_note_settled(unwelcome); /* in vain */
   }
   tt_guard_leave();

@@ -171,10 +171,10 @@ def test_processes_without_an_answer(code, timeout, reason, monkeypatch, tmp_pat
 def test_settling_waits_for_the_last_program():
     programs = iter([*range(20), *[20] * 100])
     now = partial(next, programs)
-    assert settle(lambda: 0.0, now, 1) == 20 + model_process.QUIET
-    assert settle(lambda: 0.0, lambda: None, 1) == model_process.WARMUP
-    assert settle(lambda: 0.0, partial(next, iter(range(1000))), 1) == model_process.PATIENCE
-    assert settle(lambda: 0.0, lambda: 0, 10) == 1
+    assert settle(lambda: 0.0, now, 1, 0) == 20 + model_process.QUIET
+    assert settle(lambda: 0.0, lambda: None, 1, 0) == model_process.WARMUP
+    assert settle(lambda: 0.0, partial(next, iter(range(1000))), 1, 0) == model_process.PATIENCE
+    assert settle(lambda: 0.0, lambda: 0, 10, 0) == 1
 
 
 def test_cpu_seconds_and_memory():

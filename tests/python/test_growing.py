@@ -299,6 +299,19 @@ def test_a_row_is_as_long_as_a_text_that_is_gone():
     assert (with_text, without) == ([1], [0])
 
 
+def test_labels_that_go_on_with_one_size_stay_exact():
+    """Their operator sees exact ones only; what was learnt is tried again when sizes change."""
+    torch.tpu.eager_mode = "strict"
+
+    def loss(n):
+        labels = torch.ones(n, 13, dtype=torch.long).to(DEVICE)
+        return F.cross_entropy(torch.ones(n, 4, 13, device=DEVICE), labels)
+
+    [learnt], _ = counted(lambda: [loss(n) for n in (35, 36, 37)], "settled")
+    [settled], _ = counted(lambda: [loss(37) for _ in range(60)], "settled")
+    assert (learnt, settled) == (1, 0)
+
+
 @pytest.mark.slow
 def test_it_can_be_turned_off():
     code = """
