@@ -22,7 +22,7 @@ typedef struct tt_growing {
   tt_intern seen; /* types without one of their dims, and what they are of */
   tt_live_length live[TT_MOST_LIVE];
   TT_ATOMIC(int) live_count; /* of them that have a length */
-  unsigned next;                  /* which one makes way when all have; guarded by the lock */
+  unsigned next;             /* which one makes way when all have; guarded by the lock */
 } tt_growing;
 
 void tt_growing_init(tt_growing *growing);
