@@ -1,8 +1,9 @@
-/* The base room: status, memory, hashing, interning, logging, environment, counters, source lines,
- * guards. Depends on libc only. */
+/* The base room: status, memory, hashing, interning, logging, the clock, environment, counters,
+ * source lines, guards. Depends on libc only. */
 #ifndef TT_BASE_H
 #define TT_BASE_H
 
+#include "base/clock.h"
 #include "base/counters.h"
 #include "base/env.h"
 #include "base/growth.h"

@@ -6,7 +6,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #define TT_LOG_LINE 4096
 
@@ -55,16 +54,4 @@ void tt_log(tt_topic topic, const char *format, ...) {
     if (line[i] == '\n') line[i] = ' ';
   line[size++] = '\n';                 /* the last byte was left free */
   (void)fwrite(line, 1, size, stderr); /* one call: lines of different threads do not mix */
-}
-
-int64_t tt_now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-int64_t tt_now_ms(void) { return tt_now_ns() / 1000000; }
-
-void tt_sleep_ms(int64_t ms) {
-  (void)nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
 }

@@ -3,16 +3,10 @@
 #define TT_LOG_H
 
 #include <stdbool.h>
-#include <stdint.h>
 
 typedef enum tt_topic { TT_LOG_COMPILE, TT_LOG_LAUNCH, TT_LOG_PLUGIN, TT_LOG_HOST } tt_topic;
 
 bool tt_log_on(tt_topic topic);
 void tt_log(tt_topic topic, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/* A monotonic clock. */
-int64_t tt_now_ns(void);
-int64_t tt_now_ms(void);
-void tt_sleep_ms(int64_t ms); /* a signal may end it early */
 
 #endif

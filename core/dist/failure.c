@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 /* -- Who was not here; by a way of one's own to the board -- */
 
@@ -192,7 +191,6 @@ static void *run_errand(void *user) {
 }
 
 static errand *create_errand(tt_members *members, const char *order, const tt_collective *c) {
-  pthread_condattr_t attributes;
   errand *e = tt_calloc(1, sizeof *e);
   char *copy = tt_strndup(order, strlen(order));
   if (!e || !copy) {
@@ -204,25 +202,20 @@ static errand *create_errand(tt_members *members, const char *order, const tt_co
   if (members) e->members = tt_members_retain(members);
   if (c) e->c = *c;
   pthread_mutex_init(&e->lock, NULL);
-  pthread_condattr_init(&attributes);
-  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-  pthread_cond_init(&e->changed, &attributes);
-  pthread_condattr_destroy(&attributes);
+  tt_cond_init(&e->changed);
   return e;
 }
 
 /* Whether it was done in time. */
 static bool wait_for(errand *e, int seconds) {
   pthread_t thread;
-  struct timespec until;
   if (pthread_create(&thread, NULL, run_errand, e)) {
     tt_members_release(e->members);
     leave(e);
     return false;
   }
   pthread_detach(thread);
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_sec += seconds;
+  struct timespec until = tt_deadline(seconds * INT64_C(1000));
   pthread_mutex_lock(&e->lock);
   while (!e->done && pthread_cond_timedwait(&e->changed, &e->lock, &until) != ETIMEDOUT) continue;
   bool done = e->done;

@@ -1,11 +1,11 @@
 #include "dist/mail.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-#include <time.h>
 
 typedef struct tt_letter {
   struct tt_letter *next;
@@ -14,12 +14,8 @@ typedef struct tt_letter {
 } tt_letter;
 
 void tt_mail_init(tt_mail *mail) {
-  pthread_condattr_t attributes;
   pthread_mutex_init(&mail->lock, NULL);
-  pthread_condattr_init(&attributes);
-  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-  pthread_cond_init(&mail->came, &attributes);
-  pthread_condattr_destroy(&attributes);
+  tt_cond_init(&mail->came);
   mail->first = NULL;
 }
 
@@ -55,14 +51,7 @@ static tt_letter **find(tt_mail *mail, int64_t tag) {
 
 /* The lock is held. Where it is; at the end if none came. */
 static tt_letter **await(tt_mail *mail, int64_t tag, int64_t timeout_ms) {
-  struct timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_sec += timeout_ms / 1000;
-  until.tv_nsec += timeout_ms % 1000 * 1000000;
-  if (until.tv_nsec >= 1000000000) {
-    until.tv_sec++;
-    until.tv_nsec -= 1000000000;
-  }
+  struct timespec until = tt_deadline(timeout_ms);
   bool late = false;
   while (!*find(mail, tag) && !late)
     late = pthread_cond_timedwait(&mail->came, &mail->lock, &until) == ETIMEDOUT;

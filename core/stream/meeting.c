@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <time.h>
 
 enum { TT_MEETING_DEVICES = 1024 };
 
@@ -24,13 +23,7 @@ static round *open_rounds; /* somebody is missing; the oldest first */
 static tt_status over;     /* why nobody meets any more */
 static int64_t timeout_ms = 10 * INT64_C(60) * 1000;
 
-static void init_condition(void) {
-  pthread_condattr_t attributes;
-  pthread_condattr_init(&attributes);
-  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-  pthread_cond_init(&changed, &attributes);
-  pthread_condattr_destroy(&attributes);
-}
+static void init_condition(void) { tt_cond_init(&changed); }
 
 /* The lock is held. Takes the error. */
 static void end(tt_status why) {
@@ -191,14 +184,7 @@ static tt_status run(const round *r) {
 
 static void await(round *r) {
   int64_t timeout = timeout_ms;
-  struct timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_sec += timeout / 1000;
-  until.tv_nsec += timeout % 1000 * 1000000;
-  if (until.tv_nsec >= 1000000000) {
-    until.tv_sec++;
-    until.tv_nsec -= 1000000000;
-  }
+  struct timespec until = tt_deadline(timeout);
   while (!r->done && (r->arrived == r->size || !over)) {
     bool late = pthread_cond_timedwait(&changed, &lock, &until) == ETIMEDOUT;
     if (late && !r->done && r->arrived < r->size) end(name_missing(r, timeout));

@@ -80,20 +80,6 @@ bool stream_passed(tt_stream *stream, uint64_t ticket) {
 
 bool stream_idle(tt_stream *stream) { return tt_stream_idle(stream, &policy); }
 
-/* -- Statuses -- */
-
-void ok(tt_status status) {
-  if (status) fail_msg("%s", tt_status_message(status));
-}
-
-void fails(tt_status status, tt_code code, const char *words) {
-  if (!status) fail_msg("success instead of '%s'", words);
-  if (tt_status_code(status) != code || !strstr(tt_status_message(status), words))
-    fail_msg("%s '%s' instead of %s '%s'", tt_code_name(tt_status_code(status)),
-             tt_status_message(status), tt_code_name(code), words);
-  tt_status_release(status);
-}
-
 /* -- Storages -- */
 
 tt_type type_of(tt_dtype dtype, int rank, const int64_t *dims) {

@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "checks.h"
 #include "fake_plugin/fake.h"
 
 #define DIMS(...) ((int64_t[]){__VA_ARGS__})
@@ -66,10 +67,6 @@ uint64_t stream_ticket(tt_stream *stream);
 void stream_wait(tt_stream *stream, uint64_t ticket);
 bool stream_passed(tt_stream *stream, uint64_t ticket);
 bool stream_idle(tt_stream *stream);
-
-/* -- Statuses -- */
-void ok(tt_status status);
-void fails(tt_status status, tt_code code, const char *words); /* `words`: a part of the message */
 
 /* -- Storages -- */
 tt_type type_of(tt_dtype dtype, int rank, const int64_t *dims);

@@ -17,6 +17,8 @@
 
 #include <cmocka.h>
 
+#include "checks.h"
+
 #define BLOCK 512 /* what a small buffer takes of a device's memory */
 
 #define CONTROLS(X)                                                                                \
@@ -47,17 +49,6 @@ static const float ONE[6] = {1, 2, 3, 4, 5, 6}, TWO[6] = {10, 20, 30, 40, 50, 60
                    SUM[6] = {11, 22, 33, 44, 55, 66}, MORE[6] = {12, 24, 36, 48, 60, 72};
 
 /* -- Helpers -- */
-
-static void ok(tt_status status) {
-  if (status) fail_msg("%s", tt_status_message(status));
-}
-
-static void fails(tt_status status, tt_code code, const char *words) {
-  assert_string_equal(tt_code_name(tt_status_code(status)), tt_code_name(code));
-  if (!strstr(tt_status_message(status), words))
-    fail_msg("'%s' does not say '%s'", tt_status_message(status), words);
-  tt_status_release(status);
-}
 
 static tt_type matrix(void) { return tt_type_make(TT_F32, 2, (int64_t[]){2, 3}); }
 

@@ -12,15 +12,7 @@
 
 #include <cmocka.h>
 
-static void ok(tt_status status) {
-  if (status) fail_msg("%s", tt_status_message(status));
-}
-
-static void fails_with(tt_status status, tt_code code, const char *words) {
-  assert_int_equal(tt_status_code(status), code);
-  if (!strstr(tt_status_message(status), words)) fail_msg("'%s'", tt_status_message(status));
-  tt_status_release(status);
-}
+#include "checks.h"
 
 /* A mesh's groups are found from one of them, whatever dim of it they are along. */
 static void test_partitions(void **state) {
@@ -107,7 +99,7 @@ static void test_nothing_is_done_twice(void **state) {
   tt_dist_turn(group, turn);
   memcpy(again, turn, sizeof turn);
   ok(run(turn, TT_COLLECTIVE_BARRIER));
-  fails_with(run(again, TT_COLLECTIVE_BARRIER), TT_FAILED_PRECONDITION, "cannot be run again");
+  fails(run(again, TT_COLLECTIVE_BARRIER), TT_FAILED_PRECONDITION, "cannot be run again");
   assert_int_equal(log_.count, 1);
   ok(run(turn, TT_COLLECTIVE_BARRIER));
   close_group(group);
@@ -123,11 +115,11 @@ static void test_the_first_error_ends_a_group(void **state) {
   log_.fails = true;
   const char *sentence = "process group test, rank 0 of 2: collective 0 (all_reduce of 2 elements "
                          "of f32) failed: the wire was cut";
-  fails_with(run(turn, TT_COLLECTIVE_ALL_REDUCE), TT_UNAVAILABLE, sentence);
+  fails(run(turn, TT_COLLECTIVE_ALL_REDUCE), TT_UNAVAILABLE, sentence);
   log_.fails = false;
-  fails_with(run(turn, TT_COLLECTIVE_BROADCAST), TT_UNAVAILABLE, sentence);
+  fails(run(turn, TT_COLLECTIVE_BROADCAST), TT_UNAVAILABLE, sentence);
   tt_dist_abort(group, "no more");
-  fails_with(tt_dist_error(group), TT_UNAVAILABLE, sentence);
+  fails(tt_dist_error(group), TT_UNAVAILABLE, sentence);
   assert_true(tt_dist_failed(group));
   assert_int_equal(log_.count, 0);
   close_group(group);
@@ -139,7 +131,7 @@ static void test_an_aborted_group(void **state) {
   int64_t turn[TT_TURN_WORDS];
   tt_dist_turn(group, turn);
   tt_dist_abort(group, "it was aborted");
-  fails_with(run(turn, TT_COLLECTIVE_ALL_REDUCE), TT_CANCELLED, "it was aborted");
+  fails(run(turn, TT_COLLECTIVE_ALL_REDUCE), TT_CANCELLED, "it was aborted");
   assert_int_equal(log_.count, 0);
   close_group(group);
 }
@@ -150,8 +142,8 @@ static void test_a_group_that_is_gone(void **state) {
   int64_t turn[TT_TURN_WORDS];
   tt_dist_turn(group, turn);
   close_group(group);
-  fails_with(run(turn, TT_COLLECTIVE_GATHER), TT_FAILED_PRECONDITION,
-             "gather: its process group was destroyed");
+  fails(run(turn, TT_COLLECTIVE_GATHER), TT_FAILED_PRECONDITION,
+        "gather: its process group was destroyed");
 }
 
 static void test_who_sent(void **state) {
@@ -193,17 +185,17 @@ static void test_what_arguments_must_be(void **state) {
   (void)state;
   tt_dist_tensor parts[] = {{4, TT_F32}, {4, TT_F32}, {3, TT_F32}}, one = {4, TT_F32};
   ok(tt_dist_check_parts("gather", "output", parts, 2, one, 2));
-  fails_with(tt_dist_check_parts("gather", "output", parts, 2, one, 3), TT_INVALID_ARGUMENT,
-             "gather: the output list has 2 tensors, but the group has 3 ranks");
-  fails_with(tt_dist_check_parts("gather", "output", parts, 3, one, 3), TT_INVALID_ARGUMENT,
-             "must have 4 elements of f32, not 3 of f32");
-  fails_with(tt_dist_check_parts("gather", "output", parts, 1, (tt_dist_tensor){4, TT_I32}, 1),
-             TT_INVALID_ARGUMENT, "4 elements of i32, not 4 of f32");
+  fails(tt_dist_check_parts("gather", "output", parts, 2, one, 3), TT_INVALID_ARGUMENT,
+        "gather: the output list has 2 tensors, but the group has 3 ranks");
+  fails(tt_dist_check_parts("gather", "output", parts, 3, one, 3), TT_INVALID_ARGUMENT,
+        "must have 4 elements of f32, not 3 of f32");
+  fails(tt_dist_check_parts("gather", "output", parts, 1, (tt_dist_tensor){4, TT_I32}, 1),
+        TT_INVALID_ARGUMENT, "4 elements of i32, not 4 of f32");
   ok(tt_dist_check_whole("f", "output", (tt_dist_tensor){8, TT_F32}, "input", one, 2));
-  fails_with(tt_dist_check_whole("f", "output", (tt_dist_tensor){7, TT_F32}, "input", one, 2),
-             TT_INVALID_ARGUMENT, "2 times the elements of the input tensor, and its dtype: 8 of");
-  fails_with(tt_dist_check_whole("f", "output", (tt_dist_tensor){8, TT_I8}, "input", one, 2),
-             TT_INVALID_ARGUMENT, "not 8 of i8");
+  fails(tt_dist_check_whole("f", "output", (tt_dist_tensor){7, TT_F32}, "input", one, 2),
+        TT_INVALID_ARGUMENT, "2 times the elements of the input tensor, and its dtype: 8 of");
+  fails(tt_dist_check_whole("f", "output", (tt_dist_tensor){8, TT_I8}, "input", one, 2),
+        TT_INVALID_ARGUMENT, "not 8 of i8");
 }
 
 static void test_splits(void **state) {
@@ -215,11 +207,11 @@ static void test_splits(void **state) {
   ok(tt_dist_split(4, 5, NULL, 0, 2, elements));
   assert_int_equal(elements[1], 10);
   const char *words = "must be 2 numbers, none negative, that add up to 5";
-  fails_with(tt_dist_split(5, 5, given, 2, 2, elements), TT_INVALID_ARGUMENT, words);
-  fails_with(tt_dist_split(5, 5, NULL, 0, 2, elements), TT_INVALID_ARGUMENT, words);
-  fails_with(tt_dist_split(5, 5, given, 1, 2, elements), TT_INVALID_ARGUMENT, words);
+  fails(tt_dist_split(5, 5, given, 2, 2, elements), TT_INVALID_ARGUMENT, words);
+  fails(tt_dist_split(5, 5, NULL, 0, 2, elements), TT_INVALID_ARGUMENT, words);
+  fails(tt_dist_split(5, 5, given, 1, 2, elements), TT_INVALID_ARGUMENT, words);
   given[0] = 6, given[1] = -1;
-  fails_with(tt_dist_split(5, 5, given, 2, 2, elements), TT_INVALID_ARGUMENT, words);
+  fails(tt_dist_split(5, 5, given, 2, 2, elements), TT_INVALID_ARGUMENT, words);
 }
 
 static void test_memory_runs_out(void **state) {
@@ -229,7 +221,7 @@ static void test_memory_runs_out(void **state) {
     tt_dist_group *group = NULL;
     log_.released = 0;
     tt_alloc_fail_at(at, false);
-    fails_with(tt_dist_create("test", 0, 2, &transport, &group), TT_RESOURCE_EXHAUSTED, "memory");
+    fails(tt_dist_create("test", 0, 2, &transport, &group), TT_RESOURCE_EXHAUSTED, "memory");
     tt_alloc_fail_at(0, false);
     assert_null(group);
     assert_int_equal(log_.released, 1);
@@ -336,12 +328,12 @@ static void test_errors_fail_the_program(void **state) {
   tt_node *y = call(&c, "kind = 0 : i64, op = 0 : i64", numbers, x, &x->type);
   tt_status status = execute(c.h, (tt_node *[]){c.turn, y}, 2, turn, in, buffers);
   for (int i = 0; i < 2; i++) tt_buffer_destroy(client, buffers[i]);
-  fails_with(status, TT_UNAVAILABLE, "the wire was cut");
+  fails(status, TT_UNAVAILABLE, "the wire was cut");
   c = start(&x, &numbers);
   y = call(&c, "kind = 99 : i64", numbers, x, &x->type);
   status = execute(c.h, (tt_node *[]){c.turn, y}, 2, turn, in, buffers);
   for (int i = 0; i < 2; i++) tt_buffer_destroy(client, buffers[i]);
-  fails_with(status, TT_INVALID_ARGUMENT, "an unknown kind");
+  fails(status, TT_INVALID_ARGUMENT, "an unknown kind");
   close_group(group);
 }
 

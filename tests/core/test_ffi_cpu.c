@@ -13,12 +13,10 @@
 
 #include <cmocka.h>
 
+#include "checks.h"
+
 static tt_plugin *plugin;
 static tt_client *client;
-
-static void ok(tt_status status) {
-  if (status) fail_msg("%s", tt_status_message(status));
-}
 
 /* Multiplies by `times`, which must be there. */
 static tt_status scale(const tt_ffi_call *call) {

@@ -13,16 +13,14 @@
 
 #include <cmocka.h>
 
+#include "checks.h"
+
 enum { DEVICES = 4, NUMBERS = 4 };
 
 static tt_plugin *plugin;
 static tt_client *client;
 static tt_target target;
 static tt_program_table *programs;
-
-static void ok(tt_status status) {
-  if (status) fail_msg("%s", tt_status_message(status));
-}
 
 static int setup(void **state) {
   (void)state;

@@ -15,15 +15,7 @@
 
 #include <cmocka.h>
 
-static void ok(tt_status status) {
-  if (status) fail_msg("%s", tt_status_message(status));
-}
-
-static void fails_with(tt_status status, tt_code code, const char *words) {
-  assert_int_equal(tt_status_code(status), code);
-  if (!strstr(tt_status_message(status), words)) fail_msg("'%s'", tt_status_message(status));
-  tt_status_release(status);
-}
+#include "checks.h"
 
 /* -- A board; it takes no memory of the core's, which may be made to fail -- */
 
@@ -317,7 +309,7 @@ static void test_comparing(void **state) {
       "process group g: the ranks part at collective 3: rank 4: all_reduce (SUM) of "
       "3 f32; rank 6: broadcast of 3 f32 from rank 4";
   for (int i = 0; i < 2; i++) {
-    fails_with(says[i].status, TT_UNAVAILABLE, where);
+    fails(says[i].status, TT_UNAVAILABLE, where);
     tt_members_release(says[i].members);
   }
 }
@@ -329,24 +321,23 @@ static void test_nobody_to_compare_with(void **state) {
   saying s = {.members = join("g", 0)};
   tt_members_set_timeout(s.members, 30);
   compare(&s);
-  fails_with(
-      s.status, TT_UNAVAILABLE,
-      "rank 6 has not said what its collective 0 is, while this one's is all_reduce (SUM) of "
-      "3 f32 (the time-out is 0.03 s; all ranks have to be in Debug mode)");
+  fails(s.status, TT_UNAVAILABLE,
+        "rank 6 has not said what its collective 0 is, while this one's is all_reduce (SUM) of "
+        "3 f32 (the time-out is 0.03 s; all ranks have to be in Debug mode)");
   tt_members_set_timeout(s.members, 60000);
   tt_meeting_end("rank 1 of 2 raised"); /* of ranks that are threads */
   compare(&s);
-  fails_with(s.status, TT_UNAVAILABLE, "rank 1 of 2 raised");
+  fails(s.status, TT_UNAVAILABLE, "rank 1 of 2 raised");
   agree(&s);
-  fails_with(s.status, TT_UNAVAILABLE, "rank 1 of 2 raised");
+  fails(s.status, TT_UNAVAILABLE, "rank 1 of 2 raised");
   tt_meeting_reopen(1000);
   tt_interrupt_set_check(user_asks);
   compare(&s);
-  fails_with(s.status, TT_CANCELLED, "interrupted");
+  fails(s.status, TT_CANCELLED, "interrupted");
   tt_interrupt_set_check(NULL);
   board.broken = true;
   compare(&s);
-  fails_with(s.status, TT_UNAVAILABLE, "nobody is there");
+  fails(s.status, TT_UNAVAILABLE, "nobody is there");
   tt_members_release(s.members);
 }
 
@@ -363,7 +354,7 @@ static void test_the_largest_number(void **state) {
   tt_members_set_timeout(says[0].members, 10);
   memset(board.keys, 0, sizeof board.keys);
   agree(&says[0]);
-  fails_with(says[0].status, TT_UNAVAILABLE, "rank 6 has not said the size of its parts");
+  fails(says[0].status, TT_UNAVAILABLE, "rank 6 has not said the size of its parts");
   tt_members_release(says[0].members);
 }
 
@@ -385,28 +376,28 @@ static void test_who_did_not_arrive(void **state) {
   ok(put(NULL, "ended/all/1",
          "0\x1f"
          "barrier\x1f\x1f\n"));
-  fails_with(explain(own, "all", TT_COLLECTIVE_ALL_REDUCE, 0, 1), TT_UNAVAILABLE,
-             "the wire was cut; this rank did not arrive: 6 (it failed at collective 0) (the "
-             "time-out is 5 s)");
+  fails(explain(own, "all", TT_COLLECTIVE_ALL_REDUCE, 0, 1), TT_UNAVAILABLE,
+        "the wire was cut; this rank did not arrive: 6 (it failed at collective 0) (the "
+        "time-out is 5 s)");
   ok(put(NULL, "ended/all/1",
          "0\x1f"
          "barrier\x1f\x1f\n1\x1f"
          "gather\x1f"
          "a.py:1\x1f\n"));
-  fails_with(explain(own, "all", TT_COLLECTIVE_ALL_REDUCE, 0, 1), TT_UNAVAILABLE,
-             "the wire was cut; all ranks had arrived; the ranks part at collective 1: rank 4: "
-             "all_reduce (SUM) of 2 f32 at train.py:12 in step; rank 6: gather at a.py:1");
+  fails(explain(own, "all", TT_COLLECTIVE_ALL_REDUCE, 0, 1), TT_UNAVAILABLE,
+        "the wire was cut; all ranks had arrived; the ranks part at collective 1: rank 4: "
+        "all_reduce (SUM) of 2 f32 at train.py:12 in step; rank 6: gather at a.py:1");
   ok(take_off(NULL, "ended/all/1"));
   ok(tt_members_leave(other, "ValueError: on purpose"));
-  fails_with(explain(own, "all", TT_COLLECTIVE_ALL_REDUCE, 0, 1), TT_UNAVAILABLE,
-             "this rank did not arrive: 6 (it ended with ValueError: on purpose) (the");
-  fails_with(explain(own, "sends", TT_COLLECTIVE_SEND, 1, 5), TT_UNAVAILABLE,
-             "; the other end of the message is rank 6 (it ended with ValueError: on purpose)");
-  fails_with(explain(own, "from-1", TT_COLLECTIVE_RECV, -1, 5), TT_UNAVAILABLE,
-             "; it was to come from any rank (the");
+  fails(explain(own, "all", TT_COLLECTIVE_ALL_REDUCE, 0, 1), TT_UNAVAILABLE,
+        "this rank did not arrive: 6 (it ended with ValueError: on purpose) (the");
+  fails(explain(own, "sends", TT_COLLECTIVE_SEND, 1, 5), TT_UNAVAILABLE,
+        "; the other end of the message is rank 6 (it ended with ValueError: on purpose)");
+  fails(explain(own, "from-1", TT_COLLECTIVE_RECV, -1, 5), TT_UNAVAILABLE,
+        "; it was to come from any rank (the");
   board.broken = true;
-  fails_with(explain(own, "all", TT_COLLECTIVE_ALL_REDUCE, 0, 1), TT_UNAVAILABLE,
-             "; who is missing is not known, since the store does not answer");
+  fails(explain(own, "all", TT_COLLECTIVE_ALL_REDUCE, 0, 1), TT_UNAVAILABLE,
+        "; who is missing is not known, since the store does not answer");
   tt_members_release(own);
   tt_members_release(other);
   tt_dist_destroy(group);
@@ -441,15 +432,15 @@ static void test_mail(void **state) {
   ok(tt_mail_post(&mail, 2, "b", 1));
   ok(tt_mail_post(&mail, 1, "c", 1));
   ok(tt_mail_post(&mail, 3, NULL, 0));
-  fails_with(tt_mail_take(&mail, 1, out, 2, 10), TT_INVALID_ARGUMENT, "sent 1 bytes to itself");
+  fails(tt_mail_take(&mail, 1, out, 2, 10), TT_INVALID_ARGUMENT, "sent 1 bytes to itself");
   ok(tt_mail_take(&mail, 1, out, 1, 10));
   assert_string_equal(out, "a");
   ok(tt_mail_take(&mail, 1, out, 1, 10));
   assert_string_equal(out, "c");
-  fails_with(tt_mail_take(&mail, 1, out, 1, 1010), TT_UNAVAILABLE, "sent nothing to itself");
+  fails(tt_mail_take(&mail, 1, out, 1, 1010), TT_UNAVAILABLE, "sent nothing to itself");
   ok(tt_mail_take(&mail, 3, NULL, 0, 10));
   tt_alloc_fail_at(1, false);
-  fails_with(tt_mail_post(&mail, 1, "a", 1), TT_RESOURCE_EXHAUSTED, "memory");
+  fails(tt_mail_post(&mail, 1, "a", 1), TT_RESOURCE_EXHAUSTED, "memory");
   tt_alloc_fail_at(0, false);
   tt_mail_deinit(&mail); /* with the letter to 2 */
 }
@@ -480,7 +471,7 @@ static void test_memory_runs_out(void **state) {
     tt_board own = open_board();
     tt_members *members = NULL;
     tt_alloc_fail_at(at, false);
-    fails_with(tt_members_create("g", 0, 2, kTen, &own, &members), TT_RESOURCE_EXHAUSTED, "memory");
+    fails(tt_members_create("g", 0, 2, kTen, &own, &members), TT_RESOURCE_EXHAUSTED, "memory");
     tt_alloc_fail_at(0, false);
     assert_null(members);
     assert_int_equal(board.ways, 0);
@@ -497,7 +488,7 @@ static void test_memory_runs_out(void **state) {
       bodies[i](&s);
       tt_alloc_fail_at(0, false);
       if (!s.status) break;
-      fails_with(s.status, TT_RESOURCE_EXHAUSTED, "memory");
+      fails(s.status, TT_RESOURCE_EXHAUSTED, "memory");
       assert_true(nth < 100);
     }
   }

@@ -16,6 +16,8 @@
 
 #include <cmocka.h>
 
+#include "checks.h"
+
 #define FAKE_CONTROLS(X)                                                                           \
   X(void, tt_fake_fail_at, (int64_t))                                                              \
   X(bool, tt_fake_failed, (void))                                                                  \
@@ -66,17 +68,6 @@ static int reset(void **state) {
   fake.tt_fake_async(false);
   tt_alloc_fail_at(0, false);
   return 0;
-}
-
-static void ok(tt_status status) {
-  if (status) fail_msg("%s", tt_status_message(status));
-}
-
-static void fails(tt_status status, tt_code code, const char *words) {
-  assert_string_equal(tt_code_name(tt_status_code(status)), tt_code_name(code));
-  if (!strstr(tt_status_message(status), words))
-    fail_msg("'%s' does not say '%s'", tt_status_message(status), words);
-  tt_status_release(status);
 }
 
 static atomic_int released;

@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include "checks.h"
+
 static tt_plugin *plugin;
 static tt_client *client;
 static tt_pjrt_device *device;
@@ -35,17 +37,6 @@ static const char BAD[] = "module { func.func public @main() -> (tensor<f32>) {"
 
 static const float ONE[6] = {1, 2, 3, 4, 5, 6}, TWO[6] = {10, 20, 30, 40, 50, 60},
                    SUM[6] = {11, 22, 33, 44, 55, 66};
-
-static void ok(tt_status status) {
-  if (status) fail_msg("%s", tt_status_message(status));
-}
-
-static void fails(tt_status status, tt_code code, const char *words) {
-  assert_string_equal(tt_code_name(tt_status_code(status)), tt_code_name(code));
-  if (!strstr(tt_status_message(status), words))
-    fail_msg("'%s' does not say '%s'", tt_status_message(status), words);
-  tt_status_release(status);
-}
 
 static int setup(void **state) {
   (void)state;
