@@ -106,7 +106,10 @@ tt_node *tt_quotient(tt_lower *cx, tt_node *a, tt_node *b) {
   if (!tt_is_float(a->type.dtype) || tt_is_complex(a->type.dtype)) return tt_hlo_divide(h, a, b);
   if (b->type.rank == 0) b = tt_hlo_broadcast_to(h, b, a->type.rank, a->type.dims);
   tt_node *nan = tt_hlo_compare(h, TT_NE, a, a);
-  return tt_hlo_divide(h, a, tt_hlo_select(h, nan, a, b)); /* equal, and no broadcast to XLA */
+  b = tt_hlo_select(h, nan, a, b); /* equal, and no broadcast to XLA */
+  if (!cx->target->xla_gpu || a->type.dtype != TT_F32) return tt_hlo_divide(h, a, b);
+  tt_node *wide = tt_hlo_divide(h, tt_hlo_convert(h, a, TT_F64), tt_hlo_convert(h, b, TT_F64));
+  return tt_hlo_convert(h, wide, TT_F32);
 }
 
 tt_node *tt_product_apart(tt_lower *cx, tt_node *x) {

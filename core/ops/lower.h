@@ -81,7 +81,7 @@ tt_node *tt_like(tt_lower *cx, tt_node *x, double value);
 tt_node *tt_times(tt_lower *cx, tt_node *x, double c);
 tt_node *tt_plus(tt_lower *cx, tt_node *x, double c);
 /* a / b for real numbers, rounded once: where b is a number, or broadcast, XLA would multiply by
- * its reciprocal. */
+ * its reciprocal; and quotients of f32 on GPUs are nearly right only, unlike those of f64. */
 tt_node *tt_quotient(tt_lower *cx, tt_node *a, tt_node *b);
 /* A float product as it is rounded: what is added to it XLA would add before that. Where a number
  * is rounded up, or compared with one that it may equal, such a last bit decides. */

@@ -27,19 +27,34 @@ static PJRT_NamedValue client_option(const char *name, int type) {
                            .value_size = 1};
 }
 
-/* Exchanges the client for one with the CPU plugin's options, as far as it knows them. `*sent`
+/* Asks for a client with as many of the options as the plugin knows, from the first one on. `*sent`
  * tells how many it took. */
+static tt_status client_try_most(tt_client *client, const PJRT_NamedValue *options, size_t count,
+                                 size_t *sent) {
+  for (*sent = count;; --*sent) {
+    tt_status status = client_try(client, options, *sent);
+    if (tt_status_code(status) != TT_INVALID_ARGUMENT || *sent == 0) return status;
+    tt_status_release(status);
+  }
+}
+
+/* Exchanges the client for one with the CPU plugin's options. */
 static tt_status client_reopen(tt_client *client, int cpu_devices, size_t *sent) {
   PJRT_NamedValue options[2] = {client_option("cpu_device_count", PJRT_NamedValue_kInt64),
                                 client_option("asynchronous", PJRT_NamedValue_kBool)};
   options[0].value.int64_value = cpu_devices;
   options[1].value.bool_value = false; /* waiting is done by threads of ours */
   client_close(client);
-  for (*sent = 2;; --*sent) {
-    tt_status status = client_try(client, options, *sent);
-    if (tt_status_code(status) != TT_INVALID_ARGUMENT || *sent == 0) return status;
-    tt_status_release(status);
-  }
+  return client_try_most(client, options, 2, sent);
+}
+
+/* A GPU's memory is taken as it is needed, since other processes share it: the plugin would take
+ * three quarters at once. */
+static tt_status client_open_gpu(tt_client *client) {
+  PJRT_NamedValue grows = client_option("preallocate", PJRT_NamedValue_kBool);
+  grows.value.bool_value = false;
+  size_t sent = 0;
+  return client_try_most(client, &grows, 1, &sent);
 }
 
 static tt_status client_names(tt_client *client) {
@@ -70,9 +85,15 @@ static tt_status client_devices(tt_client *client) {
   return TT_SUCCESS;
 }
 
-/* Options go to the CPU plugin only, and that it is one is known from a first client (which takes
- * few milliseconds there): what another plugin would do with unknown options is anybody's guess. */
+/* Options go to plugins that are known to have them: what another would do with unknown options is
+ * anybody's guess. Plugins of GPUs have an extension for their kernels; that a plugin is the CPU's
+ * is known from a first client, which takes few milliseconds there. */
 static tt_status client_open(tt_client *client, int cpu_devices) {
+  if (tt_pjrt_extension(client->api, PJRT_Extension_Type_Gpu_Custom_Call)) {
+    TT_TRY(client_open_gpu(client));
+    TT_TRY(client_names(client));
+    return client_devices(client);
+  }
   TT_TRY(client_try(client, NULL, 0));
   TT_TRY(client_names(client));
   if (!strcmp(client->platform, "cpu")) {

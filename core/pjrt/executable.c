@@ -159,14 +159,13 @@ static double property(const PJRT_Executable_GetCostAnalysis_Args *args, const c
   return -1;
 }
 
-tt_status tt_executable_cost(tt_executable *executable, double *flops, double *bytes) {
+tt_status tt_executable_bytes(tt_executable *executable, double *bytes) {
   const PJRT_Api *api = executable->api;
-  *flops = *bytes = -1;
+  *bytes = -1;
   if (!TT_HAS(api, Executable_GetCostAnalysis))
     return tt_pjrt_missing("Executable_GetCostAnalysis");
   TT_ARGS(Executable_GetCostAnalysis, args, .executable = executable->compiled);
   TT_TRY(TT_CALL(api, Executable_GetCostAnalysis, &args));
-  *flops = property(&args, "flops");
   *bytes = property(&args, "bytes accessed");
   return TT_SUCCESS;
 }

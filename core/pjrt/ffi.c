@@ -116,10 +116,8 @@ int64_t tt_ffi_int(const tt_ffi_call *call, const char *name) {
 }
 
 static const PJRT_FFI_Extension *extension_of(const PJRT_Api *api) {
-  for (const PJRT_Extension_Base *one = api->extension_start; one; one = one->next)
-    if (one->type == PJRT_Extension_Type_FFI && one->struct_size >= sizeof(PJRT_FFI_Extension))
-      return (const void *)one;
-  return NULL;
+  const PJRT_Extension_Base *one = tt_pjrt_extension(api, PJRT_Extension_Type_FFI);
+  return one && one->struct_size >= sizeof(PJRT_FFI_Extension) ? (const void *)one : NULL;
 }
 
 tt_status tt_plugin_register(tt_plugin *plugin, const char *target, const char *platform,

@@ -63,6 +63,9 @@ static inline tt_status tt_pjrt_status(const PJRT_Api *api, PJRT_Error *error, c
 
 tt_status tt_pjrt_missing(const char *slot); /* UNIMPLEMENTED: the plugin lacks a MAYBE slot */
 
+/* The table's extension of this type, which may be shorter than ours; NULL if it has none. */
+const PJRT_Extension_Base *tt_pjrt_extension(const PJRT_Api *api, int type);
+
 /* Events need only the table. */
 tt_status tt_pjrt_await(const PJRT_Api *api, PJRT_Event *event);
 void tt_pjrt_event_destroy(const PJRT_Api *api, PJRT_Event *event);

@@ -121,9 +121,9 @@ tt_status tt_executable_memory(tt_executable *executable, tt_program_memory *out
 /* What the compiler made of it: HLO, as the bytes of an HloModuleProtoWithConfig; the caller
  * deinits *out, also on failure. UNIMPLEMENTED: the plugin does not tell. */
 tt_status tt_executable_optimized(tt_executable *executable, tt_text *out);
-/* The plugin's own estimate of floating-point operations and of bytes that a run moves; -1 for what
- * it does not tell. UNIMPLEMENTED: it estimates nothing. */
-tt_status tt_executable_cost(tt_executable *executable, double *flops, double *bytes);
+/* The plugin's own estimate of the bytes that a run moves; -1: it does not tell. UNIMPLEMENTED: it
+ * estimates nothing. */
+tt_status tt_executable_bytes(tt_executable *executable, double *bytes);
 /* The devices that a program of several replicas or partitions runs on here, in its order. `*count`
  * is set to their number, of which at most `capacity` are written to `out` (borrowed). */
 tt_status tt_executable_devices(tt_executable *executable, tt_pjrt_device **out, int capacity,

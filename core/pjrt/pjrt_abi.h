@@ -40,7 +40,8 @@ typedef void (*PJRT_SerializedExecutable_Deleter)(PJRT_SerializedExecutable *exe
   X(PJRT_HostBufferSemantics_kImmutableOnlyDuringCall, 0)                                          \
   X(PJRT_HostBufferSemantics_kImmutableUntilTransferCompletes, 1)                                  \
   X(PJRT_HostBufferSemantics_kImmutableZeroCopy, 2)                                                \
-  X(PJRT_Buffer_MemoryLayout_Type_Tiled, 0)
+  X(PJRT_Buffer_MemoryLayout_Type_Tiled, 0)                                                        \
+  X(PJRT_Extension_Type_Gpu_Custom_Call, 0)
 enum {
 #define X(name, number) name = number,
   TT_PJRT_CONSTANTS(X)

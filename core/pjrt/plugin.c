@@ -169,6 +169,12 @@ void tt_plugin_version(const tt_plugin *plugin, int *major, int *minor) {
   *minor = plugin->api->pjrt_api_version.minor_version;
 }
 
+const PJRT_Extension_Base *tt_pjrt_extension(const PJRT_Api *api, int type) {
+  const PJRT_Extension_Base *one = api->extension_start;
+  while (one && one->type != type) one = one->next;
+  return one;
+}
+
 bool tt_plugin_attribute(const tt_plugin *plugin, const char *name, int64_t values[3]) {
   size_t size = strlen(name);
   for (size_t i = 0; i < plugin->attribute_count; i++) {

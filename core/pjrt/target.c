@@ -16,6 +16,10 @@ static void add_cpu_options(tt_compile_options *options) {
   options->override_count = sizeof names / sizeof *names;
 }
 
+static bool is_gpu(const char *platform) {
+  return strcmp(platform, "cuda") == 0 || strcmp(platform, "rocm") == 0;
+}
+
 /* A plugin that computes in the host's memory names no limit of its own. */
 static int64_t memory_of(const tt_pjrt_device *device, bool in_host) {
   int64_t in_use = 0, limit = 0, bytes = 0;
@@ -34,6 +38,7 @@ void tt_target_init_client(tt_target *target, tt_plugin *plugin, tt_client *clie
                         .lapack = lapack,
                         .options = {.portable = true, .optimization_level = -1}};
   target->xla_cpu = strcmp(target->platform, "cpu") == 0;
+  target->xla_gpu = is_gpu(target->platform);
   if (target->xla_cpu) add_cpu_options(&target->options);
   target->memory = memory_of(tt_client_device(client, 0), target->xla_cpu);
 }
@@ -45,6 +50,7 @@ void tt_target_init_topology(tt_target *target, tt_plugin *plugin, tt_topology *
                         .platform = platform,
                         .version = "",
                         .kind = "",
+                        .xla_gpu = is_gpu(platform),
                         .device_count = tt_topology_device_count(topology),
                         .options = {.portable = true, .optimization_level = -1}};
 }

@@ -437,13 +437,12 @@ static tt_status unless_untold(tt_status status) {
 }
 
 tt_status tt_program_tell(tt_program *program, tt_program_facts *out) {
-  *out = (tt_program_facts){.flops = -1, .bytes = -1};
+  *out = (tt_program_facts){.bytes = -1};
   TT_TRY(tt_program_await(program));
   out->source = (tt_disk_source)atomic_load(&program->source);
   out->compile_ns = atomic_load(&program->compile_ns);
   out->memory_known = tt_program_needs(program, &out->memory);
-  tt_status status =
-      unless_untold(tt_executable_cost(program->executable, &out->flops, &out->bytes));
+  tt_status status = unless_untold(tt_executable_bytes(program->executable, &out->bytes));
   if (!status)
     status = unless_untold(tt_executable_optimized(program->executable, &out->optimized));
   tt_program_release(program);

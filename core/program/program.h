@@ -97,8 +97,8 @@ typedef struct tt_program_facts {
   int64_t compile_ns; /* to compile it, or to load it */
   tt_program_memory memory;
   bool memory_known;
-  double flops, bytes; /* -1: the plugin does not tell */
-  tt_text optimized;   /* as of tt_executable_optimized; of size 0 where the plugin does not tell */
+  double bytes;      /* that a run moves; -1: the plugin does not tell */
+  tt_text optimized; /* as of tt_executable_optimized; of size 0 where the plugin does not tell */
 } tt_program_facts;
 /* Waits for the compiler; its error, or the lack of memory. The caller frees out->optimized, also
  * on failure. Thread-safe. */

@@ -133,8 +133,7 @@ py::dict tell(tt_program* program, int launches, bool in_memory) {
   return py::dict("text"_a = py::str(text.data, text.size), "optimized"_a = optimized,
                   "source"_a = static_cast<int>(facts.source), "known"_a = in_memory,
                   "compile_ns"_a = facts.compile_ns, "memory"_a = memory,
-                  "flops"_a = known(facts.flops), "bytes"_a = known(facts.bytes),
-                  "launches"_a = launches);
+                  "bytes"_a = known(facts.bytes), "launches"_a = launches);
 }
 
 // Of each of its programs, in the order of their first launches.

@@ -119,7 +119,8 @@ ACCEL(Client_Destroy) {
 
 ACCEL(Client_PlatformName) {
   ACCEL_ENTER(Client_PlatformName);
-  args->platform_name = "accel";
+  const char *name = getenv("TT_ACCEL_PLATFORM"); /* programs are lowered for the one named */
+  args->platform_name = name ? name : "accel";
   args->platform_name_size = strlen(args->platform_name);
   return NULL;
 }

@@ -1,8 +1,10 @@
 """Numbers that are the CPU's to the last bit."""
 
+from pathlib import Path
+
 import pytest
 import torch
-from support import DEVICE, modes
+from support import DEVICE, ROOT, modes, python
 
 F = torch.nn.functional
 QUOTIENTS = {
@@ -49,6 +51,31 @@ def test_a_quotient_is_rounded_once(name, dtype, mode):
     assert torch.equal(there.nan_to_num(7.5), run(x).nan_to_num(7.5))
 
 
+ACCELERATOR = Path(ROOT, "build", "release", "libtt_accel_plugin.so")
+
+
+@pytest.mark.skipif(not ACCELERATOR.exists(), reason="the accelerator-like plugin is not built")
+def test_a_quotient_on_a_gpu_is_one_of_f64():
+    """XLA's of f32 are off by a bit there."""
+    code = """
+import torch
+from torch_tpu.compiler.inspection import inspect
+quotient = torch.compile(lambda x, y: x / y)
+x, y = torch.rand(99), torch.rand(99)
+print(torch.equal(quotient(x.to("tpu"), y.to("tpu")).cpu(), x / y))
+print("tensor<99xf64>" in inspect(quotient).programs[0].stablehlo)
+"""
+    plugin = {"TORCH_TPU_PLUGIN": str(ACCELERATOR)}
+    for platform, expected in ("cuda", "True\nTrue\n"), ("tpu", "True\nFalse\n"):
+        status, out, errors = python(code, TT_ACCEL_PLATFORM=platform, **plugin)
+        assert (status, out) == (0, expected), errors
+
+
+def flushes_denormals():
+    """XLA does on CPUs, unlike on GPUs."""
+    return (torch.tensor(1e-30, device=DEVICE) * 1e-10).item() == 0
+
+
 EXTREMES = [0.0, -0.0, 1.0, -3.0, 1e10, 1e-10, -1e20, 1e-20, 1e30, 1e-30, 1e38, 60.0, -60.0, 0.3]
 CHAINS = {
     "x / y / z": lambda x, y: x / y / y.neg(),
@@ -78,7 +105,7 @@ def test_no_step_of_a_chain_is_left_out(name, mode):
     run = CHAINS[name]
     with torch.tpu.set_eager_mode(mode):
         there = run(x.to(DEVICE), y.to(DEVICE)).cpu()
-    torch.set_flush_denormal(True)  # as XLA does
+    torch.set_flush_denormal(flushes_denormals())
     try:
         here = run(x, y)
     finally:

@@ -1,4 +1,4 @@
-"""Floating-point operations of a program, where the plugin estimates none.
+"""Floating-point operations of a program, whatever plugin runs it.
 
 Of matrix products and convolutions, as the core prints them (core/hlo/print.c): two for each
 multiplication, as PyTorch's flop counter has it. What is within a loop counts once.

@@ -19,8 +19,9 @@ class ProgramReport:
 
     operators: ATen's, with how often the graph has each. calls: how many entries of the op table
     were recorded for the graph. launches: how many of a call's run this program. optimized: HLO
-    after the compiler's passes, or why there is none. flops: the plugin's estimate, else those of
-    matrix products and convolutions, with what is in a loop counted once. bytes: the plugin's
+    after the compiler's passes, or why there is none. flops: those of matrix products and
+    convolutions, with what is in a loop counted once: plugins' own estimates differ, and a GPU's
+    leaves out what its libraries compute. bytes: the plugin's
     estimate, else those of arguments and outputs. memory: bytes of arguments, outputs, those in
     place of arguments, temporaries, code; empty where the plugin does not tell. source: "compiled",
     "disk", "shared disk", or "memory" where the process had the program already; compile_ms is what
@@ -34,8 +35,7 @@ class ProgramReport:
     launches: int
     stablehlo: str
     optimized: str
-    flops: float
-    flops_from: str
+    flops: int
     bytes: float | None
     memory: dict[str, int]
     compile_ms: float
@@ -118,9 +118,6 @@ def _report(graph: "functions.Compiled", function: Any, facts: dict[str, Any]) -
         str(node.target) for node in graph.graph.graph.nodes if node.op == "call_function"
     )
     memory = facts["memory"] or {}
-    flops, flops_from = facts["flops"], "the plugin"
-    if flops is None:
-        flops, flops_from = flops_of.count(facts["text"]), "of products and convolutions"
     moved = facts["bytes"]
     if moved is None and memory:
         moved = memory["arguments"] + memory["outputs"]
@@ -133,8 +130,7 @@ def _report(graph: "functions.Compiled", function: Any, facts: dict[str, Any]) -
         launches=facts["launches"],
         stablehlo=facts["text"],
         optimized=_optimized(facts["optimized"]),
-        flops=flops,
-        flops_from=flops_from,
+        flops=flops_of.count(facts["text"]),
         bytes=moved,
         memory=memory,
         compile_ms=facts["compile_ns"] / 1e6,
@@ -161,7 +157,7 @@ def _rows(one: ProgramReport) -> list[tuple[str, str]]:
         ("calls", str(one.calls)),
         ("launches", str(one.launches)),
         ("memory", memory or "the plugin does not tell"),
-        ("flops", f"{one.flops:.4g} ({one.flops_from})"),
+        ("flops", f"{one.flops:.4g} (of products and convolutions)"),
     ]
     if one.bytes is not None:
         rows.append(("bytes", bytes_text(one.bytes)))

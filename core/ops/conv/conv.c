@@ -1,7 +1,7 @@
 /* Convolution and its gradients. Everything is one of three programs: the convolution itself, its
  * gradient with respect to the input (also the forward pass of a transposed convolution), and its
  * gradient with respect to the weight. Each pads so that its result has the size asked for. */
-#include "ops/nn.h"
+#include "ops/conv/taps.h"
 
 #define MAX_SPATIAL 8
 
@@ -130,6 +130,15 @@ static tt_node *multiply_places(tt_lower *cx, tt_node *x, tt_node *y) {
 
 /* -- Convolutions -- */
 
+/* Only XLA's CPU compiler knows integers here. */
+static tt_node *convolution(tt_lower *cx, tt_node *x, tt_node *w, const tt_conv *conv) {
+  bool real = tt_is_float(x->type.dtype) || tt_is_complex(x->type.dtype);
+  bool empty = tt_type_numel(&x->type) == 0 || tt_type_numel(&w->type) == 0;
+  if (real || empty || cx->target->xla_cpu)
+    return tt_hlo_convolution(cx->h, x, w, conv, sum_dtype(x));
+  return tt_convolution_by_taps(cx, x, w, conv);
+}
+
 /* x [n, c, in..], w [o, c/groups, k..] -> [n, o, out..] */
 static tt_node *convolve(tt_lower *cx, const geometry *g, tt_node *x, tt_node *w,
                          const int64_t *out) {
@@ -146,7 +155,7 @@ static tt_node *convolve(tt_lower *cx, const geometry *g, tt_node *x, tt_node *w
                   .rhs_dilation = g->dilation,
                   .padding = padding,
                   .feature_groups = g->groups};
-  return tt_hlo_convolution(cx->h, x, w, &conv, sum_dtype(x));
+  return convolution(cx, x, w, &conv);
 }
 
 /* w [groups * a, b, k..] -> [groups * b, a, k..], turned around in space */
@@ -174,7 +183,7 @@ static tt_node *convolve_input_grad(tt_lower *cx, const geometry *g, tt_node *y,
                   .rhs_dilation = g->dilation,
                   .padding = padding,
                   .feature_groups = g->groups};
-  return tt_hlo_convolution(cx->h, y, adjoint_kernel(cx, g, w), &conv, sum_dtype(y));
+  return convolution(cx, y, adjoint_kernel(cx, g, w), &conv);
 }
 
 /* x [n, c, in..], y [n, o, out..] -> the gradient [o, c/groups, k..] of convolve's w. The batch
