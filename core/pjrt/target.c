@@ -16,6 +16,17 @@ static void add_cpu_options(tt_compile_options *options) {
   options->override_count = sizeof names / sizeof *names;
 }
 
+/* XLA would run each matrix product with many settings to choose one, and the programs that stand
+ * in its way take seconds to compile; the library's own choice is what PyTorch takes on such
+ * devices. */
+static void add_gpu_options(tt_compile_options *options) {
+  static const char *const names[] = {"xla_gpu_autotune_level", "xla_gpu_enable_triton_gemm"};
+  static const char *const values[] = {"0", "False"};
+  options->override_names = names;
+  options->override_values = values;
+  options->override_count = sizeof names / sizeof *names;
+}
+
 static bool is_gpu(const char *platform) {
   return strcmp(platform, "cuda") == 0 || strcmp(platform, "rocm") == 0;
 }
@@ -39,6 +50,7 @@ void tt_target_init_client(tt_target *target, tt_plugin *plugin, tt_client *clie
                         .options = {.portable = true, .optimization_level = -1}};
   target->xla_cpu = strcmp(target->platform, "cpu") == 0;
   target->xla_gpu = is_gpu(target->platform);
+  if (target->xla_gpu) add_gpu_options(&target->options);
   if (target->xla_cpu) add_cpu_options(&target->options);
   target->memory = memory_of(tt_client_device(client, 0), target->xla_cpu);
 }
@@ -53,6 +65,7 @@ void tt_target_init_topology(tt_target *target, tt_plugin *plugin, tt_topology *
                         .xla_gpu = is_gpu(platform),
                         .device_count = tt_topology_device_count(topology),
                         .options = {.portable = true, .optimization_level = -1}};
+  if (target->xla_gpu) add_gpu_options(&target->options);
 }
 
 tt_status tt_target_compile(const tt_target *target, const char *code, size_t size,

@@ -1,10 +1,8 @@
 """Numbers that are the CPU's to the last bit."""
 
-from pathlib import Path
-
 import pytest
 import torch
-from support import DEVICE, ROOT, modes, python
+from support import DEVICE, modes
 
 F = torch.nn.functional
 QUOTIENTS = {
@@ -49,26 +47,6 @@ def test_a_quotient_is_rounded_once(name, dtype, mode):
     with torch.tpu.set_eager_mode(mode):
         there = run(x.to(DEVICE)).cpu()
     assert torch.equal(there.nan_to_num(7.5), run(x).nan_to_num(7.5))
-
-
-ACCELERATOR = Path(ROOT, "build", "release", "libtt_accel_plugin.so")
-
-
-@pytest.mark.skipif(not ACCELERATOR.exists(), reason="the accelerator-like plugin is not built")
-def test_a_quotient_on_a_gpu_is_one_of_f64():
-    """XLA's of f32 are off by a bit there."""
-    code = """
-import torch
-from torch_tpu.compiler.inspection import inspect
-quotient = torch.compile(lambda x, y: x / y)
-x, y = torch.rand(99), torch.rand(99)
-print(torch.equal(quotient(x.to("tpu"), y.to("tpu")).cpu(), x / y))
-print("tensor<99xf64>" in inspect(quotient).programs[0].stablehlo)
-"""
-    plugin = {"TORCH_TPU_PLUGIN": str(ACCELERATOR)}
-    for platform, expected in ("cuda", "True\nTrue\n"), ("tpu", "True\nFalse\n"):
-        status, out, errors = python(code, TT_ACCEL_PLATFORM=platform, **plugin)
-        assert (status, out) == (0, expected), errors
 
 
 def flushes_denormals():

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from torch_tpu import _patches
+from torch_tpu import _C, _patches
 from torch_tpu.compiler import functions
 from torch_tpu.compiler import options as xla
 
@@ -26,7 +26,8 @@ def tpu(
 ) -> Callable[..., Any]:
     """Compiles a graph that Dynamo has traced: one program forward, one backward.
 
-    `mode`: all modes mean the same, as every graph is one launch. `options`: "repeat", whether
+    `mode`: every graph is one launch in all of them; those of "max-autotune" let XLA time kernels
+    on GPUs to choose the fastest, which takes seconds. `options`: "repeat", whether
     layers that repeat are compiled once: "auto", where that costs no run time; True, wherever two
     follow one another; False; and those of the plugin's compiler, which begin with "xla_". Raises
     ValueError for others, and for values that the plugin does not take.
@@ -42,6 +43,8 @@ def tpu(
     strange = [name for name in options if not name.startswith(xla.PREFIX)]
     if strange:
         raise ValueError(f"torch.compile(options=...): backend 'tpu' has no {', '.join(strange)}")
+    if mode and mode.startswith("max-autotune"):
+        options = xla.THOROUGH.get(_C.platform(), {}) | options
     lines = xla.lines(options)
     from torch._functorch import config
 

@@ -9,6 +9,10 @@ from torch_tpu import _C
 
 PREFIX = "xla_"
 _NAME = re.compile(r"xla_[a-z0-9_]+")
+# What mode="max-autotune" adds, by platform: kernels are timed where they are compiled.
+THOROUGH: dict[str, dict[str, Any]] = {
+    "cuda": {"xla_gpu_autotune_level": 4, "xla_gpu_enable_triton_gemm": True}
+}
 # Of these the plugins' compiler dies where they are below the least.
 _LEAST = {"xla_cpu_parallel_codegen_split_count": 1}
 
