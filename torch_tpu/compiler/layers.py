@@ -72,9 +72,21 @@ def outlined(graph: fx.GraphModule) -> bool:
 def inlined(graph: fx.GraphModule) -> fx.GraphModule:
     """Puts the layer back where it is called, in place: who reads the graph sees its operators."""
     if count_subgraph_uses(graph):
+        _share_constants(graph)
         inline_invoke_subgraph(graph)
         graph.recompile()
     return graph
+
+
+def _share_constants(graph: fx.GraphModule) -> None:
+    """What a layer made of numbers becomes the graph's own: PyTorch inlines its name alone."""
+    for name, layer in list(graph.named_children()):
+        if not isinstance(layer, fx.GraphModule):
+            continue
+        for node in layer.graph.find_nodes(op="get_attr"):
+            value, node.target = getattr(layer, node.target), f"{name}_{node.target}"
+            setattr(graph, node.target, value)
+            setattr(layer, node.target, value)
 
 
 def _values(node: fx.Node) -> tuple[Any, ...]:
