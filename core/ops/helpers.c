@@ -109,7 +109,7 @@ tt_node *tt_quotient(tt_lower *cx, tt_node *a, tt_node *b) {
   b = tt_hlo_select(h, nan, a, b); /* equal, and no broadcast to XLA */
   if (!cx->target->xla_gpu || a->type.dtype != TT_F32) return tt_hlo_divide(h, a, b);
   tt_node *wide = tt_hlo_divide(h, tt_hlo_convert(h, a, TT_F64), tt_hlo_convert(h, b, TT_F64));
-  return tt_hlo_convert(h, wide, TT_F32);
+  return tt_hlo_convert(h, tt_product_apart(cx, wide), TT_F32); /* LLVM would divide in f32 */
 }
 
 tt_node *tt_product_apart(tt_lower *cx, tt_node *x) {
