@@ -16,12 +16,13 @@ static void add_cpu_options(tt_compile_options *options) {
   options->override_count = sizeof names / sizeof *names;
 }
 
-/* XLA would run each matrix product with many settings to choose one, and the programs that stand
- * in its way take seconds to compile; the library's own choice is what PyTorch takes on such
- * devices. */
+/* XLA would run each matrix product with many settings to choose one, which takes seconds; the
+ * library's own choice is what PyTorch takes on such devices. And it would leave out roundings to
+ * half precision within a program. */
 static void add_gpu_options(tt_compile_options *options) {
-  static const char *const names[] = {"xla_gpu_autotune_level", "xla_gpu_enable_triton_gemm"};
-  static const char *const values[] = {"0", "False"};
+  static const char *const names[] = {"xla_gpu_autotune_level", "xla_gpu_enable_triton_gemm",
+                                      "xla_allow_excess_precision"};
+  static const char *const values[] = {"0", "False", "False"};
   options->override_names = names;
   options->override_values = values;
   options->override_count = sizeof names / sizeof *names;
