@@ -14,6 +14,7 @@ from torch.utils import backend_registration
 ENTRY_POINT = "torch_tpu._autoload:load"
 SUPPORTED = ((2, 11), (2, 13))
 TRACE_RULES = "torch._dynamo.trace_rules"
+FOLDED = "torch._dynamo.variables.torch"
 DISTRIBUTED = "torch.distributed"
 
 _loaded = False
@@ -78,7 +79,9 @@ def _load() -> None:
     backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
     _patches.apply()
     _imports.Watcher(_tell_distributed).watch([DISTRIBUTED])
-    _imports.Watcher(_tell_dynamo).watch([TRACE_RULES, "torch._dynamo.backends.registry"])
+    _imports.Watcher(_tell_dynamo).watch(
+        [TRACE_RULES, FOLDED, "torch._dynamo.backends.registry"]
+    )
     atexit.register(_let_autograd_end)
     _loaded = True
 
@@ -122,8 +125,14 @@ def _tell_dynamo(module: str) -> None:
 
     Called when a module of Dynamo's was imported.
     """
+    from torch_tpu import _patches
+
     if module == TRACE_RULES:
         sys.modules[module].add("torch_tpu")
+        _patches.functions_in_graphs(sys.modules[module])
+        return
+    if module == FOLDED:
+        _patches.functions_folded(sys.modules[module])
         return
     from torch_tpu.compiler import backend
 

@@ -255,6 +255,38 @@ def inductor_for_others(
     wrapper.__call__ = compiled
 
 
+# Of torch.tpu: what Dynamo asks once, while it traces; and what may change, so that it asks again
+# before each call.
+_FOLDED = (
+    "device_count",
+    "get_device_name",
+    "is_available",
+    "is_bf16_supported",
+)
+_GUARDED = ("current_device", "is_initialized")
+
+
+def functions_in_graphs(trace_rules: ModuleType) -> None:
+    """Has Dynamo treat functions of `torch.tpu` as it does those of `torch.cuda`.
+
+    Its tables have the functions' names, and nothing to add to them.
+    """
+    for name in (*_FOLDED, *_GUARDED, "synchronize"):
+        rule = trace_rules.TorchInGraphFunctionVariable
+        trace_rules.manual_torch_name_rule_map[f"torch_tpu.tpu.{name}"] = rule
+    trace_rules.get_torch_obj_rule_map.cache_clear()  # it may have been asked already
+
+
+def functions_folded(variables: ModuleType) -> None:
+    """Tells it which of them are numbers or words to a graph; see functions_in_graphs."""
+    from torch_tpu import tpu
+
+    for name in (*_FOLDED, *_GUARDED):
+        variables.constant_fold_functions[getattr(tpu, name)] = None
+    for name in _GUARDED:
+        variables.constant_fold_functions_need_guards[getattr(tpu, name)] = None
+
+
 def no_names_for_logs() -> None:
     """Keeps Dynamo from reading whole source files for names that it only logs.
 

@@ -620,3 +620,26 @@ def test_what_is_written_into_a_tensor_with_gaps_has_them():
         actual = torch.compile(function, fullgraph=True)(x.to(DEVICE))
         same(actual, expected)
         assert [one.stride() for one in actual] == [one.stride() for one in expected]
+
+
+@only_tpu
+@pytest.mark.cpu_plugin("it has virtual devices")
+def test_what_scripts_ask_about_the_device():
+    """Dynamo knows these functions of torch.cuda, and of torch.tpu: nothing breaks the graph."""
+    code = """
+import torch
+def asked(x):
+    torch.tpu.synchronize()
+    words = torch.tpu.get_device_name(), torch.tpu.is_bf16_supported(), torch.tpu.is_available()
+    y = x + torch.tpu.current_device()
+    return y, torch.tpu.device_count(), torch.tpu.is_initialized(), words
+compiled = torch.compile(asked, fullgraph=True)
+x = torch.zeros(2, device="tpu:0")
+for index in (0, 1, 0):
+    torch.tpu.set_device(index)
+    y, *others = compiled(x)
+    assert y.tolist() == [index, index]
+    assert others == [2, True, (torch.tpu.get_device_name(), True, True)], others
+"""
+    status, _, errors = python(code, TORCH_TPU_CPU_DEVICES="2")
+    assert status == 0, errors
