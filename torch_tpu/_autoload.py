@@ -79,9 +79,7 @@ def _load() -> None:
     backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
     _patches.apply()
     _imports.Watcher(_tell_distributed).watch([DISTRIBUTED])
-    _imports.Watcher(_tell_dynamo).watch(
-        [TRACE_RULES, FOLDED, "torch._dynamo.backends.registry"]
-    )
+    _imports.Watcher(_tell_dynamo).watch([TRACE_RULES, FOLDED, "torch._dynamo.backends.registry"])
     atexit.register(_let_autograd_end)
     _loaded = True
 

@@ -70,4 +70,5 @@ def metrics() -> dict[str, int | float | dict[str, int]]:
 def reset_metrics() -> None:
     """Starts all counters anew."""
     _C.reset_metrics()
+    _host.reset_counts()
     graphs_by_operator.clear()

@@ -66,11 +66,17 @@ OTHER_TENSORS: dict[str, tuple[str, ...]] = {
 
 
 _counts: Counter[str] = Counter()
+_warned: set[str] = set()
 
 
 def counts() -> dict[str, int]:
     """Returns how often each operator ran on the host."""
     return dict(_counts)
+
+
+def reset_counts() -> None:
+    """Starts them anew; who was warned of an operator is not warned again."""
+    _counts.clear()
 
 
 def announce(name: str) -> None:
@@ -83,7 +89,8 @@ def announce(name: str) -> None:
             "(TORCH_TPU_HOST_FALLBACK=error); move the tensors with .cpu(), or allow it with "
             "torch.tpu.host_fallback = 'warn'"
         )
-    if policy is HostFallback.WARN and _counts[name] == 1:
+    if policy is HostFallback.WARN and name not in _warned:
+        _warned.add(name)
         warnings.warn(
             f"{name} has no path on device 'tpu' and runs on the host, with a synchronisation and "
             "two copies; TORCH_TPU_HOST_FALLBACK=silent hides this",

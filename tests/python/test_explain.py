@@ -171,6 +171,8 @@ def test_metrics_count_operators_by_path():
     metrics = torch.tpu.metrics()
     assert metrics["ops_row"] >= 1
     assert metrics["ops_host"] == 1 and metrics["host_operators"]
+    torch.tpu.reset_metrics()
+    assert not torch.tpu.metrics()["host_operators"]
 
 
 def test_metrics_count_decompositions(n):

@@ -23,6 +23,13 @@ def test_distances_of_all_pairs(mode, p):
     check_gradients(lambda x: torch.pdist(x, p), torch.randn(5, 3).requires_grad_())
 
 
+def test_differences_that_are_counted():
+    """What is no number differs by no number."""
+    x = torch.tensor([[0.0, math.nan, 2.0], [0.0, 0.25, math.inf], [-0.0, 0.25, 3.0]])
+    check(torch.pdist, x, 0.0)
+    check(lambda x: torch.cdist(x, x[:2], p=0.0), x)
+
+
 @pytest.mark.diagonal
 @pytest.mark.parametrize("density", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])

@@ -54,6 +54,8 @@ def test_elementwise_in_other_orders():
     check(torch.rsub, x, y)
     check(lambda one: torch.pow(2.5, one), x)
     check(torch.nn.functional.logsigmoid, x)
+    check(lambda one: one.masked_fill(one > 0, 2.5), x)
+    check(lambda one: one.masked_fill(one > 0, one.sum()), x)
 
 
 @pytest.mark.parametrize("shape", slow_but([(5, 3), (3, 5), (2, 5, 3)], (2, 5, 3)))

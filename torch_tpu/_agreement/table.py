@@ -143,6 +143,7 @@ ROWS = (
         argument="self",
     ),
     Row("Contiguous", "pow.Scalar log_sigmoid_forward", "makes its result without an iterator"),
+    Row("Contiguous", "masked_fill.Scalar masked_fill.Tensor", "has a Meta kernel that is where's"),
     Row("LikeFirst", "log_sigmoid_backward", "makes its result without an iterator"),
     Row(
         "FillsTarget",

@@ -24,7 +24,7 @@ static tt_node *distance(tt_lower *cx, tt_node *difference, double p) {
   tt_node *size = tt_hlo_abs(h, difference);
   if (isinf(p)) return tt_extreme(cx, TT_MAX, size, &last, 1);
   tt_node *terms =
-      p == 0   ? tt_cast(cx, tt_hlo_compare(h, TT_NE, size, tt_like(cx, size, 0)), size->type.dtype)
+      p == 0   ? tt_hlo_minimum(h, tt_hlo_ceil(h, size), tt_hlo_full(h, &size->type, 1.0))
       : p == 1 ? size
       : p == 2 ? tt_hlo_multiply(h, size, size)
                : tt_hlo_power(h, size, tt_hlo_full(h, &size->type, p));
