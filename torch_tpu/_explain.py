@@ -69,6 +69,8 @@ def metrics() -> dict[str, int | float | dict[str, int]]:
 
 def reset_metrics() -> None:
     """Starts all counters anew."""
+    from torch_tpu import _host
+
     _C.reset_metrics()
     _host.reset_counts()
     graphs_by_operator.clear()
