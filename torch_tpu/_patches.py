@@ -8,6 +8,7 @@ import functools
 import importlib
 import logging
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
@@ -337,6 +338,36 @@ def worlds_of_threads(world: Any) -> Iterator[None]:
             yield
     finally:
         isolate(False)
+
+
+class _Handlers(threading.local):
+    """DTensor's own ways of operators, apart for each thread."""
+
+    def __init__(self, shared: dict[Any, Any]) -> None:
+        self.now = dict(shared)
+
+
+@contextlib.contextmanager
+def handlers_of_threads() -> Iterator[None]:
+    """Within the block, `loss_parallel` is about the thread that is in it.
+
+    It changes a dictionary of DTensor's dispatcher, which is the process's; C++ reads that, too.
+    """
+    from torch_tpu.integrations import _imports
+
+    with contextlib.ExitStack() as stack:
+
+        def divide(module: str) -> None:
+            dispatcher: Any = sys.modules[module].DTensor._op_dispatcher
+            handlers, kind = _Handlers(dispatcher._custom_op_handlers), type(dispatcher)
+            now = property(lambda _: handlers.now)
+            dispatcher.__class__ = type("OpDispatcher", (kind,), {"_custom_op_handlers": now})
+            stack.callback(setattr, dispatcher, "__class__", kind)
+
+        watcher = _imports.Watcher(divide)
+        watcher.watch(["torch.distributed.tensor"])
+        stack.callback(watcher.stop)
+        yield
 
 
 def groups_of_processes() -> None:

@@ -206,6 +206,33 @@ def test_ways_to_train(pair, wrap):
     agree(pair.run(training.together, wrap, "strict", 10), 10)
 
 
+def lose_in_parts(rank, size, logits, targets):
+    """Some ranks are in loss_parallel while others have left it."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+    from torch.distributed.tensor.parallel import loss_parallel
+
+    mesh, found = init_device_mesh("tpu", (size,)), []
+    for _ in range(3):
+        own = distribute_tensor(logits.to("tpu").requires_grad_(), mesh, [Shard(1)])
+        with loss_parallel():
+            loss = F.cross_entropy(own, targets.to("tpu"))
+            loss.backward()
+        whole = own.grad.full_tensor()
+        found.append((loss.full_tensor().item(), whole.log_softmax(1).sum().item()))
+    return found
+
+
+def test_a_loss_of_parts(pair):
+    logits, targets = torch.randn(6, 16), torch.tensor([3, 1, 15, 0, 7, 7])
+    leaf = logits.clone().requires_grad_()
+    loss = F.cross_entropy(leaf, targets)
+    loss.backward()
+    expected = (loss.item(), leaf.grad.log_softmax(1).sum().item())
+    for found in pair.run(lose_in_parts, logits, targets):
+        assert found == [pytest.approx(expected, rel=1e-5)] * 3
+
+
 @pytest.mark.slow
 def test_a_pipeline(pair):
     agree([losses for losses in pair.run(parallel.piped, "Schedule1F1B", 10) if losses], 10)

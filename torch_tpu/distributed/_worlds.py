@@ -136,7 +136,7 @@ def simulate(
     run = _run = _Run(world_size, backend, timeout)
     excepthook = sys.excepthook  # which each rank's group puts a name before
     try:
-        with _patches.worlds_of_threads(_World()):
+        with _patches.worlds_of_threads(_World()), _patches.handlers_of_threads():
             threads = [
                 threading.Thread(target=run.rank, args=(rank, fn, args), name=f"rank {rank}")
                 for rank in range(world_size)

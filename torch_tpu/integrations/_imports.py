@@ -29,6 +29,12 @@ class Watcher(importlib.abc.MetaPathFinder):
         for name in there:
             self._imported(name)
 
+    def stop(self) -> None:
+        """Watches no more."""
+        self._names.clear()
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
     def find_spec(
         self,
         fullname: str,
