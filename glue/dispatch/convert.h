@@ -28,17 +28,19 @@ inline tt_storage* storage_of(const at::Tensor& tensor) {
   return storage_of(tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl());
 }
 // Visits the tensor that a value is, or those of its list, also undefined ones; other values have
-// none.
+// none. TorchScript's lists are of optionals that isOptionalTensorList does not know.
 template <class Visit> void each_tensor(const c10::IValue& value, Visit visit) {
   if (value.isTensor()) return visit(value.toTensor());
-  if (!value.isTensorList() && !value.isOptionalTensorList()) return;
+  if (!value.isList()) return;
   for (const c10::IValue& element : value.toListRef())
     if (element.isTensor()) visit(element.toTensor());
 }
 // The value with map(tensor) in the place of each tensor, also those of a list.
 template <class Map> c10::IValue map_tensors(const c10::IValue& value, Map map) {
   if (value.isTensor()) return map(value.toTensor());
-  if (!value.isTensorList() && !value.isOptionalTensorList()) return value;
+  bool has = false;
+  each_tensor(value, [&](const at::Tensor&) { has = true; });
+  if (!has) return value;
   c10::impl::GenericList list(value.toList().elementType());
   for (const c10::IValue& one : value.toListRef())
     list.push_back(one.isTensor() ? c10::IValue(map(one.toTensor())) : one);

@@ -56,7 +56,7 @@ def _is_mask(index: Tensor | None) -> bool:
 
 def _have_masks(indices: list[Tensor | None]) -> bool:
     """Whether some indices are masks. Warns of bytes as PyTorch does."""
-    if any(one is not None and one.dtype == torch.uint8 for one in indices):
+    for _ in (one for one in indices if one is not None and one.dtype == torch.uint8):
         warnings.warn(
             "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool "
             "instead.",
