@@ -189,3 +189,34 @@ def test_powers_of_a_complex_zero(exponent):
 
 def test_the_list_names_operators():
     assert {op.name for op in op_db} >= QUICK
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int32, torch.int64], ids=str)
+def test_large_powers_of_whole_numbers(dtype):
+    """XLA looks at six bits of an exponent."""
+    most = torch.iinfo(dtype).max
+    x = torch.tensor([0, 1, 2, 3, 7, 97, most], dtype=dtype)
+    for exponent in (5, 63, 64, 65, 100, 127):
+        check(torch.pow, x, exponent)
+        check(torch.pow, x, torch.full_like(x, exponent))
+    check(torch.pow, x, torch.full_like(x, most))
+    check(lambda one: torch.pow(3, one), torch.tensor([2, 63, 64, 127, most], dtype=dtype))
+
+
+@pytest.mark.parametrize(
+    "function", [torch.add, torch.sub, torch.mul, torch.div], ids=lambda one: one.__name__
+)
+def test_what_is_written_to_a_wider_dtype_was_rounded_before(function):
+    x = torch.tensor([33000.0, 1.0003, 5e-8], dtype=torch.float16)
+    y = torch.tensor([-33000.0, 3.0, 3e-5], dtype=torch.float16)
+    here = function(x, y, out=torch.empty(3, dtype=torch.float64))
+    there = torch.empty(3, dtype=torch.float64, device=DEVICE)
+    same(function(x.to(DEVICE), y.to(DEVICE), out=there), here, rtol=0, atol=0)
+
+
+def test_bools_that_are_added():
+    x = torch.tensor([True, True, False])
+    for out in (torch.bool, torch.int32, torch.float32):
+        there = torch.empty(3, dtype=out, device=DEVICE)
+        torch.add(x.to(DEVICE), x.to(DEVICE), out=there)
+        same(there, torch.add(x, x, out=torch.empty(3, dtype=out)))

@@ -23,11 +23,11 @@ static tt_node *distance(tt_lower *cx, tt_node *difference, double p) {
   int last = difference->type.rank - 1;
   tt_node *size = tt_hlo_abs(h, difference);
   if (isinf(p)) return tt_extreme(cx, TT_MAX, size, &last, 1);
-  tt_node *terms =
-      p == 0   ? tt_hlo_minimum(h, tt_hlo_ceil(h, size), tt_hlo_full(h, &size->type, 1.0))
-      : p == 1 ? size
-      : p == 2 ? tt_hlo_multiply(h, size, size)
-               : tt_hlo_power(h, size, tt_hlo_full(h, &size->type, p));
+  tt_node *terms = p == 0
+                       ? tt_hlo_minimum(h, tt_hlo_ceil(h, size), tt_hlo_full(h, &size->type, 1.0))
+                   : p == 1 ? size
+                   : p == 2 ? tt_hlo_multiply(h, size, size)
+                            : tt_hlo_power(h, size, tt_hlo_full(h, &size->type, p));
   tt_node *sum = tt_hlo_reduce(h, TT_SUM, terms, &last, 1);
   if (p == 0 || p == 1) return sum;
   if (p == 2) return tt_hlo_sqrt(h, sum);

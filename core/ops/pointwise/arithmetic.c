@@ -11,7 +11,9 @@ static void factors(tt_lower *cx, tt_node **a, tt_node **b, tt_dtype dtype) {
 /* param: TT_HLO_add, TT_HLO_subtract, or -TT_HLO_subtract for rsub. Argument 2 is alpha. */
 void tt_lower_add(tt_lower *cx) {
   tt_hlo *h = cx->h;
-  tt_dtype result = tt_meta_dtype(cx, 0, cx->result_type), dtype = tt_compute_dtype(result);
+  bool bools = tt_in(cx, 0)->type.dtype == TT_BOOL && tt_in(cx, 1)->type.dtype == TT_BOOL;
+  tt_dtype result = bools ? TT_BOOL : cx->result_type; /* alpha, a number, counted for that */
+  tt_dtype dtype = tt_compute_dtype(result);
   tt_node *a, *b;
   tt_operands(cx, &a, &b, dtype);
   bool reversed = cx->row->param == -TT_HLO_subtract;
@@ -141,6 +143,25 @@ static tt_node *complex_power(tt_lower *cx, tt_node *a, tt_node *b) {
   return tt_hlo_select(h, zero, other, tt_hlo_power(h, a, b));
 }
 
+enum { XLA_BITS = 6 }; /* of a whole exponent that XLA's power looks at */
+
+/* Of whole numbers, modulo what the dtype holds: a^b = a^(b % 64) * (a^64)^(b / 64), and so on. */
+static tt_node *whole_power(tt_lower *cx, tt_node *a, tt_node *b) {
+  tt_hlo *h = cx->h;
+  tt_node *plain = tt_hlo_power(h, a, b), *y = NULL, *rest = b;
+  tt_node *most = tt_hlo_full(h, &b->type, (1 << XLA_BITS) - 1);
+  tt_node *eight = tt_hlo_full(h, &b->type, 1 << (XLA_BITS / 2));
+  int bits = 8 * (int)tt_dtype_bytes(b->type.dtype);
+  for (int done = 0; done < bits; done += XLA_BITS) {
+    tt_node *power = tt_hlo_power(h, a, tt_hlo_and(h, rest, most));
+    y = y ? tt_hlo_multiply(h, y, power) : power;
+    a = tt_hlo_power(h, tt_hlo_power(h, a, eight), eight); /* XLA's simplifier minds 60 products */
+    rest = tt_hlo_binary(h, TT_HLO_shift_right_logical, rest, tt_hlo_full(h, &b->type, XLA_BITS));
+  }
+  if (tt_dtype_kind(b->type.dtype) == TT_KIND_UNSIGNED) return y;
+  return tt_hlo_select(h, tt_hlo_compare(h, TT_LT, b, tt_like(cx, b, 0)), plain, y);
+}
+
 void tt_lower_pow(tt_lower *cx) {
   tt_dtype dtype = tt_compute_dtype(cx->result_type);
   const tt_arg *exponent = &cx->args[1];
@@ -162,8 +183,11 @@ void tt_lower_pow(tt_lower *cx) {
   if (!y) {
     tt_node *a, *b;
     tt_operands(cx, &a, &b, dtype);
+    bool small = exponent->kind == TT_ARG_INT && exponent->i < 1 << XLA_BITS;
+    bool whole = tt_is_integer(dtype) && !small;
     y = dtype == TT_BOOL       ? tt_hlo_or(cx->h, a, tt_hlo_not(cx->h, b))
         : tt_is_complex(dtype) ? complex_power(cx, a, b)
+        : whole                ? whole_power(cx, a, b)
                                : tt_hlo_power(cx->h, a, b);
   }
   tt_out_in(cx, 0, y, cx->result_type);
@@ -262,7 +286,7 @@ void tt_lower_lerp(tt_lower *cx) {
 /* self + value * a * b or self + value * a / b; param: TT_HLO_multiply or TT_HLO_divide. */
 void tt_lower_addcmul(tt_lower *cx) {
   tt_hlo *h = cx->h;
-  tt_dtype result = tt_meta_dtype(cx, 0, cx->result_type), dtype = tt_compute_dtype(result);
+  tt_dtype result = cx->result_type, dtype = tt_compute_dtype(result);
   tt_node *x = tt_in_as(cx, 0, dtype), *a = tt_in_as(cx, 1, dtype), *b = tt_in_as(cx, 2, dtype);
   tt_broadcast_pair(cx, &a, &b, dtype);
   if (tt_has(cx, 3) && !tt_static_equals(cx, 3, 1)) a = tt_hlo_multiply(h, tt_num(cx, 3, dtype), a);
