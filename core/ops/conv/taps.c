@@ -3,8 +3,6 @@
  * moved over; a product of matrices adds their channels up. */
 #include "ops/conv/taps.h"
 
-#include <assert.h>
-
 typedef struct taps {
   tt_lower *cx;
   const tt_conv *conv;
@@ -57,8 +55,8 @@ static tt_node *share(const taps *t, int64_t group, int64_t groups) {
 }
 
 static bool next_tap(taps *t) {
-  assert(t->conv->spatial <= TT_MAX_RANK - 2);
-  for (int d = t->conv->spatial - 1; d >= 0; d--) {
+  for (int d = TT_MAX_RANK - 1; d >= 0; d--) {
+    if (d >= t->conv->spatial) continue;
     if (++t->at[d] < t->w->type.dims[2 + d]) return true;
     t->at[d] = 0;
   }
