@@ -164,7 +164,12 @@ def forgets_format(name):
 
 def laid_by_rows(name):
     x = numbers(3, 2).t()
-    results = overload(name)(*([2.0] if name == "pow.Scalar" else []), x)
+    args = {
+        "pow.Scalar": (2.0, x),
+        "masked_fill.Scalar": (x, x > 0, 2.0),
+        "masked_fill.Tensor": (x, x > 0, x.sum()),
+    }.get(name, (x,))
+    results = overload(name)(*args)
     return any(one != torch.exp(x).stride() for one in of_results(results, torch.Tensor.stride))
 
 
@@ -226,6 +231,13 @@ def wide_summand(name):
     )
 
 
+def other_dtype(name):
+    more = [True] * (name != "index_put")
+    return only_the_cpu_refuses(
+        name, numbers(3), [torch.tensor([0, 1])], numbers(2).double(), *more
+    )
+
+
 def overlapping_target(name):
     return only_the_cpu_refuses(f"{name}_", numbers(1).expand(3), numbers(3))
 
@@ -277,6 +289,7 @@ NEEDED = {
     "Probability": refused_number,
     "ProperProbability": refused_number,
     "NarrowSummand": wide_summand,
+    "OneDtype": other_dtype,
     "ApartFromSource": overlapping_target,
     "Overwrites": casts_what_is_not_promoted,
     "ByHand": not_as_its_schema,

@@ -255,3 +255,33 @@ def test_what_the_cpu_warns_of_is_warned_of_as_often(work):
             work(torch.ones(2, 3, device=device))
         found.append([str(one.message).partition("(Triggered")[0] for one in seen])
     assert found[1] == found[0]
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("name", ["rows", "all of a dim", "mask", "one for a mask"])
+def test_values_of_another_dtype_at_indices(name, accumulate):
+    """They are refused, but for a lone one that fills a mask."""
+    for into, values in (
+        (torch.float64, torch.int32),
+        (torch.int64, torch.float32),
+        (torch.float32, torch.bfloat16),
+        (torch.float32, torch.float32),
+    ):
+        found = []
+        for device in ("cpu", DEVICE):
+            x = torch.zeros(1, 3, dtype=into, device=device)
+            one = torch.tensor([1, 2], dtype=values, device=device)
+            rows = torch.tensor([0, 1], device=device)
+            mask = torch.tensor([[True, True, False]], device=device)
+            indices, one = {
+                "rows": ((rows[:1] * 0, rows), one),
+                "all of a dim": ((None, rows), one),
+                "mask": ((mask,), one),
+                "one for a mask": ((mask,), one[:1]),
+            }[name]
+            try:
+                written = torch.ops.aten.index_put_(x, list(indices), one, accumulate)
+                found.append(written.tolist())
+            except RuntimeError as error:
+                found.append(str(error))
+        assert found[0] == found[1]

@@ -273,6 +273,14 @@ def _mixes_floats(trial: Trial) -> bool:
     return len({one.dtype for one in trial.tensors if one.dtype.is_floating_point}) > 1
 
 
+def _writes_other_dtype(trial: Trial) -> bool:
+    """Whether values are written that have another dtype than what they are written into."""
+    if "OneDtype" not in trial.op.known.kinds:
+        return False
+    into, values = trial.args[0], trial.args[2]
+    return bool(into.dtype != values.dtype)
+
+
 def _loses_imaginary(trial: Trial, results: Results) -> bool:
     """Whether a complex number is given where real numbers come out."""
     op = trial.op
@@ -350,6 +358,7 @@ def check_values(trial: Trial, twins: list[Any], results: Results) -> None:
         or _bounds_of_floats(trial)
         or _widens_product(op, args)
         or _mixes_floats(trial)
+        or _writes_other_dtype(trial)
         or _loses_imaginary(trial, results)
     ):
         trial.raise_as_cpu()

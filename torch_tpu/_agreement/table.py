@@ -28,6 +28,7 @@ KINDS = {
     "SecondFirst": "iterates over its second operand first",
     # Arguments (checks.py)
     "BoolOnCuda": "takes booleans on CUDA, which the CPU refuses",
+    "OneDtype": "writes values of the dtype of what they are written into alone, untold by Meta",
     "ComplexOnCuda": "takes complex numbers on CUDA, which the CPU refuses",
     "HalvesOnCuda": "takes complex numbers of two halves on CUDA, which the CPU refuses",
     "Ordered": "refuses a range whose end is before its start, or is no number of the dtype",
@@ -142,6 +143,7 @@ ROWS = (
         "has a Meta kernel that forgets channels_last",
         argument="self",
     ),
+    Row("OneDtype", "index_put _index_put_impl _unsafe_index_put", "has a Meta kernel that casts"),
     Row("Contiguous", "pow.Scalar log_sigmoid_forward", "makes its result without an iterator"),
     Row("Contiguous", "masked_fill.Scalar masked_fill.Tensor", "has a Meta kernel that is where's"),
     Row("LikeFirst", "log_sigmoid_backward", "makes its result without an iterator"),

@@ -123,9 +123,8 @@ def index_put(
         return NotImplemented
     mask = _only_mask(self, indices)
     if mask is not None and values.numel() == 1 and not accumulate:
-        torch._check(values.dtype == self.dtype, lambda: "index_put: the dtypes must match")
         wide = mask.reshape(mask.shape + (1,) * (self.dim() - mask.dim()))
-        return self.masked_fill(wide, values.reshape(()))
+        return self.masked_fill(wide, values.reshape(()).to(self.dtype))
     return aten.index_put(self, _without_masks(self, indices), values, accumulate)
 
 
