@@ -3,14 +3,20 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 /* What is waited for may end this soon, and to be woken takes a GPU's user as long again. Whether
  * it is worth to look on is learnt: each time that it was earns patience for others when it is not.
  */
-enum { SOON_NS = 50000, EARNED = 4, MOST_PATIENCE = 16, TRIED_AGAIN = 64 };
+enum { SOON_NS = 50000, EARNED = 4, MOST_PATIENCE = 16, TRIED_AGAIN = 64, FEW_CORES = 4 };
 static atomic_int patience = MOST_PATIENCE, impatient;
 
+/* Where cores are few, who is waited for needs this one. */
 static bool worth_a_look(void) {
+  static atomic_int cores;
+  if (!atomic_load_explicit(&cores, memory_order_relaxed))
+    atomic_store_explicit(&cores, (int)sysconf(_SC_NPROCESSORS_ONLN), memory_order_relaxed);
+  if (atomic_load_explicit(&cores, memory_order_relaxed) <= FEW_CORES) return false;
   return atomic_load_explicit(&patience, memory_order_relaxed) > 0 ||
          atomic_fetch_add_explicit(&impatient, 1, memory_order_relaxed) % TRIED_AGAIN == 0;
 }

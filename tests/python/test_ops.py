@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 import torch
-from support import DEVICE, check, modes, move, same
+from support import DEVICE, check, modes, move, same, slow_but
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten
 
@@ -191,7 +191,11 @@ def test_the_list_names_operators():
     assert {op.name for op in op_db} >= QUICK
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int32, torch.int64], ids=str)
+@pytest.mark.parametrize(
+    "dtype",
+    slow_but([torch.uint8, torch.int8, torch.int32, torch.int64], torch.int64),
+    ids=str,
+)
 def test_large_powers_of_whole_numbers(dtype):
     """XLA looks at six bits of an exponent."""
     most = torch.iinfo(dtype).max

@@ -4,13 +4,13 @@ import io
 
 import pytest
 import torch
-from support import DEVICE, modes, same
+from support import DEVICE, modes, same, slow_but
 from torch import Tensor, nn
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit")
 
 
-@pytest.fixture(params=modes(), autouse=True)
+@pytest.fixture(params=slow_but(modes(), "strict"), autouse=True)
 def mode(request):
     with torch.tpu.set_eager_mode(request.param):
         yield
