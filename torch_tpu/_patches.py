@@ -258,12 +258,7 @@ def inductor_for_others(
 
 # Of torch.tpu: what Dynamo asks once, while it traces; and what may change, so that it asks again
 # before each call.
-_FOLDED = (
-    "device_count",
-    "get_device_name",
-    "is_available",
-    "is_bf16_supported",
-)
+_FOLDED = ("device_count", "get_device_name", "is_available", "is_bf16_supported")
 _GUARDED = ("current_device", "is_initialized")
 
 
@@ -272,8 +267,8 @@ def functions_in_graphs(trace_rules: ModuleType) -> None:
 
     Its tables have the functions' names, and nothing to add to them.
     """
+    rule = trace_rules.TorchInGraphFunctionVariable
     for name in (*_FOLDED, *_GUARDED, "synchronize"):
-        rule = trace_rules.TorchInGraphFunctionVariable
         trace_rules.manual_torch_name_rule_map[f"torch_tpu.tpu.{name}"] = rule
     trace_rules.get_torch_obj_rule_map.cache_clear()  # it may have been asked already
 

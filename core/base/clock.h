@@ -9,12 +9,6 @@
 int64_t tt_now_ns(void);
 int64_t tt_now_ms(void);
 void tt_sleep_ms(int64_t ms); /* a signal may end it early */
-/* Between two looks at what another thread is about to change. */
-static inline void tt_relax(void) {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
 
 /* A condition whose timed waits go by this clock; it is destroyed as any other. */
 void tt_cond_init(pthread_cond_t *cond);

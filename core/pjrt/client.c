@@ -89,12 +89,8 @@ static tt_status client_devices(tt_client *client) {
  * anybody's guess. Plugins of GPUs have an extension for their kernels; that a plugin is the CPU's
  * is known from a first client, which takes few milliseconds there. */
 static tt_status client_open(tt_client *client, int cpu_devices) {
-  if (tt_pjrt_extension(client->api, PJRT_Extension_Type_Gpu_Custom_Call)) {
-    TT_TRY(client_open_gpu(client));
-    TT_TRY(client_names(client));
-    return client_devices(client);
-  }
-  TT_TRY(client_try(client, NULL, 0));
+  bool gpu = tt_pjrt_extension(client->api, PJRT_Extension_Type_Gpu_Custom_Call) != NULL;
+  TT_TRY(gpu ? client_open_gpu(client) : client_try(client, NULL, 0));
   TT_TRY(client_names(client));
   if (!strcmp(client->platform, "cpu")) {
     size_t sent = 0;

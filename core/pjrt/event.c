@@ -1,53 +1,9 @@
-#include "base/clock.h"
 #include "pjrt/internal.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <unistd.h>
-
-/* What is waited for may end this soon, and to be woken takes a GPU's user as long again. Whether
- * it is worth to look on is learnt: each time that it was earns patience for others when it is not.
- */
-enum { SOON_NS = 50000, EARNED = 4, MOST_PATIENCE = 16, TRIED_AGAIN = 64, FEW_CORES = 4 };
-static atomic_int patience = MOST_PATIENCE, impatient;
-
-/* Where cores are few, who is waited for needs this one. */
-static bool worth_a_look(void) {
-  static atomic_int cores;
-  if (!atomic_load_explicit(&cores, memory_order_relaxed))
-    atomic_store_explicit(&cores, (int)sysconf(_SC_NPROCESSORS_ONLN), memory_order_relaxed);
-  if (atomic_load_explicit(&cores, memory_order_relaxed) <= FEW_CORES) return false;
-  return atomic_load_explicit(&patience, memory_order_relaxed) > 0 ||
-         atomic_fetch_add_explicit(&impatient, 1, memory_order_relaxed) % TRIED_AGAIN == 0;
-}
-
-static void learn(bool was_soon) {
-  int now = atomic_load_explicit(&patience, memory_order_relaxed) + (was_soon ? EARNED : -1);
-  if (now < 0 || now > MOST_PATIENCE) return;
-  atomic_store_explicit(&patience, now, memory_order_relaxed);
-}
-
-static bool is_ready(const PJRT_Api *api, PJRT_Event *event) {
-  TT_ARGS(Event_IsReady, args, .event = event);
-  PJRT_Error *error = api->PJRT_Event_IsReady(&args);
-  if (!error) return args.is_ready;
-  tt_pjrt_drop(api, error, "Event_IsReady");
-  return true; /* waiting for it will tell what is wrong */
-}
-
-static bool ends_soon(const PJRT_Api *api, PJRT_Event *event) {
-  bool ready = is_ready(api, event);
-  if (ready || !worth_a_look()) return ready;
-  for (int64_t end = tt_now_ns() + SOON_NS; !ready && tt_now_ns() < end;) {
-    tt_relax();
-    ready = is_ready(api, event);
-  }
-  learn(ready);
-  return ready;
-}
 
 tt_status tt_pjrt_await(const PJRT_Api *api, PJRT_Event *event) {
-  (void)ends_soon(api, event);
   TT_ARGS(Event_Await, args, .event = event);
   return TT_CALL(api, Event_Await, &args);
 }
@@ -62,7 +18,13 @@ tt_status tt_event_await(tt_client *client, tt_event *event) {
   return tt_pjrt_await(client->api, event);
 }
 
-bool tt_event_ready(tt_client *client, tt_event *event) { return is_ready(client->api, event); }
+bool tt_event_ready(tt_client *client, tt_event *event) {
+  TT_ARGS(Event_IsReady, args, .event = event);
+  PJRT_Error *error = client->api->PJRT_Event_IsReady(&args);
+  if (!error) return args.is_ready;
+  tt_pjrt_drop(client->api, error, "Event_IsReady");
+  return true; /* waiting for it will tell what is wrong */
+}
 
 void tt_event_destroy(tt_client *client, tt_event *event) {
   tt_pjrt_event_destroy(client->api, event);
@@ -135,7 +97,7 @@ static tt_status wait_until_ready(waiting *w) {
 }
 
 tt_status tt_event_wait(tt_client *client, tt_event *event) {
-  if (ends_soon(client->api, event)) return tt_event_await(client, event);
+  if (tt_event_ready(client, event)) return tt_event_await(client, event);
   waiting *w = tt_calloc(1, sizeof *w);
   if (!w) return tt_out_of_memory();
   atomic_init(&w->refs, 2);

@@ -28,8 +28,9 @@ static void add_gpu_options(tt_compile_options *options) {
   options->override_count = sizeof names / sizeof *names;
 }
 
-static bool is_gpu(const char *platform) {
-  return strcmp(platform, "cuda") == 0 || strcmp(platform, "rocm") == 0;
+static void know_gpu(tt_target *target) {
+  target->xla_gpu = !strcmp(target->platform, "cuda") || !strcmp(target->platform, "rocm");
+  if (target->xla_gpu) add_gpu_options(&target->options);
 }
 
 /* A plugin that computes in the host's memory names no limit of its own. */
@@ -50,8 +51,7 @@ void tt_target_init_client(tt_target *target, tt_plugin *plugin, tt_client *clie
                         .lapack = lapack,
                         .options = {.portable = true, .optimization_level = -1}};
   target->xla_cpu = strcmp(target->platform, "cpu") == 0;
-  target->xla_gpu = is_gpu(target->platform);
-  if (target->xla_gpu) add_gpu_options(&target->options);
+  know_gpu(target);
   if (target->xla_cpu) add_cpu_options(&target->options);
   target->memory = memory_of(tt_client_device(client, 0), target->xla_cpu);
 }
@@ -63,10 +63,9 @@ void tt_target_init_topology(tt_target *target, tt_plugin *plugin, tt_topology *
                         .platform = platform,
                         .version = "",
                         .kind = "",
-                        .xla_gpu = is_gpu(platform),
                         .device_count = tt_topology_device_count(topology),
                         .options = {.portable = true, .optimization_level = -1}};
-  if (target->xla_gpu) add_gpu_options(&target->options);
+  know_gpu(target);
 }
 
 tt_status tt_target_compile(const tt_target *target, const char *code, size_t size,

@@ -16,7 +16,7 @@ typedef struct tt_target {
   int device_count;
   int64_t memory;   /* bytes of one device; 0 if unknown */
   bool xla_cpu;     /* XLA's CPU compiler, which some programs are shaped for */
-  bool xla_gpu;     /* XLA's compiler for GPUs; its quotients and convolutions: ops/helpers.h */
+  bool xla_gpu;     /* XLA's compiler for GPUs, whose quotients of f32 are off by a bit */
   bool lapack;      /* programs may call LAPACK's routines (lapack/lapack.h) */
   bool collectives; /* programs may call those of a transport of ours (dist/dist.h) */
   tt_compile_options options;

@@ -1,7 +1,5 @@
 #include "stream/queue.h"
 
-#include "base/clock.h"
-
 #include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -35,6 +33,12 @@ struct tt_queue {
   drain *drains;
   pthread_t thread;
 };
+
+static void relax(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
 
 /* -- Errors -- */
 
@@ -215,7 +219,7 @@ bool tt_queue_drain(tt_queue *queue) {
 static void await_work(tt_queue *queue, uint64_t submitted) {
   for (int i = 0; i < SPINS; i++) {
     if (atomic_load_explicit(&queue->pushed, memory_order_acquire) != submitted) return;
-    tt_relax();
+    relax();
   }
   pthread_mutex_lock(&queue->lock);
   atomic_store(&queue->sleeps, true);
@@ -301,7 +305,7 @@ static bool was_submitted(tt_queue *queue, uint64_t ticket) {
 tt_status tt_queue_await_submitted(tt_queue *queue, uint64_t ticket) {
   for (int i = 0; i < SPINS; i++) {
     if (was_submitted(queue, ticket)) return TT_SUCCESS;
-    tt_relax();
+    relax();
   }
   while (!was_submitted(queue, ticket)) {
     pthread_mutex_lock(&queue->lock);

@@ -56,8 +56,10 @@ std::unique_ptr<Plan> make_plan(const c10::FunctionSchema& schema, const tt_op_r
   plan->joins = row && plan->name == "aten::cat";
   plan->overwrites = plan->name == "aten::copy_";
   for (const auto& arg : schema.arguments()) {
-    ArgPlan one{kind_of(arg), is_static(row, arg.name()), writes(arg), arg.is_out(),
-                tt_tag_of_int(row, arg.name().c_str())};
+    bool factor = arg.name() == "alpha" || arg.name() == "beta";
+    ArgPlan one{kind_of(arg), is_static(row, arg.name()),
+                writes(arg),  arg.is_out(),
+                factor,       tt_tag_of_int(row, arg.name().c_str())};
     if (!one.out) plan->row_args++;
     plan->writes_lists |= one.write && one.kind == ArgKind::TensorList;
     if (one.kind == ArgKind::TensorList && arg.name() == "indices")

@@ -28,6 +28,7 @@ struct ArgPlan {
   bool is_static;  // the row wants the number's value
   bool write;      // mutated
   bool out;        // an out= argument: a target, no argument of the row
+  bool factor;     // a number that takes no part in promotion
   tt_tag tag;      // of an Int
 };
 

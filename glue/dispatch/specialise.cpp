@@ -66,7 +66,7 @@ void Specialiser::promote(const ArgPlan& arg, const IValue& value) {
   each_tensor(value, [&](const at::Tensor& one) {
     if (one.defined() && !is_index(one.scalar_type())) with(one);
   });
-  if (arg.kind == ArgKind::Number) with(value.toScalar());
+  if (arg.kind == ArgKind::Number && !arg.factor) with(value.toScalar());
   if (arg.kind == ArgKind::NumberList)
     for (const IValue& one : value.toListRef()) with(one.toScalar());
 }

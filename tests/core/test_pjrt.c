@@ -405,7 +405,7 @@ static void test_serialize(void **state) {
   double bytes = 0;
   tt_text optimized = TT_TEXT_INIT;
   ok(tt_executable_bytes(add, &bytes));
-  assert_true(bytes == -1);
+  assert_true(bytes == 12);
   ok(tt_executable_optimized(add, &optimized));
   assert_non_null(strstr(optimized.data, "main"));
   tt_text_deinit(&optimized);

@@ -8,6 +8,7 @@ import torch
 from support import DEVICE, only_tpu, python
 from torch.utils.flop_counter import FlopCounterMode
 
+import torch_tpu._C as glue
 from torch_tpu.compiler import hlo
 
 pytestmark = [only_tpu, pytest.mark.usefixtures("fresh_dynamo")]
@@ -39,9 +40,10 @@ def test_a_program_is_told(tmp_path):
     assert one.calls == 3 and one.flops == 2 * 3 * 5 * 7
     assert "stablehlo.dot_general" in one.stablehlo and "func.func public @main" in one.stablehlo
     assert one.optimized.startswith("HloModule") and "ENTRY %" in one.optimized
-    assert re.search(r"= \(?f32\[3,7\]\{1,0\}.* (dot|custom-call)\(%", one.optimized)
+    library = glue.platform() == "cuda"  # which multiplies, and is not counted
+    assert library or re.search(r"= f32\[3,7\]\{1,0\} dot\(%", one.optimized)
     assert one.memory["arguments"] >= 4 * (15 + 35) and one.memory["outputs"] == 4 * 21
-    assert one.bytes >= one.memory["arguments"] + one.memory["outputs"]
+    assert library or one.bytes == one.memory["arguments"] + one.memory["outputs"]
     assert one.source in ("compiled", "memory") and one.compile_ms > 0
     assert inspect(function) == report
     page = tmp_path / "page.html"

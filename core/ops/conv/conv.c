@@ -1,7 +1,7 @@
 /* Convolution and its gradients. Everything is one of three programs: the convolution itself, its
  * gradient with respect to the input (also the forward pass of a transposed convolution), and its
  * gradient with respect to the weight. Each pads so that its result has the size asked for. */
-#include "ops/conv/taps.h"
+#include "ops/nn.h"
 
 #define MAX_SPATIAL 8
 
@@ -128,15 +128,60 @@ static tt_node *multiply_places(tt_lower *cx, tt_node *x, tt_node *y) {
   return tt_hlo_reshape(cx->h, tt_sum(cx, each, &zero, 1), x->type.rank, dims);
 }
 
+/* -- Integers, whose convolutions XLA leaves to libraries that have none, but on CPUs --
+ *
+ * Each element of the kernel, a tap, is a kernel of one element for the places that it meets. */
+
+static int64_t factor(const int64_t *list, int d) { return list ? list[d] : 1; }
+
+/* Zeros around the input, and between its places. */
+static tt_node *padded(tt_lower *cx, const tt_conv *conv, tt_node *x) {
+  int64_t low[TT_MAX_RANK] = {0}, high[TT_MAX_RANK] = {0}, between[TT_MAX_RANK] = {0};
+  for (int d = 0; d < conv->spatial; d++) {
+    low[2 + d] = conv->padding[2 * d];
+    high[2 + d] = conv->padding[2 * d + 1];
+    between[2 + d] = factor(conv->lhs_dilation, d) - 1;
+  }
+  return tt_hlo_pad(cx->h, x, tt_hlo_const(cx->h, x->type.dtype, 0), low, high, between);
+}
+
+/* The share of one tap, by its number, in a group. */
+static tt_node *share(tt_lower *cx, const tt_conv *conv, tt_node *x, tt_node *w, int64_t tap) {
+  for (int d = conv->spatial - 1; d >= 0; d--) {
+    int64_t size = w->type.dims[2 + d], at = tap % size, spread = factor(conv->rhs_dilation, d);
+    int64_t last = x->type.dims[2 + d] - (size - 1 - at) * spread;
+    tap /= size;
+    x = tt_hlo_slice_dim(cx->h, x, 2 + d, at * spread, last, factor(conv->stride, d));
+    w = tt_hlo_slice_dim(cx->h, w, 2 + d, at, at + 1, 1);
+  }
+  return multiply(cx, x, w, false);
+}
+
+static tt_node *convolve_integers(tt_lower *cx, tt_node *x, tt_node *w, const tt_conv *conv) {
+  int64_t channels = w->type.dims[1], outputs = w->type.dims[0] / conv->feature_groups, taps = 1;
+  tt_node *result = NULL;
+  x = padded(cx, conv, x);
+  for (int d = 0; d < conv->spatial; d++) taps *= w->type.dims[2 + d];
+  for (int64_t g = 0; g < conv->feature_groups; g++) {
+    tt_node *from = tt_hlo_slice_dim(cx->h, x, 1, g * channels, (g + 1) * channels, 1);
+    tt_node *by = tt_hlo_slice_dim(cx->h, w, 0, g * outputs, (g + 1) * outputs, 1);
+    tt_node *sum = share(cx, conv, from, by, 0);
+    for (int64_t tap = 1; tap < taps; tap++)
+      sum = tt_hlo_add(cx->h, sum, share(cx, conv, from, by, tap));
+    tt_node *both[] = {result, sum};
+    result = result ? tt_hlo_concatenate(cx->h, both, 2, 1) : sum;
+  }
+  return result;
+}
+
 /* -- Convolutions -- */
 
-/* Only XLA's CPU compiler knows integers here. */
 static tt_node *convolution(tt_lower *cx, tt_node *x, tt_node *w, const tt_conv *conv) {
   bool real = tt_is_float(x->type.dtype) || tt_is_complex(x->type.dtype);
   bool empty = tt_type_numel(&x->type) == 0 || tt_type_numel(&w->type) == 0;
   if (real || empty || cx->target->xla_cpu)
     return tt_hlo_convolution(cx->h, x, w, conv, sum_dtype(x));
-  return tt_convolution_by_taps(cx, x, w, conv);
+  return convolve_integers(cx, x, w, conv);
 }
 
 /* x [n, c, in..], w [o, c/groups, k..] -> [n, o, out..] */

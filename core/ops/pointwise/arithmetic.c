@@ -11,9 +11,7 @@ static void factors(tt_lower *cx, tt_node **a, tt_node **b, tt_dtype dtype) {
 /* param: TT_HLO_add, TT_HLO_subtract, or -TT_HLO_subtract for rsub. Argument 2 is alpha. */
 void tt_lower_add(tt_lower *cx) {
   tt_hlo *h = cx->h;
-  bool bools = tt_in(cx, 0)->type.dtype == TT_BOOL && tt_in(cx, 1)->type.dtype == TT_BOOL;
-  tt_dtype result = bools ? TT_BOOL : cx->result_type; /* alpha, a number, counted for that */
-  tt_dtype dtype = tt_compute_dtype(result);
+  tt_dtype result = cx->result_type, dtype = tt_compute_dtype(result);
   tt_node *a, *b;
   tt_operands(cx, &a, &b, dtype);
   bool reversed = cx->row->param == -TT_HLO_subtract;
@@ -148,18 +146,19 @@ enum { XLA_BITS = 6 }; /* of a whole exponent that XLA's power looks at */
 /* Of whole numbers, modulo what the dtype holds: a^b = a^(b % 64) * (a^64)^(b / 64), and so on. */
 static tt_node *whole_power(tt_lower *cx, tt_node *a, tt_node *b) {
   tt_hlo *h = cx->h;
-  tt_node *plain = tt_hlo_power(h, a, b), *y = NULL, *rest = b;
   tt_node *most = tt_hlo_full(h, &b->type, (1 << XLA_BITS) - 1);
+  tt_node *step = tt_hlo_full(h, &b->type, XLA_BITS);
   tt_node *eight = tt_hlo_full(h, &b->type, 1 << (XLA_BITS / 2));
+  tt_node *base = a, *rest = b, *y = tt_hlo_power(h, a, tt_hlo_and(h, b, most));
   int bits = 8 * (int)tt_dtype_bytes(b->type.dtype);
-  for (int done = 0; done < bits; done += XLA_BITS) {
-    tt_node *power = tt_hlo_power(h, a, tt_hlo_and(h, rest, most));
-    y = y ? tt_hlo_multiply(h, y, power) : power;
-    a = tt_hlo_power(h, tt_hlo_power(h, a, eight), eight); /* XLA's simplifier minds 60 products */
-    rest = tt_hlo_binary(h, TT_HLO_shift_right_logical, rest, tt_hlo_full(h, &b->type, XLA_BITS));
+  for (int done = XLA_BITS; done < bits; done += XLA_BITS) {
+    base = tt_hlo_power(h, tt_hlo_power(h, base, eight), eight); /* XLA minds 60 products */
+    rest = tt_hlo_binary(h, TT_HLO_shift_right_logical, rest, step);
+    y = tt_hlo_multiply(h, y, tt_hlo_power(h, base, tt_hlo_and(h, rest, most)));
   }
   if (tt_dtype_kind(b->type.dtype) == TT_KIND_UNSIGNED) return y;
-  return tt_hlo_select(h, tt_hlo_compare(h, TT_LT, b, tt_like(cx, b, 0)), plain, y);
+  tt_node *negative = tt_hlo_compare(h, TT_LT, b, tt_like(cx, b, 0));
+  return tt_hlo_select(h, negative, tt_hlo_power(h, a, b), y);
 }
 
 void tt_lower_pow(tt_lower *cx) {

@@ -170,8 +170,8 @@ FAKE(Executable_GetCostAnalysis) {
                                             1},
                                            {PJRT_NamedValue_STRUCT_SIZE,
                                             NULL,
-                                            "flops",
-                                            5,
+                                            "bytes accessed",
+                                            14,
                                             PJRT_NamedValue_kFloat,
                                             {.float_value = 12},
                                             1}};
