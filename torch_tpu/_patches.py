@@ -20,6 +20,7 @@ import torch
 from torch import fx
 
 from torch_tpu import _agreement, _exchange
+from torch_tpu.tpu import tensors
 
 
 def apply() -> None:
@@ -30,6 +31,7 @@ def apply() -> None:
     _patch_flex_attention()
     _patch_associative_scan()
     _patch_device_hint()
+    _patch_default_tensor_type()
 
 
 def _patch_repr() -> None:
@@ -161,6 +163,27 @@ def _patch_device_hint() -> None:
         return "cpu" if _agreement.asks_meta() else str(original(tensor))
 
     _meta_registrations.device_hint = device_hint
+
+
+def _patch_default_tensor_type() -> None:
+    """Lets older scripts make `torch.tpu.FloatTensor` the default, as `torch.cuda.FloatTensor` is.
+
+    PyTorch knows a fixed list of such types (torch/csrc/utils/tensor_types.cpp), and advises what
+    is done here: to choose dtype and device apart. Another type takes the device back.
+    """
+    original = torch.set_default_tensor_type
+
+    @functools.wraps(original)
+    def set_default_tensor_type(t: type | str, /) -> None:
+        chosen = tensors.named(t)
+        if chosen is not None:
+            torch.set_default_dtype(chosen.dtype)
+            return torch.set_default_device("tpu")
+        original(t)  # type: ignore[arg-type]
+        if torch.get_default_device().type == "tpu":
+            torch.set_default_device(None)
+
+    torch.set_default_tensor_type = set_default_tensor_type
 
 
 @contextlib.contextmanager

@@ -195,7 +195,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("device_id", [](int64_t index) { return tt_pjrt_device_id(device(index)); });
   m.def("synchronize", [](int64_t index) { synchronize(number(index)); }, release);
   m.def("default_generator", &default_generator);
-  m.def("manual_seed_all", [](int64_t seed) { manual_seed_all(static_cast<uint64_t>(seed)); });
+  m.def("manual_seed_all", &manual_seed_all);
   m.def("env_vars", &env_vars);
   bind_operators(m);
   bind_graphs(m, release);

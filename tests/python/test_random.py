@@ -71,6 +71,24 @@ def test_seeding_functions():
 
 
 @only_tpu
+def test_seeds_have_64_bits():
+    for seed in (2**63, 2**64 - 1, -1, -(2**63)):
+        torch.manual_seed(seed)
+        drawn = torch.rand(3, device="tpu")
+        torch.tpu.manual_seed(seed)
+        assert torch.equal(torch.rand(3, device="tpu"), drawn)
+    with pytest.raises((RuntimeError, ValueError)):
+        torch.manual_seed(2**64)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.float16])
+def test_bernoulli_into_any_dtype(dtype):
+    out = torch.empty(0, dtype=dtype, device=DEVICE)
+    drawn = torch.bernoulli(torch.tensor([0.0, 1.0, 1.0], device=DEVICE), out=out)
+    assert drawn is out and out.tolist() == [0, 1, 1]
+
+
+@only_tpu
 def test_fork_rng():
     torch.manual_seed(3)
     expected = torch.rand(4, device="tpu")

@@ -38,6 +38,12 @@ def randperm_out(n: int, *, generator: torch.Generator | None, out: Tensor) -> T
     return out.resize_(n).copy_(drawn)
 
 
+@decomposes("bernoulli.out")
+def bernoulli_out(self: Tensor, *, generator: torch.Generator | None = None, out: Tensor) -> Tensor:
+    """Ones with the tensor's probabilities, of whatever dtype the target has."""
+    return out.resize_(self.shape).bernoulli_(self, generator=generator)
+
+
 # -- Powers of booleans, which PyTorch's Meta kernels take for integers --
 
 

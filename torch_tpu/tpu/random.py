@@ -45,7 +45,7 @@ def manual_seed(seed: int) -> None:
 
 def manual_seed_all(seed: int) -> None:
     """Seeds every device's generator, without opening a plugin; `torch.manual_seed` calls this."""
-    _C.manual_seed_all(int(seed))
+    _C.manual_seed_all(int(seed) % 2**64)
 
 
 def seed() -> None:
