@@ -238,6 +238,16 @@ def other_dtype(name):
     )
 
 
+def classes_in_int32(name):
+    """Forward and backward are tried together, as losses take them."""
+    pixels = (2,) * 2 * ("2d" in name)
+    scores, classes = numbers(3, 4, *pixels), torch.zeros(3, *pixels, dtype=torch.int32)
+    function = torch.nn.functional.nll_loss
+    return refuses(function, scores, classes) and not refuses(
+        function, scores.to("meta"), classes.to("meta")
+    )
+
+
 def overlapping_target(name):
     return only_the_cpu_refuses(f"{name}_", numbers(1).expand(3), numbers(3))
 
@@ -290,6 +300,7 @@ NEEDED = {
     "ProperProbability": refused_number,
     "NarrowSummand": wide_summand,
     "OneDtype": other_dtype,
+    "ClassNumbers": classes_in_int32,
     "ApartFromSource": overlapping_target,
     "Overwrites": casts_what_is_not_promoted,
     "ByHand": not_as_its_schema,

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from support import DEVICE, check, check_gradients, counted, only_tpu, same, slow_but
+from support import DEVICE, check, check_gradients, counted, only_tpu, raises_alike, same, slow_but
 from torch import nn
 
 
@@ -331,3 +331,25 @@ def test_the_parts_of_synchronized_normalization_keep_the_layout():
     gradient = torch.batch_norm_backward_elemt(*args, counts)
     assert gradient.stride() == x.stride()
     same(gradient, torch.batch_norm_backward_elemt(*args, counts.flatten()))
+
+
+# -- Numbers of classes --
+
+
+def test_classes_in_bytes():
+    scores = torch.randn(3, 4, requires_grad=True)
+    classes = torch.tensor([0, 3, 1], dtype=torch.uint8)
+    check_gradients(lambda x, t: F.cross_entropy(x, t), scores, classes)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32])
+def test_classes_of_pixels_are_int64(dtype):
+    scores, classes = torch.randn(3, 4, 2, 2), torch.zeros(3, 2, 2, dtype=dtype)
+    raises_alike(F.nll_loss, scores, classes)
+    if dtype == torch.int32:
+        raises_alike(F.nll_loss, scores[..., 0, 0], classes[..., 0, 0])
+
+
+def test_ctc_of_nothing():
+    nothing = torch.tensor([], dtype=torch.long)
+    raises_alike(F.ctc_loss, torch.rand(0, 0, 4), nothing, nothing, nothing)

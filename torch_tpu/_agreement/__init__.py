@@ -37,7 +37,7 @@ def _ask_meta(trial: Trial, twins: list[Any]) -> tuple[int, Results, list[Tensor
     if "FillsTarget" in op.known.kinds and results.fills(op, twins):
         return DONE, [], outs
     try:
-        fresh = op.call_meta(twins)
+        fresh = op.call_meta(results.as_meta_takes(op, twins))
     except (NotImplementedError, AttributeError):
         # Shape functions in Python that forget that a tensor may be None know nothing of such
         # arguments.

@@ -281,6 +281,13 @@ def _writes_other_dtype(trial: Trial) -> bool:
     return bool(into.dtype != values.dtype)
 
 
+def _numbers_classes_otherwise(trial: Trial) -> bool:
+    """Whether classes are numbered in other integers than int64."""
+    if "ClassNumbers" not in trial.op.known.kinds:
+        return False
+    return any(not _has_fractions(one.dtype) and one.dtype != torch.int64 for one in trial.tensors)
+
+
 def _loses_imaginary(trial: Trial, results: Results) -> bool:
     """Whether a complex number is given where real numbers come out."""
     op = trial.op
@@ -340,7 +347,7 @@ def _bounds_of_floats(trial: Trial) -> bool:
 
 
 def _reduces_nothing(trial: Trial) -> bool:
-    return trial.op.kind == "reduce" and any(one.numel() == 0 for one in trial.tensors)
+    return trial.op.kind in ("reduce", "loss") and any(one.numel() == 0 for one in trial.tensors)
 
 
 def check_values(trial: Trial, twins: list[Any], results: Results) -> None:
@@ -359,6 +366,7 @@ def check_values(trial: Trial, twins: list[Any], results: Results) -> None:
         or _widens_product(op, args)
         or _mixes_floats(trial)
         or _writes_other_dtype(trial)
+        or _numbers_classes_otherwise(trial)
         or _loses_imaginary(trial, results)
     ):
         trial.raise_as_cpu()

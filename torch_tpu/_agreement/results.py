@@ -112,6 +112,18 @@ STATED: dict[str, Callable[[list[Any]], Results]] = {
     "Grouped": _multiply_groups,
 }
 
+# -- Arguments that are other ones to Meta --
+
+
+def as_meta_takes(op: Operator, twins: list[Any]) -> list[Any]:
+    """Returns the arguments that a Meta kernel is asked about."""
+    if "ClassNumbers" not in op.known.kinds:
+        return twins
+    return [
+        one.long() if isinstance(one, Tensor) and one.dtype == torch.uint8 else one for one in twins
+    ]
+
+
 # -- Results of plain tensors, whose Meta kernels in Python take a millisecond to say the same --
 
 

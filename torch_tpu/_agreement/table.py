@@ -29,6 +29,7 @@ KINDS = {
     # Arguments (checks.py)
     "BoolOnCuda": "takes booleans on CUDA, which the CPU refuses",
     "OneDtype": "writes values of the dtype of what they are written into alone, untold by Meta",
+    "ClassNumbers": "numbers classes in int64, in uint8 where it says so itself, and not in int32",
     "ComplexOnCuda": "takes complex numbers on CUDA, which the CPU refuses",
     "HalvesOnCuda": "takes complex numbers of two halves on CUDA, which the CPU refuses",
     "Ordered": "refuses a range whose end is before its start, or is no number of the dtype",
@@ -142,6 +143,11 @@ ROWS = (
         "replication_pad3d_backward",
         "has a Meta kernel that forgets channels_last",
         argument="self",
+    ),
+    Row(
+        "ClassNumbers",
+        "nll_loss_forward nll_loss_backward nll_loss2d_forward nll_loss2d_backward",
+        "has a Meta kernel that gathers, which takes int32 and int64",
     ),
     Row("OneDtype", "index_put _index_put_impl _unsafe_index_put", "has a Meta kernel that casts"),
     Row("Contiguous", "pow.Scalar log_sigmoid_forward", "makes its result without an iterator"),
