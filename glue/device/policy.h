@@ -11,7 +11,7 @@
 
 namespace tt {
 
-enum Setting { kMode, kPrecision, kHostFallback, kKnownOnly, kSpmdSafe, kSettings };
+enum Setting { kMode, kPrecision, kHostFallback, kKnownOnly, kSpmdSafe, kWaits, kSettings };
 
 // What a block changes; nothing else. Blocks nest.
 using Choice = std::array<std::optional<int>, kSettings>;

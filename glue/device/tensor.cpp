@@ -140,6 +140,16 @@ Tensor& set_storage_offset(Tensor& self, at::Storage source, int64_t offset, at:
 // Lets go of host memory that the device was copying.
 void release_tensor(void* tensor) { delete static_cast<Tensor*>(tensor); }
 
+// As torch.tpu.set_sync_debug_mode asks for.
+void tell_of_wait(uint32_t site) {
+  int told = setting_now(kWaits);
+  if (told == 0) return;
+  std::string text = std::string("the host waits for a tensor's value at ") + tt_site_text(site) +
+                     ", and torch.tpu.set_sync_debug_mode asks for this message";
+  TORCH_CHECK(told == 1, text);
+  TORCH_WARN(text);
+}
+
 // The tensor as the host sees it. A view of a storage not much larger than itself is read with
 // its storage and strided here, so that looking at elements compiles nothing.
 Tensor to_host(const Tensor& source) {
@@ -156,6 +166,7 @@ Tensor to_host(const Tensor& source) {
     c10::impl::ExcludeDispatchKeyGuard no_autograd(c10::autograd_dispatch_keyset);
     uint32_t site = call_site();
     tt_count_wait(site);
+    tell_of_wait(site);
     TORCH_CHECK(!captured_stream(source.device().index()), "a tensor's value is asked for at ",
                 tt_site_text(site), ", where a graph is being captured and nothing is computed");
     check(tt_storage_read(storage, host.mutable_data_ptr(), host.numel(), Policy()));

@@ -240,3 +240,29 @@ def test_blocks_of_threads_that_overlap_leave_nothing():
     for thread in threads:
         thread.join()
     assert seen == ["FUSED"] and torch.tpu.eager_mode == before
+
+
+# -- Waits --
+
+
+@only_tpu
+def test_waits_are_told():
+    x = torch.ones(3, device="tpu")
+    assert torch.tpu.get_sync_debug_mode() == 0
+    try:
+        torch.tpu.set_sync_debug_mode("warn")
+        with pytest.warns(UserWarning, match=r"waits for a tensor's value at .*test_modes.py:\d+"):
+            x.sum().item()
+        torch.tpu.set_sync_debug_mode(2)
+        assert torch.tpu.get_sync_debug_mode() == 2
+        for wait in (lambda: x.cpu(), lambda: x.nonzero(), lambda: str(x), lambda: bool(x[0])):
+            with pytest.raises(RuntimeError, match=r"at .*test_modes.py:\d+ .*set_sync_debug"):
+                wait()
+        y = x + 1
+        torch.tpu.synchronize()
+    finally:
+        torch.tpu.set_sync_debug_mode("default")
+    assert y.tolist() == [2, 2, 2]
+    for wrong in ("loud", 3):
+        with pytest.raises(ValueError, match=str(wrong)):
+            torch.tpu.set_sync_debug_mode(wrong)

@@ -39,6 +39,7 @@ from torch_tpu.tpu.graphs import (
 )
 from torch_tpu.tpu.memory import (
     empty_cache,
+    ipc_collect,
     max_memory_allocated,
     max_memory_reserved,
     mem_get_info,
@@ -56,12 +57,14 @@ from torch_tpu.tpu.modes import (
     Precision,
     Setting,
     get_precision,
+    get_sync_debug_mode,
     metrics,
     no_recompile,
     precision,
     reset_metrics,
     set_eager_mode,
     set_host_fallback,
+    set_sync_debug_mode,
 )
 from torch_tpu.tpu.random import (
     _get_generator,
@@ -133,10 +136,12 @@ __all__ = [
     "get_precision",
     "get_rng_state",
     "get_rng_state_all",
+    "get_sync_debug_mode",
     "graph",
     "graphs",
     "init",
     "initial_seed",
+    "ipc_collect",
     "is_available",
     "is_bf16_supported",
     "is_current_stream_capturing",
@@ -169,6 +174,7 @@ __all__ = [
     "set_rng_state",
     "set_rng_state_all",
     "set_stream",
+    "set_sync_debug_mode",
     "stream",
     "streams",
     "synchronize",

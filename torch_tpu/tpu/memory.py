@@ -81,6 +81,10 @@ def empty_cache() -> None:
     torch._C._accelerator_emptyCache()
 
 
+def ipc_collect() -> None:
+    """Does nothing: no device memory is kept for other processes, to which tensors go as copies."""
+
+
 def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
     """Returns the counters as a table for people.
 

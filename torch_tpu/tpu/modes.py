@@ -58,6 +58,14 @@ class HostFallback(enum.Enum):
         return cls[mode.upper()]
 
 
+class SyncDebugMode(enum.Enum):
+    """What a wait of the host for a tensor's value does: see `set_sync_debug_mode`."""
+
+    DEFAULT = 0
+    WARN = 1
+    ERROR = 2
+
+
 class Setting(enum.Enum):
     """What a process or a block can choose, in the order of `Setting` in glue/device/policy.h."""
 
@@ -66,6 +74,7 @@ class Setting(enum.Enum):
     HOST_FALLBACK = 2
     KNOWN_ONLY = 3
     SPMD_SAFE = 4
+    WAITS = 5
 
     def now(self) -> int:
         """What counts for this thread."""
@@ -201,3 +210,19 @@ def metrics() -> dict[str, int | float | dict[str, int]]:
 def reset_metrics() -> None:
     """Starts all counters anew."""
     _explain.reset_metrics()
+
+
+def set_sync_debug_mode(debug_mode: int | str) -> None:
+    """Chooses for the process what happens where the host waits for a tensor's value.
+
+    debug_mode: "default" (0) nothing, "warn" (1) a warning, "error" (2) a RuntimeError, each with
+    the script's line. `item()`, `cpu()`, printing, and sizes that depend on data wait so;
+    `synchronize()` does what its name says, and is not meant. `torch.tpu.explain()` counts waits.
+    Raises ValueError for anything else.
+    """
+    Setting.WAITS.set(_member(SyncDebugMode, debug_mode, "debug mode").value)
+
+
+def get_sync_debug_mode() -> int:
+    """Returns what `set_sync_debug_mode` chose, as a number."""
+    return Setting.WAITS.now()
