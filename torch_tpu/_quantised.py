@@ -193,6 +193,13 @@ def copy_from(self: Tensor, dst: Tensor, non_blocking: bool = False) -> Tensor:
     return dst
 
 
+def flip(self: Tensor, dims: list[int]) -> Tensor:
+    """Turns dims around, of what has one scale, as on the CPU."""
+    if self.qscheme() in CHANNELS:
+        raise RuntimeError("flip: expected a quantised tensor with one scale: dequantize it")
+    return make_per_tensor(integers(self).flip(dims), self.q_scale(), self.q_zero_point())
+
+
 def equal(self: Tensor, other: Tensor) -> bool:
     """Whether two have the same dtype, scales, and integers."""
     if (self.dtype, self.qscheme(), self.shape) != (other.dtype, other.qscheme(), other.shape):
@@ -222,6 +229,7 @@ register(
         "dequantize.tensors": dequantize_list,
         "int_repr": int_repr,
         "equal": equal,
+        "flip": flip,
         "_copy_from": copy_from,
     },
 )

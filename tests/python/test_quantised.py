@@ -67,6 +67,7 @@ VIEWS = {
     "select": lambda q: q[2],
     "contiguous": lambda q: q.t().contiguous(),
     "clone": lambda q: q.clone(),
+    "flip": lambda q: q.flip(1),
 }
 
 
@@ -132,8 +133,9 @@ def test_dequantize_of_what_is_not_quantised():
         (lambda x: torch.quantize_per_tensor(x.double(), 0.1, 0, torch.qint8), "(?i)float"),
         (lambda x: torch.quantize_per_tensor(x, 0.1, 300, torch.qint8), "zero_point"),
         (lambda x: torch.empty_like(x).copy_(per_tensor(x, torch.qint8)), "quantize"),
+        (lambda x: per_channel(x, torch.qint8).flip(0), "quantized|quantised"),
     ],
-    ids=["made of floats", "doubles", "zero point", "plain target"],
+    ids=["made of floats", "doubles", "zero point", "plain target", "flipped channels"],
 )
 def test_refused(work, says):
     for device in (DEVICE, "cpu"):
