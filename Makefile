@@ -83,7 +83,7 @@ test-c: build
 # Without most of what compiles for minutes in the CPU plugin, which no sanitizer sees into, and
 # without injected failures of a single thread under TSan; not so in `make test-all`.
 QUICK_CASES := TT_CASES=48
-QUICK_ASAN := -E "hlo_run|streams_cpu|template_cpu"
+QUICK_ASAN := -E "hlo_run|streams_cpu|template_cpu|capture_cpu|nested_cpu"
 QUICK_TSAN := |stream_failures
 test-sanitized: build/asan
 	$(CMAKE) --build build/asan -j $(JOBS)

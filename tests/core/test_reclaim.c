@@ -102,12 +102,13 @@ static void test_many_chunks(void **state) {
   policy.mode = TT_MODE_FUSED;
   for (int i = 0; i < 8; i++) a[i] = new_input(stream, 10 + i);
   size_t before = 0;
-  for (int i = 0; i < 120000; i++) {
+  int steps = 1000 * case_count(120);
+  for (int i = 0; i < steps; i++) {
     random = random * 1103515245 + 12345;
     tt_storage *operand = a[random >> 20 & 7];
     tt_storage_release(add(stream, operand, operand));
     if (i % 17 == 0) ok(stream_sync(stream));
-    if (i == 40000) before = heap();
+    if (i == steps / 3) before = heap();
   }
   assert_true(tt_count_get(TT_COUNT_RECLAIMS) >= 2);
   assert_true(heap() < before + (4 << 20));

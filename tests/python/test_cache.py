@@ -74,6 +74,7 @@ def test_second_process_compiles_nothing(tmp_path, mode):
     assert (tmp_path / "cache").stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.slow
 def test_large_programs_are_loaded_behind_small_ones(tmp_path):
     """A chunk is launched as its operators until its own program, which a folder has, is there."""
     here = {"TORCH_TPU_CACHE_DIR": str(tmp_path)}

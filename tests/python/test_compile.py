@@ -56,7 +56,8 @@ INDUCTORS = {
 }
 
 
-@pytest.mark.parametrize("chosen", slow_but(INDUCTORS, "plain"))
+@pytest.mark.slow
+@pytest.mark.parametrize("chosen", INDUCTORS)
 def test_scripts_that_name_inductor(chosen):
     x = torch.randn(4, 8)
     check_compiled(lambda x: x.tanh().sum(1) * 2, x, backend="inductor", **INDUCTORS[chosen])
@@ -472,6 +473,7 @@ def test_graphs_are_found_in_the_cache(training):
             same(gradients, [p.grad for p in model.parameters()], **LOOSE)
 
 
+@pytest.mark.slow
 def test_dropped_functions_leave_nothing():
     def run():
         compiled = torch.compile(make_model().to(DEVICE))
@@ -588,6 +590,7 @@ def test_printing_what_has_a_size_that_depends_on_data():
         assert "FakeTensor" in repr(mask.nonzero())
 
 
+@pytest.mark.slow
 def test_artifacts_of_caches(tmp_path):
     """What one process saves, another one with empty caches loads, and compiles nothing."""
     printed = []

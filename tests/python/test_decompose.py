@@ -124,6 +124,7 @@ class Counts:
         self.counter.add_(1)
 
 
+@pytest.mark.slow
 def test_a_finalizer_is_no_part_of_a_decomposition():
     counter = torch.zeros((), device="tpu")
     thresholds = gc.get_threshold()

@@ -485,6 +485,7 @@ def foreign(rank, size, folder):
     return [one.tolist()[0] for one in all_read]
 
 
+@pytest.mark.slow
 def test_tensors_of_other_ranks_come_to_the_own_device(tmp_path):
     environment = lambda rank: {"LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2"}  # noqa: E731
     with Ranks(environment=environment) as pair:

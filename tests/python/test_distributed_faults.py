@@ -12,7 +12,7 @@ import torch.distributed as dist
 import trainee
 from hosts import TRAINEE, Hosts, Started, Trainees, can_make_hosts, free_port, ranks_of
 from ranks import Ranks
-from support import only_tpu, slow_but
+from support import only_tpu
 
 pytestmark = [only_tpu, pytest.mark.cpu_plugin("the transport is called from host memory")]
 
@@ -221,7 +221,8 @@ def test_a_rank_in_the_middle_of_a_step(tmp_path, options, rank):
         agree(saved_losses(tmp_path), 3)
 
 
-@pytest.mark.parametrize("fault", slow_but(["raise", "memory"], "raise"))
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["raise", "memory"])
 def test_a_rank_that_an_exception_ends(tmp_path, fault):
     """The others are told which."""
     error = {"raise": "ValueError: on purpose", "memory": "OutOfMemoryError: "}[fault]

@@ -119,6 +119,7 @@ def sparse_gradients(rank, size):
     return table.weight.grad.to_dense().cpu().tolist()
 
 
+@pytest.mark.slow
 def test_sparse_gradients(ranks):
     want = [[0.5, 0.5], [0.5, 0.5], [0, 0], [1, 1], [0, 0]]
     assert ranks.run(sparse_gradients) == [want, want]

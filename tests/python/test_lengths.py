@@ -362,6 +362,7 @@ def test_where_it_is_written():
     check(results, numbers(20, 3))
 
 
+@pytest.mark.slow
 def test_random_numbers_of_dropout():
     """They are drawn for the exact size, so that a seed says what they are."""
     q, k = numbers(1, 2, 4, 8).to(DEVICE), numbers(1, 2, 20, 8).to(DEVICE)

@@ -89,7 +89,13 @@ MODULES = {
     "decoder": (nn.TransformerDecoderLayer(8, 2, 16, dropout=0.0), [(3, 2, 8), (4, 2, 8)]),
 }
 
-SLOW = {"lstm-projected", "lstm-no-bias", "gru-no-bias", "decoder"}  # as others, or as the models
+SLOW = {
+    "gru",
+    "lstm-projected",
+    "lstm-no-bias",
+    "gru-no-bias",
+    "decoder",
+}  # as others, or as the models
 
 
 @pytest.mark.parametrize("name", slow_but(MODULES, *(MODULES.keys() - SLOW)))

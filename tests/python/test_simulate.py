@@ -117,6 +117,7 @@ def reduce_on_one(rank, size):
     return x.tolist()
 
 
+@pytest.mark.slow
 def test_errors_end_all_ranks_and_the_next_world_is_well():
     with World(2, timeout=2) as world:
         with pytest.raises(AssertionError, match="ValueError: no more data\non rank 1 of 2"):

@@ -93,6 +93,7 @@ def test_images():
             check(lambda one, m=mode: functional.pad(one, (-1, 2, 1, 0), m), x)
 
 
+@pytest.mark.slow
 def test_targets_that_are_resized():
     x, image = numbers(4, 3).T, numbers(2, 4, 3, 5).contiguous(memory_format=torch.channels_last)
     check(lambda a, out: torch.add(a, a, out=out), x, torch.empty(0))
