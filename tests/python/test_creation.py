@@ -266,3 +266,9 @@ def test_uninitialised_memory_is_filled(name, dtype):
     if dtype == torch.float8_e5m2:  # has several NaNs
         there, here = there.float(), here.float()
     torch.testing.assert_close(there.cpu(), here, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("strides", [(12, 4, 1), (2, 4, 6), (0, 0, 0)])
+def test_strides_of_nothing(strides):
+    x = torch.empty_strided((0, 2, 0), strides, device=DEVICE)
+    assert x.stride() == strides and (x + 1).shape == (0, 2, 0)

@@ -179,3 +179,13 @@ def test_nan_in_bags_of_maxima(bag):
     )
     both = [torch.tensor(bag), torch.tensor([0])]
     check(lambda t, i, o: torch.embedding_bag(t, i, o, False, 2)[0::3], table, *both)
+
+
+@pytest.mark.parametrize("name", ["sum", "prod"])
+def test_sums_and_products_of_booleans_are_booleans(name):
+    reduce = getattr(torch, name)
+    x = torch.tensor([[2, 0, 3], [1, 1, 4], [0, 0, 0]])
+    for y in (x, x.bool(), x[:0], x[:, :0], x.float()):
+        check(lambda y: reduce(y, dtype=torch.bool), y)
+        check(lambda y: reduce(y, 1, dtype=torch.bool), y)
+        check(lambda y: reduce(y, 0, keepdim=True, dtype=torch.bool), y)

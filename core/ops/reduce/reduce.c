@@ -51,16 +51,17 @@ static tt_reduction sum_operand(tt_lower *cx, tt_dtype dtype) {
   return reduction_of(cx, x, at ? at : -1, at ? at + 1 : -1);
 }
 
+/* Of booleans a sum says whether any is true, a product whether all are. */
 void tt_lower_sum(tt_lower *cx) {
   tt_dtype dtype = sum_dtype(cx, tt_in(cx, 0));
   tt_reduction r = sum_operand(cx, dtype);
-  tt_out_in(cx, 0, reduce_by(cx, TT_SUM, &r), dtype);
+  tt_out_in(cx, 0, reduce_by(cx, dtype == TT_BOOL ? TT_OR : TT_SUM, &r), dtype);
 }
 
 void tt_lower_prod(tt_lower *cx) {
   tt_dtype dtype = sum_dtype(cx, tt_in(cx, 0));
   tt_reduction r = sum_operand(cx, dtype);
-  tt_out_in(cx, 0, reduce_by(cx, TT_PROD, &r), dtype);
+  tt_out_in(cx, 0, reduce_by(cx, dtype == TT_BOOL ? TT_AND : TT_PROD, &r), dtype);
 }
 
 void tt_lower_nansum(tt_lower *cx) {
