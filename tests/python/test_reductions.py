@@ -181,11 +181,12 @@ def test_nan_in_bags_of_maxima(bag):
     check(lambda t, i, o: torch.embedding_bag(t, i, o, False, 2)[0::3], table, *both)
 
 
-@pytest.mark.parametrize("name", ["sum", "prod"])
+@pytest.mark.parametrize("name", ["sum", "prod", "nansum"])
 def test_sums_and_products_of_booleans_are_booleans(name):
     reduce = getattr(torch, name)
     x = torch.tensor([[2, 0, 3], [1, 1, 4], [0, 0, 0]])
-    for y in (x, x.bool(), x[:0], x[:, :0], x.float()):
+    fractions = x / torch.tensor([[1.0, 1.0, 1.0], [1.0, 1.0, 1.0], [0.0, 1.0, 1.0]])  # one NaN
+    for y in (x, x.bool(), x[:0], x[:, :0], fractions):
         check(lambda y: reduce(y, dtype=torch.bool), y)
         check(lambda y: reduce(y, 1, dtype=torch.bool), y)
         check(lambda y: reduce(y, 0, keepdim=True, dtype=torch.bool), y)

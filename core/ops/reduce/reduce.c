@@ -45,31 +45,33 @@ static tt_dtype sum_dtype(tt_lower *cx, tt_node *x) {
 }
 
 /* param: the position of the dims, or 0 when the operator reduces everything. */
-static tt_reduction sum_operand(tt_lower *cx, tt_dtype dtype) {
+static tt_reduction sum_operand(tt_lower *cx, tt_node *x, tt_dtype dtype) {
   int at = cx->row->param;
-  tt_node *x = tt_cast_wrapping(cx, tt_in(cx, 0), tt_compute_dtype(dtype));
+  x = tt_cast_wrapping(cx, x, tt_compute_dtype(dtype));
   return reduction_of(cx, x, at ? at : -1, at ? at + 1 : -1);
 }
 
-/* Of booleans a sum says whether any is true, a product whether all are. */
-void tt_lower_sum(tt_lower *cx) {
-  tt_dtype dtype = sum_dtype(cx, tt_in(cx, 0));
-  tt_reduction r = sum_operand(cx, dtype);
+/* Of booleans a sum says whether any is true. */
+static void sum_of(tt_lower *cx, tt_node *x) {
+  tt_dtype dtype = sum_dtype(cx, x);
+  tt_reduction r = sum_operand(cx, x, dtype);
   tt_out_in(cx, 0, reduce_by(cx, dtype == TT_BOOL ? TT_OR : TT_SUM, &r), dtype);
 }
 
+void tt_lower_sum(tt_lower *cx) { sum_of(cx, tt_in(cx, 0)); }
+
+/* Of booleans a product says whether all are true. */
 void tt_lower_prod(tt_lower *cx) {
-  tt_dtype dtype = sum_dtype(cx, tt_in(cx, 0));
-  tt_reduction r = sum_operand(cx, dtype);
+  tt_node *x = tt_in(cx, 0);
+  tt_dtype dtype = sum_dtype(cx, x);
+  tt_reduction r = sum_operand(cx, x, dtype);
   tt_out_in(cx, 0, reduce_by(cx, dtype == TT_BOOL ? TT_AND : TT_PROD, &r), dtype);
 }
 
 void tt_lower_nansum(tt_lower *cx) {
-  tt_dtype dtype = sum_dtype(cx, tt_in(cx, 0));
-  tt_reduction r = sum_operand(cx, dtype);
-  tt_node *nan = tt_is_nan(cx, r.x); /* of complex numbers: either part is */
-  tt_node *x = tt_hlo_select(cx->h, nan, tt_hlo_zeros(cx->h, &r.x->type), r.x);
-  tt_out_in(cx, 0, reduce_node(cx, TT_SUM, &r, x), dtype);
+  tt_node *x = tt_in(cx, 0);
+  tt_node *nan = tt_is_nan(cx, x); /* of complex numbers: either part is */
+  sum_of(cx, tt_hlo_select(cx->h, nan, tt_hlo_zeros(cx->h, &x->type), x));
 }
 
 static tt_node *mean_of(tt_lower *cx, const tt_reduction *r) {
@@ -79,7 +81,7 @@ static tt_node *mean_of(tt_lower *cx, const tt_reduction *r) {
 
 void tt_lower_mean(tt_lower *cx) {
   tt_dtype dtype = tt_meta_dtype(cx, 0, tt_in(cx, 0)->type.dtype);
-  tt_reduction r = sum_operand(cx, dtype);
+  tt_reduction r = sum_operand(cx, tt_in(cx, 0), dtype);
   tt_out_in(cx, 0, mean_of(cx, &r), dtype);
 }
 
