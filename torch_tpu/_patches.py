@@ -18,6 +18,7 @@ from unittest import mock
 
 import torch
 from torch import fx
+from torch._utils import _import_dotted_name
 
 from torch_tpu import _agreement, _exchange
 from torch_tpu.tpu import tensors
@@ -169,19 +170,25 @@ def _patch_default_tensor_type() -> None:
     """Lets older scripts make `torch.tpu.FloatTensor` the default, as `torch.cuda.FloatTensor` is.
 
     PyTorch knows a fixed list of such types (torch/csrc/utils/tensor_types.cpp), and advises what
-    is done here: to choose dtype and device apart. Another type takes the device back.
+    is done here: to choose dtype and device apart. Another type takes the device back, if it was
+    a type that chose it.
     """
     original = torch.set_default_tensor_type
+    is_ours = False
 
     @functools.wraps(original)
-    def set_default_tensor_type(t: type | str, /) -> None:
-        chosen = tensors.named(t)
-        if chosen is not None:
-            torch.set_default_dtype(chosen.dtype)
-            return torch.set_default_device("tpu")
-        original(t)  # type: ignore[arg-type]
-        if torch.get_default_device().type == "tpu":
+    def set_default_tensor_type(t: Any, /) -> None:
+        nonlocal is_ours
+        kind: Any = _import_dotted_name(t) if isinstance(t, str) else t
+        if isinstance(kind, tensors.TensorType):
+            torch.set_default_dtype(kind.dtype)
+            torch.set_default_device("tpu")
+            is_ours = True
+            return
+        original(kind)
+        if is_ours:
             torch.set_default_device(None)
+            is_ours = False
 
     torch.set_default_tensor_type = set_default_tensor_type
 

@@ -56,8 +56,7 @@ bool tt_view_covers(const tt_view *view, const tt_type *storage) {
 
 void tt_view_dense(tt_view *view, tt_type *storage) {
   view->offset = 0;
-  bool keep = tt_view_numel(view) > 0 && is_dense(view);
-  if (!keep) {
+  if (tt_view_numel(view) > 0 && !is_dense(view)) {
     tt_dtype dtype = view->dtype;
     tt_type type = tt_view_held(view);
     *view = tt_view_whole(&type);

@@ -23,7 +23,8 @@ int64_t tt_view_extent(const tt_view *view);
 /* Does the view see every element of the storage exactly once, with the storage's dtype width? */
 bool tt_view_covers(const tt_view *view, const tt_type *storage);
 /* The dense storage type and the view of it that a new tensor of these sizes and strides gets;
- * strides that are not a permutation of dense ones are replaced by row-major ones. */
+ * strides that are not a permutation of dense ones are replaced by row-major ones, but where
+ * there is no element. */
 void tt_view_dense(tt_view *view, tt_type *storage);
 /* Dims that matter (more than one element, not broadcast), by descending stride; their number. */
 int tt_view_order(const tt_view *view, int *order);

@@ -113,7 +113,6 @@ at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, at::Sca
   auto extent = static_cast<int64_t>(at::detail::computeStorageNbytes(sizes, strides, 1));
   tt_type type = tt_type_make(tt_dtype_held(view.dtype), 1, &extent);
   if (tt_view_covers(&view, &type)) tt_view_dense(&view, &type);
-  if (extent == 0) std::copy(strides.begin(), strides.end(), view.strides);
   return tensor_on(own(new_storage(type, device), device), view);
 }
 

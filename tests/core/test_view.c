@@ -472,11 +472,25 @@ static void test_dense(void **state) {
   }
 }
 
+static void test_dense_without_elements(void **state) {
+  (void)state;
+  tt_view view = {.dtype = TT_F32, .rank = 3, .sizes = {0, 2, 3}, .strides = {2, 4, 0}};
+  tt_view dense = view;
+  tt_type storage;
+  tt_view_dense(&dense, &storage);
+  assert_int_equal(tt_type_numel(&storage), 0);
+  assert_memory_equal(dense.strides, view.strides, sizeof view.strides);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_covering),     cmocka_unit_test(test_dense),
-      cmocka_unit_test(test_motion),       cmocka_unit_test(test_random_views),
-      cmocka_unit_test(test_moving_views), cmocka_unit_test(test_growing_views),
+      cmocka_unit_test(test_covering),
+      cmocka_unit_test(test_dense),
+      cmocka_unit_test(test_dense_without_elements),
+      cmocka_unit_test(test_motion),
+      cmocka_unit_test(test_random_views),
+      cmocka_unit_test(test_moving_views),
+      cmocka_unit_test(test_growing_views),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

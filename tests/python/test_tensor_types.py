@@ -15,6 +15,12 @@ def test_each_is_the_cpus_on_the_device(word):
     x, y = ours([[1, 0], [1, 1]]), cpus([[1, 0], [1, 1]])
     assert x.device.type == "tpu" and x.dtype == y.dtype == ours.dtype
     assert torch.equal(x.cpu(), y)
+    assert (ours.is_cuda, ours.is_sparse, ours.layout) == (
+        cpus.is_cuda,
+        cpus.is_sparse,
+        cpus.layout,
+    )
+    assert ours.is_tpu
     assert x.type() == ours.__name__ and isinstance(x, ours)
     assert not isinstance(y, ours) and not isinstance(x.to(torch.complex64), ours)
     assert torch.equal(y.type(ours).cpu(), y) and torch.equal(x.type(cpus), y)
@@ -58,3 +64,13 @@ def test_as_the_default():
     finally:
         torch.set_default_tensor_type(torch.FloatTensor)
     assert isinstance(torch.ones(2), torch.FloatTensor)
+
+
+def test_a_default_device_is_no_type_s_to_take_back():
+    try:
+        torch.set_default_device("tpu")
+        torch.set_default_tensor_type(torch.DoubleTensor)
+        assert isinstance(torch.ones(2), torch.tpu.DoubleTensor)
+    finally:
+        torch.set_default_device(None)
+        torch.set_default_tensor_type(torch.FloatTensor)

@@ -49,13 +49,6 @@ def _of_the_cpu(kind: TensorType) -> Callable[..., Tensor]:
     return made
 
 
-def named(kind: object) -> TensorType | None:
-    """Returns the type that is meant by itself or by its name; None if it is no type of these."""
-    if isinstance(kind, str):
-        kind = next((one for one in TYPES if one.__name__ == kind), None)
-    return kind if isinstance(kind, TensorType) else None
-
-
 def _make(word: str, dtype: torch.dtype) -> TensorType:
     # `Tensor.type()` reads the whole name, with its dots.
     return TensorType(f"torch.tpu.{word}Tensor", (), {"__slots__": (), "dtype": dtype})
@@ -71,5 +64,3 @@ HalfTensor = _make("Half", torch.float16)
 IntTensor = _make("Int", torch.int32)
 LongTensor = _make("Long", torch.int64)
 ShortTensor = _make("Short", torch.int16)
-
-TYPES = tuple(one for one in vars().copy().values() if isinstance(one, TensorType))

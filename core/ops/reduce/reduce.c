@@ -51,27 +51,21 @@ static tt_reduction sum_operand(tt_lower *cx, tt_node *x, tt_dtype dtype) {
   return reduction_of(cx, x, at ? at : -1, at ? at + 1 : -1);
 }
 
-/* Of booleans a sum says whether any is true. */
-static void sum_of(tt_lower *cx, tt_node *x) {
+/* Numbers and booleans each by their own reducer. */
+static void sum_of(tt_lower *cx, tt_node *x, tt_reducer numbers, tt_reducer bools) {
   tt_dtype dtype = sum_dtype(cx, x);
   tt_reduction r = sum_operand(cx, x, dtype);
-  tt_out_in(cx, 0, reduce_by(cx, dtype == TT_BOOL ? TT_OR : TT_SUM, &r), dtype);
+  tt_out_in(cx, 0, reduce_by(cx, dtype == TT_BOOL ? bools : numbers, &r), dtype);
 }
 
-void tt_lower_sum(tt_lower *cx) { sum_of(cx, tt_in(cx, 0)); }
+void tt_lower_sum(tt_lower *cx) { sum_of(cx, tt_in(cx, 0), TT_SUM, TT_OR); }
 
-/* Of booleans a product says whether all are true. */
-void tt_lower_prod(tt_lower *cx) {
-  tt_node *x = tt_in(cx, 0);
-  tt_dtype dtype = sum_dtype(cx, x);
-  tt_reduction r = sum_operand(cx, x, dtype);
-  tt_out_in(cx, 0, reduce_by(cx, dtype == TT_BOOL ? TT_AND : TT_PROD, &r), dtype);
-}
+void tt_lower_prod(tt_lower *cx) { sum_of(cx, tt_in(cx, 0), TT_PROD, TT_AND); }
 
 void tt_lower_nansum(tt_lower *cx) {
   tt_node *x = tt_in(cx, 0);
   tt_node *nan = tt_is_nan(cx, x); /* of complex numbers: either part is */
-  sum_of(cx, tt_hlo_select(cx->h, nan, tt_hlo_zeros(cx->h, &x->type), x));
+  sum_of(cx, tt_hlo_select(cx->h, nan, tt_hlo_zeros(cx->h, &x->type), x), TT_SUM, TT_OR);
 }
 
 static tt_node *mean_of(tt_lower *cx, const tt_reduction *r) {
