@@ -52,6 +52,8 @@ tt_arena *tt_hlo_arena(tt_hlo *h) { return &h->arena; }
 int tt_hlo_size(const tt_hlo *h) { return h->instr_count; }
 
 int64_t tt_hlo_largest(const tt_hlo *h) { return h->largest; }
+
+bool tt_hlo_convolves(const tt_hlo *h) { return h->convolves; }
 tt_node *tt_hlo_poison(tt_hlo *h) { return &h->poison.node; }
 
 void tt_hlo_poison_all(tt_hlo *h, tt_node **results, int count) {

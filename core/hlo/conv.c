@@ -96,6 +96,7 @@ static void add_numbers(tt_hlo *h, tt_attr *fields, const char *const names[3], 
 tt_node *tt_hlo_convolution(tt_hlo *h, tt_node *input, tt_node *kernel, const tt_conv *conv,
                             tt_dtype result) {
   TT_NEED(h, convolution, input, kernel);
+  h->convolves = true;
   int spatial = conv->spatial;
   if (spatial < 0 || spatial + 2 != input->type.rank)
     return tt_hlo_fail(h, TT_INVALID_ARGUMENT,

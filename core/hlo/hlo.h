@@ -61,6 +61,8 @@ tt_status tt_hlo_verify(tt_hlo *h, const char *stage);
 int tt_hlo_size(const tt_hlo *h);
 /* Elements of the largest value that is computed, and not only repeated or arranged. */
 int64_t tt_hlo_largest(const tt_hlo *h);
+/* Whether a convolution was built so far. */
+bool tt_hlo_convolves(const tt_hlo *h);
 
 /* -- Constants -- */
 tt_node *tt_hlo_const(tt_hlo *h, tt_dtype dtype, double value); /* rank 0; bool: value != 0 */

@@ -115,6 +115,7 @@ struct tt_hlo {
   size_t donation_count, donation_capacity;
   int next_id, instr_count, depth;
   int64_t largest;
+  bool convolves;
   tt_precision precision;
   const int64_t *devices; /* ascending */
   int device_count;

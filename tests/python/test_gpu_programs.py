@@ -36,8 +36,10 @@ def told(platform, function, inputs, options=""):
 @pytest.mark.parametrize("platform", slow_but(["cuda", "tpu"], "cuda"))
 def test_a_quotient_is_one_of_f64(platform):
     """XLA's of f32 are off by a bit there."""
-    equal, program = told(platform, "x / y", "return torch.rand(2, 99).unbind()")
-    assert equal and ("tensor<99xf64>" in program) == (platform == "cuda")
+    equal, program = told(platform, "x / y - 1 / x", "return torch.rand(2, 99).unbind()")
+    quotients = [line for line in program.splitlines() if "stablehlo.divide" in line]
+    assert equal and len(quotients) == 2
+    assert all(("tensor<99xf64>" in line) == (platform == "cuda") for line in quotients)
 
 
 @pytest.mark.parametrize(
@@ -56,6 +58,15 @@ def test_integers_are_convolved_by_products(function):
     x, y = "torch.randint(-9, 9, (2, 4, 8, 9))", "torch.randint(-9, 9, (6, 2, 3, 2))"
     equal, program = told("cuda", function, f"return {x}, {y}")
     assert equal and "stablehlo.convolution" not in program
+
+
+def test_convolutions_are_timed():
+    """Untimed they take up to sixty times as long."""
+    x, y = "torch.ones(1, 2, 5, 5)", "torch.ones(3, 2, 3, 3)"
+    for platform, options, lines in ("cuda", "", 1), ("cuda", "mode='max-autotune'", 3):
+        equal, program = told(platform, "torch.conv2d(x, y)", f"return {x}, {y}", options)
+        assert equal and program.startswith("// option xla_gpu_autotune_level int 4\n")
+        assert program.count("// option xla_gpu_") == lines
 
 
 def test_kernels_are_timed_where_that_is_asked_for():

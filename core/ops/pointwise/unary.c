@@ -108,7 +108,7 @@ void tt_lower_isinf(tt_lower *cx) {
 void tt_lower_reciprocal(tt_lower *cx) {
   tt_dtype dtype = tt_float_result_dtype(cx);
   tt_node *x = tt_in_as(cx, 0, tt_compute_dtype(dtype));
-  tt_out_in(cx, 0, tt_hlo_divide(cx->h, tt_like(cx, x, 1), x), dtype);
+  tt_out_in(cx, 0, tt_quotient(cx, tt_splat(cx, x, 1), x), dtype);
 }
 
 void tt_lower_not(tt_lower *cx) { tt_out_as(cx, 0, tt_hlo_not(cx->h, tt_in(cx, 0))); }
