@@ -301,6 +301,7 @@ NEEDED = {
     "NarrowSummand": wide_summand,
     "OneDtype": other_dtype,
     "ClassNumbers": classes_in_int32,
+    "NoDimsAreAll": lambda name: differs(name, (numbers(2, 3), [], False), torch.Tensor.dim),
     "ApartFromSource": overlapping_target,
     "Overwrites": casts_what_is_not_promoted,
     "ByHand": not_as_its_schema,

@@ -190,3 +190,13 @@ def test_sums_and_products_of_booleans_are_booleans(name):
         check(lambda y: reduce(y, dtype=torch.bool), y)
         check(lambda y: reduce(y, 1, dtype=torch.bool), y)
         check(lambda y: reduce(y, 0, keepdim=True, dtype=torch.bool), y)
+
+
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_a_list_of_no_dims(keepdim):
+    """Most reductions then reduce all dims; any and all reduce none."""
+    x = torch.arange(12.0).reshape(3, 4)
+    for reduce in (torch.sum, torch.nansum, torch.mean, torch.nanmean, torch.amax, torch.var):
+        check(lambda x, reduce=reduce: reduce(x, dim=(), keepdim=keepdim), x)
+    for reduce in (torch.any, torch.all, torch.linalg.vector_norm):
+        check(lambda x, reduce=reduce: reduce(x, dim=(), keepdim=keepdim), x)

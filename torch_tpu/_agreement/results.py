@@ -117,6 +117,8 @@ STATED: dict[str, Callable[[list[Any]], Results]] = {
 
 def as_meta_takes(op: Operator, twins: list[Any]) -> list[Any]:
     """Returns the arguments that a Meta kernel is asked about."""
+    if "NoDimsAreAll" in op.known.kinds:
+        return [None if i == op.argument and one == [] else one for i, one in enumerate(twins)]
     if "ClassNumbers" not in op.known.kinds:
         return twins
     return [
