@@ -268,7 +268,8 @@ int joined_dim(const Walk& walk) {
   int64_t rank = walk.tensors[0]->dim(), dim = walk.args[1].toInt();
   for (const at::Tensor* one : walk.tensors)
     if (one->dim() != rank || rank == 0) return -1;
-  return static_cast<int>(dim < 0 ? dim + rank : dim);
+  if (dim < 0) dim += rank;
+  return dim < rank ? static_cast<int>(dim) : -1;  // tensors of nothing may be joined along any
 }
 
 int64_t joined_size(const Walk& walk) {

@@ -50,6 +50,11 @@ def test_a_cache_compiles_no_more_for_each_token(mode):
         assert count <= 60 and more == 0
 
 
+def test_tensors_of_nothing_join_along_any_dim(mode):
+    for dim in (1, -2, 7):
+        assert torch.cat([torch.empty(0, device=DEVICE)] * 2, dim).shape == (0,)
+
+
 @pytest.mark.parametrize("dim", slow_but([0, 1, -1], 0))
 def test_along_any_dim(mode, dim):
     def grow(x):

@@ -105,6 +105,20 @@ def test_targets_that_are_resized():
     check(lambda a, q, f: torch.geqrf(a, out=(q, f)), x, torch.empty(0), torch.empty(0))
 
 
+def test_images_of_targets_that_are_resized():
+    """Where the CPU has a kernel for out= they lie as without it, else by rows."""
+    aten, image = torch.ops.aten, numbers(2, 4, 3, 5).contiguous(memory_format=torch.channels_last)
+    check(lambda a, out: torch.cat((a, a), 1, out=out), image, torch.empty(0))
+    check(
+        lambda a, out: aten.upsample_bilinear2d.out(a, [6, 7], True, out=out), image, torch.empty(0)
+    )
+    check(lambda a, out: aten.reflection_pad2d.out(a, [1, 1, 1, 1], out=out), image, torch.empty(0))
+    check(lambda a, out: aten.clone.out(a, out=out), image, torch.empty(0))
+    pool = aten.max_pool2d_with_indices.out
+    both = torch.empty(0), torch.empty(0, dtype=torch.int64)
+    check(lambda a, out, at: pool(a, [2, 2], out=out, indices=at), image, *both)
+
+
 def test_coordinates_lie_together():
     for column in there(numbers(5, 5)).nonzero().unbind(1):
         assert column.is_contiguous()

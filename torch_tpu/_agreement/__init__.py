@@ -36,6 +36,7 @@ def _ask_meta(trial: Trial, twins: list[Any]) -> tuple[int, Results, list[Tensor
     outs = tensors_of([twins[i] for i in op.outs])
     if "FillsTarget" in op.known.kinds and results.fills(op, twins):
         return DONE, [], outs
+    sizes = [one.shape for one in outs]
     try:
         fresh = op.call_meta(results.as_meta_takes(op, twins))
     except (NotImplementedError, AttributeError):
@@ -48,6 +49,8 @@ def _ask_meta(trial: Trial, twins: list[Any]) -> tuple[int, Results, list[Tensor
         return REFUSED, [], []
     targets: Results = list(outs)
     results.correct(op, twins, targets if outs else fresh)
+    if any(one.shape != size for one, size in zip(outs, sizes, strict=True)):
+        results.lay_resized(op, twins, sizes, targets)
     return DONE, fresh, [one for one in targets if one is not None]
 
 

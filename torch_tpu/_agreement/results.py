@@ -310,6 +310,21 @@ def unfit(op: Operator, args: list[Any]) -> list[Tensor]:
     return [] if _same_counts(outs, fresh) else fresh
 
 
+def lay_resized(op: Operator, args: list[Any], sizes: list[torch.Size], targets: Results) -> None:
+    """Lays those out= arguments that became other sizes as the results without out= lie.
+
+    Meta kernels in Python lay them by rows. So does PyTorch where the CPU has no such kernel.
+    """
+    if not op.for_cpu or not op.functional:
+        return
+    args = args[: -len(op.outs)]
+    fresh = op.functional.call_meta(as_meta_takes(op.functional, args))
+    correct(op.functional, args, fresh)
+    for i, (one, size, like) in enumerate(zip(targets, sizes, fresh, strict=False)):
+        if one is not None and like is not None and like.shape == one.shape != size:
+            targets[i] = one.new_empty_strided(like.shape, like.stride())
+
+
 def correct(op: Operator, args: list[Any], results: Results) -> None:
     """Corrects what the Meta kernel said of the results or, where there are any, of out= arguments.
 
