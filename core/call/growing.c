@@ -83,6 +83,21 @@ bool tt_growing_join(tt_growing *growing, const tt_type *type, int dim, int64_t 
   return grows;
 }
 
+bool tt_growing_range(tt_growing *growing, int64_t size) {
+  static const char ranges;
+  enum { ENOUGH = 3 };
+  if (size < 2 || !is_set_to("on")) return size > 1 && !is_set_to("off");
+  tt_type type = {.dtype = TT_I64, .rank = 1, .dims = {size}};
+  pthread_mutex_lock(&growing->lock);
+  sizes *of = sizes_of(growing, &ranges, &type, -1);
+  int64_t run = of ? of->first + 1 : 1; /* of sizes, each longer by one than the last */
+  type.dims[0]++;
+  of = sizes_of(growing, &ranges, &type, -1);
+  if (of && of->first < run) of->first = run;
+  pthread_mutex_unlock(&growing->lock);
+  return run >= ENOUGH;
+}
+
 static tt_live_length *find_live(tt_growing *growing, int64_t length) {
   for (int i = 0; i < TT_MOST_LIVE; i++)
     if (atomic_load_explicit(&growing->live[i].length, memory_order_relaxed) == length)

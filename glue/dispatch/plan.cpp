@@ -54,6 +54,8 @@ std::unique_ptr<Plan> make_plan(const c10::FunctionSchema& schema, const tt_op_r
   plan->multiplies = row && tt_op_multiplies(row);
   plan->spreads = row && tt_op_spreads(row);
   plan->joins = row && plan->name == "aten::cat";
+  plan->ranges =
+      row && plan->name.rfind("aten::arange", 0) == 0 && !schema.arguments().back().is_out();
   plan->overwrites = plan->name == "aten::copy_";
   for (const auto& arg : schema.arguments()) {
     bool factor = arg.name() == "alpha" || arg.name() == "beta";

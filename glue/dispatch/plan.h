@@ -61,6 +61,7 @@ struct Plan {
                          // the host; or -1
   bool spreads = false;  // its operands may be in bounded values (core/call/spread.h)
   bool joins = false;    // it is cat
+  bool ranges = false;   // it is arange, without out=
   mutable std::atomic<const Domain*> domain{nullptr};  // once it is known (agreement.cpp)
 };
 

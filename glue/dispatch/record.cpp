@@ -85,6 +85,15 @@ void bump_versions(const Plan& plan, c10::ArrayRef<IValue> args) {
   }
 }
 
+// What the host makes has room for more where such uploads have it.
+void run_uploaded(const Walk& walk, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  c10::Device device(at::kPrivateUse1, walk.device);
+  for (size_t i = stack->size() - walk.plan.args.size(); i < stack->size(); i++)
+    if ((*stack)[i].isDevice()) (*stack)[i] = c10::Device(at::kCPU);
+  op.callBoxed(*stack);
+  stack->back() = stack->back().toTensor().to(device);
+}
+
 }  // namespace
 
 void push_results(const Walk& walk, size_t count, c10::function_ref<at::Tensor(size_t)> make,
@@ -142,6 +151,7 @@ void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack
     if (found == Found::Exact || found == Found::Grows)
       see = found == Found::Exact ? See::Exact : See::Growing;
     if (found == Found::Restart || found == Found::Exact || found == Found::Grows) continue;
+    if (found == Found::Uploaded) return run_uploaded(walk, op, stack);
     if (found == Found::Functional) return run_functional(plan, op, stack);
     if (found == Found::Fallback) return run_fallback(op, stack);
     c10::SmallVector<tt_storage*, 8> results(static_cast<size_t>(call->result_count), nullptr);

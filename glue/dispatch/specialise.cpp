@@ -223,6 +223,22 @@ bool grows(const Walk& walk) {
   return !tt_type_unwelcome(bounded, length);
 }
 
+// Whether a range of whole numbers becomes longer each time, as it is of the words of a text.
+bool lengthens(const Walk& walk) {
+  constexpr int64_t kMost = 1 << 16;
+  if (!walk.plan.ranges || walk.see != See::Bounded) return false;
+  auto numbers = walk.args.slice(0, static_cast<size_t>(walk.plan.row->param));
+  const c10::IValue& dtype = walk.args[numbers.size()];
+  for (const c10::IValue& one : numbers)
+    if (!one.isInt()) return false;
+  if (!dtype.isNone() && dtype.toScalarType() != at::kLong) return false;
+  if (numbers.size() == 3 && numbers[2].toInt() != 1) return false;
+  int64_t start = numbers.size() == 1 ? 0 : numbers[0].toInt(), size = 0;
+  int64_t end = numbers.size() == 1 ? numbers[0].toInt() : numbers[1].toInt();
+  if (__builtin_sub_overflow(end, start, &size) || size > kMost) return false;
+  return tt_growing_range(tt_call_table_growing(open_session()->calls), size);
+}
+
 }  // namespace
 
 Found new_call(Walk& walk, const c10::OperatorHandle& op, tt_call** call) {
@@ -233,6 +249,7 @@ Found new_call(Walk& walk, const c10::OperatorHandle& op, tt_call** call) {
   bool bounded = walk.lengths.count || walk.bound;
   if (tt_call_refused(calls, &walk.key)) return bounded ? Found::Exact : Found::Fallback;
   if (grows(walk)) return Found::Grows;
+  if (lengthens(walk)) return Found::Uploaded;
   Specialiser specialiser(walk, op);
   tt_call_spec spec;
   Found found = specialiser.specialise(&spec);
@@ -245,8 +262,10 @@ Found new_call(Walk& walk, const c10::OperatorHandle& op, tt_call** call) {
     tt_status_release(status);
     return Found::Exact;
   }
-  if (tt_status_code(status) == TT_INVALID_ARGUMENT) raise_as_cpu(walk.plan, op, walk.args);
-  if (tt_status_code(status) != TT_UNIMPLEMENTED) check(status);
+  tt_code code = tt_status_code(status);
+  if (code == TT_INVALID_ARGUMENT || code == TT_OUT_OF_RANGE)
+    raise_as_cpu(walk.plan, op, walk.args);
+  if (code != TT_UNIMPLEMENTED) check(status);
   tt_log(TT_LOG_HOST, "%s", tt_status_message(status));
   tt_status_release(status);
   return Found::Fallback;

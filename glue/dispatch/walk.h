@@ -78,6 +78,7 @@ enum class Found {
   Call,
   Exact,       // its operands may not be in bounded values
   Grows,       // its result is to be a bounded value
+  Uploaded,    // so is that of a range, which is made on the host
   Restart,     // an out= tensor was resized: the key is stale
   Functional,  // nobody knows beforehand what size the out= tensors should have
   Fallback     // no lowering for these arguments

@@ -265,6 +265,9 @@ static void test_growing(void **state) {
   tt_type one = tt_type_make(TT_I64, 2, DIMS(3, 1)), four = tt_type_make(TT_I64, 2, DIMS(3, 4));
   assert_int_equal(tt_growing_upload(&growing, &one), -1);
   assert_int_equal(tt_growing_upload(&growing, &four), 1);
+  static const int64_t ranges[] = {5, 6, 9, 7, 1, 8, 12, 6, 7}; /* 5 to 8 come in order */
+  for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+    assert_int_equal(tt_growing_range(&growing, ranges[i]), ranges[i] == 7 || ranges[i] == 8);
   assert_false(tt_growing_join(&growing, &four, 1, 3));
   four.dims[1] = 5;
   assert_true(tt_growing_join(&growing, &four, 1, 4));

@@ -50,6 +50,27 @@ def test_a_cache_compiles_no_more_for_each_token(mode):
         assert count <= 60 and more == 0
 
 
+def masked(device, count):
+    """Attention with masks made of ranges, as transformers' eager attention makes them."""
+    keys, outputs = torch.linspace(-1, 1, 12).reshape(2, 6).to(device), []
+    for i in range(count):
+        keys = torch.cat([keys, keys[:1] + i / 8])
+        at = torch.arange(len(keys), device=device)
+        seen = (at[None] <= at[-1:, None] - 2) & (torch.arange(1, len(keys) + 1, device=device) > 1)
+        scores = keys[-1:] @ keys.T + torch.where(seen, 0.0, -1e9)
+        outputs.append(scores.softmax(-1) @ keys)
+    return torch.cat(outputs), at
+
+
+def test_ranges_that_become_longer(mode):
+    [count], (out, at) = counted(lambda: masked(DEVICE, 50), "programs")
+    want, want_at = masked("cpu", 50)
+    same(out, want, rtol=1e-5, atol=1e-5)
+    assert torch.equal(at.cpu(), want_at) and at.dtype == want_at.dtype
+    if mode != "debug":
+        assert count <= 100
+
+
 def test_tensors_of_nothing_join_along_any_dim(mode):
     for dim in (1, -2, 7):
         assert torch.cat([torch.empty(0, device=DEVICE)] * 2, dim).shape == (0,)
