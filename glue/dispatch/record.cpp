@@ -85,13 +85,17 @@ void bump_versions(const Plan& plan, c10::ArrayRef<IValue> args) {
   }
 }
 
-// What the host makes has room for more where such uploads have it.
+// A range's numbers have room for more where whole numbers that are uploaded have it.
 void run_uploaded(const Walk& walk, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  c10::Device device(at::kPrivateUse1, walk.device);
-  for (size_t i = stack->size() - walk.plan.args.size(); i < stack->size(); i++)
+  size_t first = stack->size() - walk.plan.args.size();
+  IValue& dtype = (*stack)[first + static_cast<size_t>(walk.plan.row->param)];
+  auto wanted = dtype.isNone() ? at::kLong : dtype.toScalarType();
+  dtype = at::kLong;
+  for (size_t i = first; i < stack->size(); i++)
     if ((*stack)[i].isDevice()) (*stack)[i] = c10::Device(at::kCPU);
   op.callBoxed(*stack);
-  stack->back() = stack->back().toTensor().to(device);
+  auto there = stack->back().toTensor().to(c10::Device(at::kPrivateUse1, walk.device));
+  stack->back() = there.to(wanted);
 }
 
 }  // namespace

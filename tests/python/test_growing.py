@@ -71,6 +71,16 @@ def test_ranges_that_become_longer(mode):
         assert count <= 100
 
 
+@pytest.mark.parametrize("dtype", [None, torch.int32, torch.float32])
+def test_ranges_of_other_dtypes(dtype):
+    """Their numbers are the CPU's: from zero, from elsewhere, too large for room, once more."""
+    for size in (5, 6, 7, 8, 9, 100, 101, 102, 103, 8, 9):
+        for start in (0, -3, 1 << 24):
+            here = torch.arange(start, start + size, dtype=dtype)
+            there = torch.arange(start, start + size, dtype=dtype, device=DEVICE)
+            same([there, there * 2, there.sum()], [here, here * 2, here.sum()])
+
+
 def test_tensors_of_nothing_join_along_any_dim(mode):
     for dim in (1, -2, 7):
         assert torch.cat([torch.empty(0, device=DEVICE)] * 2, dim).shape == (0,)
