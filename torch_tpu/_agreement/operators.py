@@ -79,7 +79,7 @@ class Operator:
         schema = self._function._schema
         self._returns = [one.alias_info is None for one in schema.returns]
         self.fresh_count = sum(self._returns)
-        names = [one.name for one in schema.arguments]
+        self.names = names = [one.name for one in schema.arguments]
         self.aliases = [_alias(schema, one) for one in schema.returns]
         self.indices = next(
             (i for i, one in enumerate(schema.arguments) if str(one.type) == _INDICES), -1

@@ -315,9 +315,9 @@ def lay_resized(op: Operator, args: list[Any], sizes: list[torch.Size], targets:
 
     Meta kernels in Python lay them by rows. So does PyTorch where the CPU has no such kernel.
     """
-    if not op.for_cpu or not op.functional:
-        return
     args = args[: -len(op.outs)]
+    if not op.for_cpu or not op.functional or op.functional.names != op.names[: len(args)]:
+        return
     fresh = op.functional.call_meta(as_meta_takes(op.functional, args))
     correct(op.functional, args, fresh)
     for i, (one, size, like) in enumerate(zip(targets, sizes, fresh, strict=False)):
