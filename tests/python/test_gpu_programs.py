@@ -63,10 +63,8 @@ def test_integers_are_convolved_by_products(function):
 def test_convolutions_are_timed():
     """Untimed they take up to sixty times as long."""
     x, y = "torch.ones(1, 2, 5, 5)", "torch.ones(3, 2, 3, 3)"
-    for platform, options, lines in ("cuda", "", 1), ("cuda", "mode='max-autotune'", 3):
-        equal, program = told(platform, "torch.conv2d(x, y)", f"return {x}, {y}", options)
-        assert equal and program.startswith("// option xla_gpu_autotune_level int 4\n")
-        assert program.count("// option xla_gpu_") == lines
+    equal, program = told("cuda", "torch.conv2d(x, y)", f"return {x}, {y}")
+    assert equal and program.startswith("// option xla_gpu_autotune_level int 4\n")
 
 
 def test_kernels_are_timed_where_that_is_asked_for():
