@@ -1,7 +1,8 @@
 /* The compile pool: threads that run jobs in the order they were submitted.
  *
  * Jobs that nobody waits for yet have a thread of their own, with a lower priority, which begins
- * one only while no other job waits or runs. So they delay nobody. */
+ * one only while no other job waits or runs, and a tenth of a second after the last. So they delay
+ * nobody. */
 #ifndef TT_POOL_H
 #define TT_POOL_H
 

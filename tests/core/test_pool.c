@@ -1,4 +1,5 @@
 /* The compile pool: order, limits, cancelling. */
+#include "base/clock.h"
 #include "base/mem.h"
 #include "program/pool.h"
 #include "program/priority.h"
@@ -191,6 +192,26 @@ static void test_later_waits(void **state) {
   tt_pool_destroy(pool);
 }
 
+static void note_time(void *user, bool is_cancelled) {
+  *(int64_t *)user = tt_now_ns();
+  count_job(NULL, is_cancelled);
+}
+
+/* Between the programs of a first step nothing begins that would take a core from the next. */
+static void test_later_rests(void **state) {
+  (void)state;
+  reset();
+  tt_pool *pool = NULL;
+  int64_t ended = 0, began = 0;
+  assert_null(tt_pool_create(1, &pool));
+  assert_null(tt_pool_submit(pool, TT_NOW, note_time, &ended));
+  wait_for(&ran, 1);
+  assert_null(tt_pool_submit(pool, TT_BACKGROUND, note_time, &began));
+  wait_for(&ran, 2);
+  assert_true(began - ended >= 100000000);
+  tt_pool_destroy(pool);
+}
+
 /* Others do not wait for a job for later that runs, even if there is but one thread. */
 static void test_later_delays_nobody(void **state) {
   (void)state;
@@ -322,6 +343,7 @@ int main(void) {
       cmocka_unit_test(test_bad_arguments),
       cmocka_unit_test(test_out_of_memory),
       cmocka_unit_test(test_later_waits),
+      cmocka_unit_test(test_later_rests),
       cmocka_unit_test(test_later_delays_nobody),
       cmocka_unit_test(test_priority),
       cmocka_unit_test(test_hurry),
