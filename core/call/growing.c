@@ -83,9 +83,12 @@ bool tt_growing_join(tt_growing *growing, const tt_type *type, int dim, int64_t 
   return grows;
 }
 
-bool tt_growing_range(tt_growing *growing, int64_t size) {
+bool tt_growing_range(tt_growing *growing, int64_t start, int64_t end) {
   static const char ranges;
-  enum { ENOUGH = 3 };
+  enum { ENOUGH = 3, LONGEST_RANGE = 1 << 16, MOST_OF_F32 = 1 << 24 };
+  if (start < -MOST_OF_F32 || end > MOST_OF_F32 || start > end) return false;
+  int64_t size = end - start;
+  if (size > LONGEST_RANGE) return false;
   if (size < 2 || !is_set_to("on")) return size > 1 && !is_set_to("off");
   tt_type type = {.dtype = TT_I64, .rank = 1, .dims = {size}};
   pthread_mutex_lock(&growing->lock);

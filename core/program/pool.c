@@ -13,9 +13,11 @@
 #include <unistd.h>
 
 #define TT_POOL_MAX_THREADS 256
-#define TT_POOL_FIRST 64       /* queue slots to begin with; a power of two, as TT_POOL_LIMIT is */
-#define TT_POOL_NICE 10        /* of background jobs: a tenth of a core that others use as well */
-#define TT_POOL_REST 100000000 /* ns after an urgent job before one in the background begins */
+#define TT_POOL_FIRST 64 /* queue slots to begin with; a power of two, as TT_POOL_LIMIT is */
+#define TT_POOL_NICE 10  /* of background jobs: a tenth of a core that others use as well */
+/* Milliseconds after an urgent job before one in the background begins. A first step compiles one
+ * program after the other: what began between two would take a core from the next. */
+#define TT_POOL_REST 100
 #define TT_POOL_NAME "tt-compile-"
 
 typedef struct job {
@@ -34,7 +36,7 @@ struct tt_pool {
   bool stopping;
   ring waiting[2];    /* by urgency */
   int running;        /* urgent jobs */
-  int64_t rest_until; /* background jobs begin no earlier: tt_now_ns() */
+  int64_t rest_until; /* background jobs begin no earlier: tt_now_ms() */
   int thread_count;
   bool has_background, runs_background;
   bool may_rise, low; /* the priority of all threads that compile */
@@ -113,7 +115,7 @@ static void *work(void *user) {
     }
     pool->running++;
     run(pool, one);
-    pool->rest_until = tt_now_ns() + TT_POOL_REST;
+    pool->rest_until = tt_now_ms() + 1 + TT_POOL_REST; /* with the millisecond that has begun */
     if (--pool->running == 0) (void)pthread_cond_signal(&pool->idle);
     share(pool);
   }
@@ -129,14 +131,6 @@ static void release(tt_pool *pool) {
   tt_free(pool);
 }
 
-/* A first step compiles one program after the other: a background job that began between two would
- * take a core from what comes next. The lock is held. */
-static void await_rest(tt_pool *pool) {
-  struct timespec until = {.tv_sec = pool->rest_until / 1000000000,
-                           .tv_nsec = pool->rest_until % 1000000000};
-  (void)pthread_cond_timedwait(&pool->idle, &pool->lock, &until);
-}
-
 static void *work_background(void *user) {
   tt_pool *pool = user;
   job one;
@@ -147,10 +141,13 @@ static void *work_background(void *user) {
   pool->background_id = gettid();
   while (!pool->stopping) {
     bool busy = pool->running || pool->waiting[TT_NOW].count;
-    if (busy || !pool->waiting[TT_BACKGROUND].count)
+    int64_t rest = pool->rest_until - tt_now_ms();
+    if (busy || !pool->waiting[TT_BACKGROUND].count) {
       (void)pthread_cond_wait(&pool->idle, &pool->lock);
-    else if (tt_now_ns() < pool->rest_until) await_rest(pool);
-    else if (pop(&pool->waiting[TT_BACKGROUND], &one)) {
+    } else if (rest > 0) {
+      struct timespec until = tt_deadline(rest);
+      (void)pthread_cond_timedwait(&pool->idle, &pool->lock, &until);
+    } else if (pop(&pool->waiting[TT_BACKGROUND], &one)) {
       pool->runs_background = true;
       share(pool);
       run(pool, one);
@@ -206,11 +203,7 @@ tt_status tt_pool_create(int threads, tt_pool **out) {
   if (!pool) return tt_out_of_memory();
   (void)pthread_mutex_init(&pool->lock, NULL);
   (void)pthread_cond_init(&pool->wake, NULL);
-  pthread_condattr_t monotonic;
-  (void)pthread_condattr_init(&monotonic);
-  (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-  (void)pthread_cond_init(&pool->idle, &monotonic);
-  (void)pthread_condattr_destroy(&monotonic);
+  tt_cond_init(&pool->idle);
   tt_status status = start(pool, threads);
   if (status) {
     tt_pool_destroy(pool);

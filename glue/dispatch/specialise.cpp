@@ -223,21 +223,19 @@ bool grows(const Walk& walk) {
   return !tt_type_unwelcome(bounded, length);
 }
 
-// Whether a range of whole numbers, which f32 holds as well, becomes longer each time, as it is of
-// the words of a text.
+// Whether a range of whole numbers becomes longer each time, as it is of the words of a text.
 bool lengthens(const Walk& walk) {
-  constexpr int64_t kMost = 1 << 16, kExact = 1 << 24;
   if (!walk.plan.ranges || walk.see != See::Bounded) return false;
   auto numbers = walk.args.slice(0, static_cast<size_t>(walk.plan.row->param));
-  auto dtype =
-      walk.args[numbers.size()].isNone() ? at::kLong : walk.args[numbers.size()].toScalarType();
+  const c10::IValue& asked = walk.args[numbers.size()];
+  auto dtype = asked.isNone() ? at::kLong : asked.toScalarType();
   if (dtype != at::kLong && dtype != at::kInt && dtype != at::kFloat) return false;
   for (const c10::IValue& one : numbers)
-    if (!one.isInt() || one.toInt() < -kExact || one.toInt() > kExact) return false;
+    if (!one.isInt()) return false;
   if (numbers.size() == 3 && numbers[2].toInt() != 1) return false;
-  int64_t size = numbers[numbers.size() == 1 ? 0 : 1].toInt();
-  if (numbers.size() > 1) size -= numbers[0].toInt();
-  return size <= kMost && tt_growing_range(tt_call_table_growing(open_session()->calls), size);
+  int64_t start = numbers.size() == 1 ? 0 : numbers[0].toInt();
+  int64_t end = numbers[numbers.size() == 1 ? 0 : 1].toInt();
+  return tt_growing_range(tt_call_table_growing(open_session()->calls), start, end);
 }
 
 }  // namespace

@@ -267,7 +267,13 @@ static void test_growing(void **state) {
   assert_int_equal(tt_growing_upload(&growing, &four), 1);
   static const int64_t ranges[] = {5, 6, 9, 7, 1, 8, 12, 6, 7}; /* 5 to 8 come in order */
   for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
-    assert_int_equal(tt_growing_range(&growing, ranges[i]), ranges[i] == 7 || ranges[i] == 8);
+    assert_int_equal(tt_growing_range(&growing, -2, ranges[i] - 2),
+                     ranges[i] == 7 || ranges[i] == 8);
+  for (int64_t size = 5; size < 9; size++) {
+    assert_false(tt_growing_range(&growing, 0, size + (1 << 16)));
+    assert_false(tt_growing_range(&growing, 1 << 24, size + (1 << 24)));
+  }
+  assert_false(tt_growing_range(&growing, INT64_MIN, INT64_MAX));
   assert_false(tt_growing_join(&growing, &four, 1, 3));
   four.dims[1] = 5;
   assert_true(tt_growing_join(&growing, &four, 1, 4));
