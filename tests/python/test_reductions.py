@@ -200,3 +200,9 @@ def test_a_list_of_no_dims(keepdim):
         check(lambda x, reduce=reduce: reduce(x, dim=(), keepdim=keepdim), x)
     for reduce in (torch.any, torch.all, torch.linalg.vector_norm):
         check(lambda x, reduce=reduce: reduce(x, dim=(), keepdim=keepdim), x)
+    check(lambda x, out: torch.nansum(x, dim=(), keepdim=keepdim, out=out), x, torch.empty(0))
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements")
+def test_no_dims_into_a_target_of_other_sizes():
+    check(lambda x, out: torch.nansum(x, dim=(), out=out), torch.ones(2, 3), torch.empty(4))

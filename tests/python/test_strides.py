@@ -119,6 +119,14 @@ def test_images_of_targets_that_are_resized():
     check(lambda a, out, at: pool(a, [2, 2], out=out, indices=at), image, *both)
 
 
+@pytest.mark.filterwarnings("ignore:An output with one or more elements")
+def test_images_of_targets_of_other_sizes():
+    aten, image = torch.ops.aten, numbers(2, 4, 3, 5).contiguous(memory_format=torch.channels_last)
+    check(lambda a, out: torch.cat((a, a), 1, out=out), image, torch.empty(3))
+    check(lambda a, out: torch.add(a, a, out=out), image, torch.empty(3))
+    check(lambda a, out: aten.clone.out(a, out=out), image, torch.empty(3))
+
+
 def test_coordinates_lie_together():
     for column in there(numbers(5, 5)).nonzero().unbind(1):
         assert column.is_contiguous()

@@ -38,7 +38,7 @@ def _ask_meta(trial: Trial, twins: list[Any]) -> tuple[int, Results, list[Tensor
         return DONE, [], outs
     sizes = [one.shape for one in outs]
     try:
-        fresh = op.call_meta(results.as_meta_takes(op, twins))
+        fresh = op.call_meta(twins)
     except (NotImplementedError, AttributeError):
         # Shape functions in Python that forget that a tensor may be None know nothing of such
         # arguments.
@@ -47,11 +47,10 @@ def _ask_meta(trial: Trial, twins: list[Any]) -> tuple[int, Results, list[Tensor
         if not trial.raise_as_cpu():
             raise
         return REFUSED, [], []
-    targets: Results = list(outs)
-    results.correct(op, twins, targets if outs else fresh)
-    if any(one.shape != size for one, size in zip(outs, sizes, strict=True)):
-        results.lay_resized(op, twins, sizes, targets)
-    return DONE, fresh, [one for one in targets if one is not None]
+    if outs:
+        return DONE, fresh, results.lay_targets(op, twins, sizes, outs)
+    results.correct(op, twins, fresh)
+    return DONE, fresh, []
 
 
 def specialise(

@@ -137,11 +137,24 @@ class Operator:
 
     def call_meta(self, twins: list[Any]) -> Results:
         """What the Meta kernel returns, without the arguments among it; lists are flattened."""
+        twins = self._as_meta_takes(twins)
         if self.kind == "foreach" and not self.outs:
             few, places = _distinct_elements(twins)
             found = self._call_meta(few)
             return found if len(found) != len({*places}) else [found[k] for k in places]
         return self._call_meta(twins)
+
+    def _as_meta_takes(self, twins: list[Any]) -> list[Any]:
+        if "NoDimsAreAll" in self.known.kinds:
+            return [
+                None if i == self.argument and one == [] else one for i, one in enumerate(twins)
+            ]
+        if "ClassNumbers" in self.known.kinds:
+            return [
+                one.long() if isinstance(one, Tensor) and one.dtype == torch.uint8 else one
+                for one in twins
+            ]
+        return twins
 
     def _call_meta(self, twins: list[Any]) -> Results:
         before, _asking.now = _asking.now, "AsOnCuda" not in self.known.kinds

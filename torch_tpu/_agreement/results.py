@@ -112,20 +112,6 @@ STATED: dict[str, Callable[[list[Any]], Results]] = {
     "Grouped": _multiply_groups,
 }
 
-# -- Arguments that are other ones to Meta --
-
-
-def as_meta_takes(op: Operator, twins: list[Any]) -> list[Any]:
-    """Returns the arguments that a Meta kernel is asked about."""
-    if "NoDimsAreAll" in op.known.kinds:
-        return [None if i == op.argument and one == [] else one for i, one in enumerate(twins)]
-    if "ClassNumbers" not in op.known.kinds:
-        return twins
-    return [
-        one.long() if isinstance(one, Tensor) and one.dtype == torch.uint8 else one for one in twins
-    ]
-
-
 # -- Results of plain tensors, whose Meta kernels in Python take a millisecond to say the same --
 
 
@@ -307,22 +293,30 @@ def unfit(op: Operator, args: list[Any]) -> list[Tensor]:
         outs, fresh = _fresh_targets(op, args)
     except Exception:
         return []  # Meta refuses the arguments themselves, too, and then the CPU is asked
-    return [] if _same_counts(outs, fresh) else fresh
+    if _same_counts(outs, fresh):
+        return []
+    return lay_targets(op, args, [one.shape for one in outs], fresh)
 
 
-def lay_resized(op: Operator, args: list[Any], sizes: list[torch.Size], targets: Results) -> None:
-    """Lays those out= arguments that became other sizes as the results without out= lie.
+def lay_targets(
+    op: Operator, args: list[Any], sizes: list[torch.Size], targets: list[Tensor]
+) -> list[Tensor]:
+    """Returns out= arguments, to which Meta gave the results' sizes, as they then lie.
 
-    Meta kernels in Python lay them by rows. So does PyTorch where the CPU has no such kernel.
+    sizes: those before. One that has others now lies as the result without out= does where the CPU
+    has a kernel for it; Meta kernels in Python lay it by rows, as PyTorch does elsewhere.
     """
-    args = args[: -len(op.outs)]
-    if not op.for_cpu or not op.functional or op.functional.names != op.names[: len(args)]:
-        return
-    fresh = op.functional.call_meta(as_meta_takes(op.functional, args))
-    correct(op.functional, args, fresh)
-    for i, (one, size, like) in enumerate(zip(targets, sizes, fresh, strict=False)):
-        if one is not None and like is not None and like.shape == one.shape != size:
-            targets[i] = one.new_empty_strided(like.shape, like.stride())
+    laid: Results = list(targets)
+    correct(op, args, laid)
+    own, functional = args[: -len(op.outs)], op.functional
+    resized = [one.shape != size for one, size in zip(targets, sizes, strict=True)]
+    if any(resized) and op.for_cpu and functional and functional.names == op.names[: len(own)]:
+        fresh = functional.call_meta(own)
+        correct(functional, own, fresh)
+        for i, (one, like) in enumerate(zip(targets, fresh, strict=False)):
+            if resized[i] and like is not None and like.shape == one.shape:
+                laid[i] = one.new_empty_strided(like.shape, like.stride())
+    return [one for one in laid if one is not None]
 
 
 def correct(op: Operator, args: list[Any], results: Results) -> None:
