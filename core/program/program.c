@@ -331,6 +331,10 @@ tt_status tt_program_pin_graph(tt_program_table *table, const tt_graph *graph, t
   return TT_SUCCESS;
 }
 
+bool tt_program_is_known(const tt_program_table *table, const tt_call *call) {
+  return call->target != table->target || __atomic_load_n(&call->program, __ATOMIC_ACQUIRE);
+}
+
 tt_status tt_program_of_call(tt_program_table *table, tt_call *call, tt_want want,
                              tt_program **out) {
   bool own = call->target == table->target;

@@ -69,6 +69,8 @@ tt_status tt_program_of_graph(tt_program_table *table, const tt_graph *graph, tt
 /* The same, pinned, for who will let go of it. */
 tt_status tt_program_pin_graph(tt_program_table *table, const tt_graph *graph, tt_want want,
                                tt_program **out, bool *fresh);
+/* Has the call its own program, or would it not keep one? */
+bool tt_program_is_known(const tt_program_table *table, const tt_call *call);
 /* The program of a call alone, which the call keeps if it was specialised for this target. */
 tt_status tt_program_of_call(tt_program_table *table, tt_call *call, tt_want want,
                              tt_program **out);

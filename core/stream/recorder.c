@@ -6,6 +6,7 @@
 #include "stream/capturing.h"
 #include "stream/pending.h"
 #include "stream/submit.h"
+#include "stream/tiers.h"
 
 #include <string.h>
 
@@ -133,6 +134,7 @@ static tt_status record_fused(const recording *r) {
   if (chunk->due && !tt_chunk_goes_on(chunk, r->call, policy, is_behind(r->stream->queue)))
     TT_TRY(tt_stream_flush_chunk(r->stream, chunk, chunk->due, policy));
   TT_TRY(tt_chunk_add(chunk, r->op->call, r->inputs, r->outputs, r->op->scalars, r->op->site));
+  tt_tiers_foresee(r->stream->device, r->op->call, policy);
   write_targets(r);
   return TT_SUCCESS;
 }

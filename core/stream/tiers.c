@@ -36,7 +36,7 @@ static int find_ends(const tt_parts *parts, tt_tier tier, int *ends) {
   return count;
 }
 
-/* An operator alone, with all its results, so that it has one program wherever it stands. */
+/* One of the section's operators, with all its results, by its call's own program. */
 static tt_status launch_alone(const tt_parts *parts, int at, tt_want want, tt_launch **out) {
   const tt_section *whole = parts->whole;
   const tt_step *step = &parts->path[at]->step;
@@ -148,11 +148,26 @@ static tt_status launch_parts(tt_parts *parts, tt_section *section, tt_live_set 
   return status;
 }
 
+void tt_tiers_foresee(tt_device *device, tt_call *call, const tt_policy *policy) {
+  tt_program *program = NULL;
+  if (tt_program_is_known(device->programs, call) || policy->known_only) return;
+  tt_tier tier = tt_tier_chosen(policy);
+  bool alone = tier == TT_TIER_OPERATORS || !tt_op_is_light(call->row);
+  if (!alone || tier == TT_TIER_CHUNKS) return;
+  tt_status_release(tt_program_of_call(device->programs, call, TT_WANT_NOW, &program));
+}
+
+/* An operator alone returns all that it makes, so that it has one program wherever it stands. */
+static void keep_all(tt_section *section) {
+  for (int i = 0; i < section->slot_count; i++) section->live[i] = !section->is_input[i];
+}
+
 tt_status tt_tiers_launch(tt_section *section, bool any, tt_cut why, const tt_policy *policy,
                           tt_launch **out) {
   *out = NULL;
   if (!tt_section_any_live(section)) return TT_SUCCESS;
   if (section->at->met < INT_MAX) section->at->met++;
+  if (section->at->depth == 1) keep_all(section);
   tt_tier tier = tt_tier_chosen(policy);
   tt_live_set *found = tt_trace_find(section->at, section->live, any);
   bool whole = tier == TT_TIER_AUTO && found && tt_program_is_coming(found->program);

@@ -17,4 +17,9 @@
 tt_status tt_tiers_launch(tt_section *section, bool any, tt_cut why, const tt_policy *policy,
                           tt_launch **out);
 
+/* The call is a part of a section now: if it will be launched alone, its program is compiled from
+ * here on, while the section is still recorded. What fails fails again when it is launched. Under
+ * the device's lock. */
+void tt_tiers_foresee(tt_device *device, tt_call *call, const tt_policy *policy);
+
 #endif

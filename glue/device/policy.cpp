@@ -16,7 +16,7 @@ constexpr c10::DebugInfoKind kKind(&kName);
 #else
 constexpr auto kKind = c10::DebugInfoKind::INFERENCE_CONTEXT;
 #endif
-std::array<std::atomic<int>, kSettings> of_process{TT_MODE_STRICT};
+std::array<std::atomic<int>, kSettings> of_process{TT_MODE_FUSED};
 thread_local const bool of_autograd = c10::getThreadName().rfind("pt_autograd", 0) == 0;
 std::atomic<int> blocks{0};  // that live: without any, no thread looks for one
 

@@ -27,7 +27,7 @@ def run(*args):
 
 def test_env():
     rows = {row["name"]: row for row in json.loads(run("env", "--json"))}
-    assert rows["TORCH_TPU_EAGER_MODE"]["default"] == "strict"
+    assert rows["TORCH_TPU_EAGER_MODE"]["default"] == "fused"
     assert all(row["meaning"] for row in rows.values())
     assert "TORCH_TPU_PLUGIN" in run("env")
 

@@ -178,6 +178,7 @@ def test_requested_bytes():
     current, ever = requested()
     for _ in range(3):
         x = torch.full((1000,), 2.0, device="tpu")
+        torch.tpu.synchronize()  # in Fused mode memory is taken when a chunk is launched
     assert requested() == [current + 4000, ever + 12000]
     del x
     assert requested() == [current, ever + 12000]

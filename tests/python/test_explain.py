@@ -345,6 +345,8 @@ def test_a_refused_chunk_in_mid_stream(n):
 
 
 def test_it_nests_and_decorates(n):
+    torch.tpu.eager_mode = "strict"
+
     @torch.tpu.no_recompile()
     def inside(x):
         with torch.tpu.no_recompile():

@@ -67,7 +67,12 @@ torch._foreach_lerp(x, x, 0.25)[0].cpu()
 
 def test_what_a_lists_number_decides_is_computed_once(tmp_path):
     """By XLA's CPU compiler, whose programs load as fast as they have few instructions."""
-    code, _, errors = python(LERP, TORCH_TPU_PLUGIN="cpu", TORCH_TPU_CACHE_DIR=str(tmp_path))
+    code, _, errors = python(
+        LERP,
+        TORCH_TPU_PLUGIN="cpu",
+        TORCH_TPU_EAGER_MODE="strict",
+        TORCH_TPU_CACHE_DIR=str(tmp_path),
+    )
     assert code == 0, errors
     texts = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     (text,) = (one for one in texts if b"stablehlo.abs" in one)

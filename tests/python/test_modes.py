@@ -1,5 +1,6 @@
 """Eager modes, errors at the right place and of the right type, metrics, work on the host."""
 
+import os
 import threading
 
 import pytest
@@ -11,6 +12,7 @@ from support import DEVICE, modes, only_tpu, python, raises_alike
 @only_tpu
 def test_eager_mode_is_a_property():
     mode = torch.tpu.EagerMode
+    assert torch.tpu.eager_mode is mode.FUSED or "TORCH_TPU_EAGER_MODE" in os.environ
     torch.tpu.eager_mode = mode.DEBUG
     assert torch.tpu.eager_mode is mode.DEBUG is mode.DEFER_NEVER_AND_LAUNCH_BLOCKING
     torch.tpu.eager_mode = "strict"

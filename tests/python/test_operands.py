@@ -238,6 +238,7 @@ def test_two_loops_of_different_shapes(mode):
 
 def test_unwritten_memory():
     """The first write makes the storage; all others change it."""
+    torch.tpu.eager_mode = "strict"
     out = torch.empty(COUNT, 6, device=DEVICE)
     row = numbers(6).to(DEVICE)
 

@@ -75,6 +75,38 @@ def test_a_chunk_s_own_program_is_taken_when_it_is_ready():
     assert launched_as(step) == {"operators": 0, "pieces": 0, "chunks": sum(first.values())}
 
 
+def programs_asked_for():
+    metrics = torch.tpu.metrics()
+    return metrics["programs"] + metrics["program_hits"]
+
+
+@pytest.mark.tier("auto")
+def test_an_operator_that_is_launched_alone_is_compiled_while_its_chunk_is_recorded():
+    x = torch.rand(7, 29, device="tpu")
+    torch.tpu.synchronize()
+    before = programs_asked_for()
+    torch.softmax(x @ x.T, -1)
+    assert programs_asked_for() - before == 2  # and nothing was read or launched
+    x + 1
+    assert programs_asked_for() - before == 2  # it may become a part of a piece
+    x @ x.T
+    assert programs_asked_for() - before == 2  # its call has a program
+
+
+@pytest.mark.tier("auto")
+def test_an_operator_has_one_program_whichever_of_its_results_are_held():
+    x = torch.rand(7, 31, device="tpu")
+    torch.tpu.synchronize()
+    before = torch.tpu.metrics()["programs"]
+    for wanted in ((0,), (1,), (0, 1), (0, 2)):
+        results = torch.ops.aten.native_layer_norm(x, (31,), None, None, 1e-5)
+        held = [results[i] for i in wanted]
+        del results
+        torch.tpu.synchronize()
+        del held
+    assert torch.tpu.metrics()["programs"] - before == 1
+
+
 def foreach(device, shapes, rounds=3):
     """Returns an optimizer's weights after steps of operators on lists, with a number a weight."""
     torch.manual_seed(0)
