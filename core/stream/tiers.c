@@ -11,14 +11,19 @@ enum { LONGEST_RUN = 32, MOST_ELEMENTS = 1024 };
 /* -- Pieces -- */
 
 /* Does the run that begins after `first` go on with this operator? Operators that recur begin the
- * next iteration of something. */
-static bool goes_on(const tt_trace_node *first, const tt_trace_node *last, const tt_call *call) {
-  const tt_op_row *row = call->row, *before = last->step.call->row;
+ * next iteration of something, but for those on lists that recur on another list: an optimizer
+ * does the same to its parameters and to its averages. */
+static bool goes_on(const tt_section *whole, const tt_trace_node *first, const tt_trace_node *last,
+                    const tt_step *next) {
+  const tt_op_row *row = next->call->row, *before = last->step.call->row;
+  bool lists = row->cls == TT_FOREACH;
   if (!tt_op_is_light(row) || !tt_op_is_light(before)) return false;
-  if ((row->cls == TT_FOREACH) != (before->cls == TT_FOREACH)) return false;
+  if (lists != (before->cls == TT_FOREACH)) return false;
   if (last->depth - first->depth >= LONGEST_RUN) return false;
+  if (lists && (next->inputs[0] < first->slot_count || whole->is_input[next->inputs[0]]))
+    return true;
   for (const tt_trace_node *node = last; node != first; node = node->parent)
-    if (node->step.call == call) return false;
+    if (node->step.call == next->call) return false;
   return true;
 }
 
@@ -28,7 +33,7 @@ static int find_ends(const tt_parts *parts, tt_tier tier, int *ends) {
   const tt_trace_node *first = &parts->whole->device->trace.root;
   for (int i = 1; i < depth; i++) {
     const tt_trace_node *last = parts->path[i - 1];
-    if (tier != TT_TIER_OPERATORS && goes_on(first, last, parts->path[i]->step.call)) continue;
+    if (tier != TT_TIER_OPERATORS && goes_on(parts->whole, first, last, &parts->path[i]->step)) continue;
     ends[count++] = i;
     first = last;
   }
