@@ -4,11 +4,14 @@
 
 #include <string.h>
 
+/* What becomes of a result: nobody else sees it, it is returned, or it is written over an input. */
+typedef enum fate { INNER, RETURNED, WRITTEN_OVER } fate;
+
 typedef struct building {
   tt_hlo *h;
   const tt_graph *graph;
   const tt_target *target;
-  bool *is_output; /* [slot_count] */
+  fate *fates;     /* [slot_count] */
   tt_node **slots; /* [slot_count] */
   tt_node **inputs, **outputs, **results;
   tt_node *words;
@@ -25,14 +28,17 @@ static tt_status prepare(building *b) {
     size_t needed = (size_t)(call->input_count + call->spec.result_count) + 1;
     if (needed > most) most = needed;
   }
-  b->is_output = tt_arena_alloc(arena, sizeof(bool) * slots);
+  b->fates = tt_arena_alloc(arena, sizeof(fate) * slots);
   b->slots = tt_arena_alloc(arena, sizeof(tt_node *) * slots);
   b->results = tt_arena_alloc(arena, sizeof(tt_node *) * results);
   b->inputs = tt_arena_alloc(arena, sizeof(tt_node *) * most);
   b->outputs = tt_arena_alloc(arena, sizeof(tt_node *) * most);
-  if (!b->is_output || !b->slots || !b->results || !b->inputs || !b->outputs)
-    return tt_out_of_memory();
-  for (int i = 0; i < graph->output_count; i++) b->is_output[graph->outputs[i].slot] = true;
+  if (!b->fates || !b->slots || !b->results || !b->inputs || !b->outputs) return tt_out_of_memory();
+  for (int i = 0; i < graph->output_count; i++) {
+    const tt_output *output = &graph->outputs[i];
+    fate *its = &b->fates[output->slot];
+    if (*its != WRITTEN_OVER) *its = output->over < 0 ? RETURNED : WRITTEN_OVER;
+  }
   return TT_SUCCESS;
 }
 
@@ -45,12 +51,14 @@ static void add_params(building *b) {
 
 /* What a step made, as other steps and the caller are to find it. XLA's CPU compiler computes a
  * result that is also used once for each use, and lays a transposed one out anew for the caller. A
- * barrier keeps it to one; that it has one dim leaves one layout. Other compilers make several
- * results in one kernel, which a barrier would keep them from. */
-static tt_node *shared(const building *b, tt_node *x, bool is_output) {
+ * barrier keeps it to one; that it has one dim leaves one layout. But what is written over an input
+ * keeps that one's dims, or else it would be computed elsewhere and copied there. Other compilers
+ * make several results in one kernel, which a barrier would keep them from. */
+static tt_node *shared(const building *b, tt_node *x, fate its) {
   if (b->graph->step_count == 1) return x;
   x = tt_hlo_seal(b->h, x);
-  if (!is_output || !b->target->xla_cpu) return x;
+  if (its == INNER || !b->target->xla_cpu) return x;
+  if (its == WRITTEN_OVER) return tt_hlo_optimization_barrier(b->h, x);
   int64_t count = tt_type_numel(&x->type);
   tt_node *flat = tt_hlo_optimization_barrier(b->h, tt_hlo_reshape(b->h, x, 1, &count));
   return tt_hlo_reshape(b->h, flat, x->type.rank, x->type.dims);
@@ -69,7 +77,7 @@ static tt_status lower_step(building *b, const tt_step *step) {
     return TT_SUCCESS; /* tt_hlo_finish reports it; what follows lacks operands */
   for (int k = 0; k < call->output_count; k++) {
     int slot = step->first_output + k;
-    b->slots[slot] = shared(b, b->outputs[k], b->is_output[slot]);
+    b->slots[slot] = shared(b, b->outputs[k], b->fates[slot]);
   }
   return TT_SUCCESS;
 }

@@ -60,6 +60,18 @@ def test_a_program_is_told(tmp_path):
         assert words in str(report)
 
 
+@pytest.mark.cpu_plugin("which copies what it could have computed in place")
+def test_what_is_written_over_inputs_is_computed_there():
+    def step(weight, average, gradient):
+        average.mul_(0.9).add_(gradient)
+        weight.addcdiv_(average, average.square().sqrt() + 1, value=-0.1)
+
+    compiled = torch.compile(step)
+    compiled(*(torch.ones(24, 40, device=DEVICE) for _ in range(3)))
+    [one] = inspect(compiled).programs
+    assert " copy(" not in one.optimized and one.memory["temporaries"] <= 4 * 24 * 40
+
+
 def test_flops_are_those_of_pytorchs_formulas():
     def function(x, weight, y):
         z = torch.nn.functional.conv2d(x, weight, padding=1, stride=2, groups=2)
