@@ -158,6 +158,36 @@ def test_multilabel_loss_of_a_lone_sample():
         )
 
 
+FEW_PLACES = {  # weight, input, and arguments: the weight is large beside what it meets
+    "conv1d": ((40, 3, 4), (2, 3, 9), {"stride": 2, "padding": 3}),
+    "conv2d": ((64, 5, 3, 2), (2, 5, 6, 7), {"stride": (2, 1), "padding": (1, 0), "dilation": 2}),
+    "conv2d of one element": ((60, 40, 1, 1), (3, 40, 5, 4), {"stride": 2}),
+    "conv3d": ((32, 2, 2, 3, 1), (1, 2, 4, 4, 3), {"stride": (3, 2, 1)}),
+    "conv_transpose1d": ((40, 3, 4), (2, 40, 5), {"stride": 3, "padding": 1, "output_padding": 2}),
+    "conv_transpose2d": ((64, 3, 2, 3), (1, 64, 4, 4), {"stride": (1, 2), "dilation": (2, 1)}),
+}
+
+
+@pytest.mark.parametrize("name", FEW_PLACES)
+def test_convolutions_of_few_places(name):
+    """They are products of matrices on XLA's CPU compiler, forward and backward."""
+    weight, image, arguments = FEW_PLACES[name]
+    convolve = getattr(torch.nn.functional, name.split()[0])
+    x, w = torch.randn(image, requires_grad=True), torch.randn(weight, requires_grad=True)
+    check_gradients(lambda x, w: convolve(x, w, **arguments), x, w)
+
+
+@pytest.mark.cpu_plugin("whose compiler moves the channels of a kernel last")
+@pytest.mark.usefixtures("fresh_dynamo")
+def test_a_large_kernel_stays_as_it_lies():
+    x, w = torch.randn(2, 4, 3, 3, device=DEVICE), torch.randn(32, 4, 3, 3, device=DEVICE)
+    compiled = torch.compile(lambda x, w: torch.nn.functional.conv2d(x, w, padding=1))
+    compiled(x, w), compiled(x.repeat(9, 1, 1, 1), w)
+    few, many = torch.tpu.compiler.inspect(compiled).programs
+    assert "stablehlo.convolution" not in few.stablehlo
+    assert "stablehlo.convolution" in many.stablehlo
+
+
 @pytest.mark.diagonal
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.complex64])
 @pytest.mark.parametrize("stride", [1, 2, (3, 1)])

@@ -1,16 +1,7 @@
 /* Convolution and its gradients. Everything is one of three programs: the convolution itself, its
  * gradient with respect to the input (also the forward pass of a transposed convolution), and its
  * gradient with respect to the weight. Each pads so that its result has the size asked for. */
-#include "ops/nn.h"
-
-#define MAX_SPATIAL 8
-
-typedef struct geometry {
-  int spatial;
-  int64_t stride[MAX_SPATIAL], padding[MAX_SPATIAL], dilation[MAX_SPATIAL];
-  int64_t output_padding[MAX_SPATIAL], groups;
-  bool transposed;
-} geometry;
+#include "ops/conv/conv.h"
 
 static void read_list(tt_lower *cx, int i, int spatial, int64_t *out) {
   int count = 0;
@@ -21,11 +12,11 @@ static void read_list(tt_lower *cx, int i, int spatial, int64_t *out) {
 }
 
 /* stride, padding, dilation, transposed, output_padding, groups, from argument `first` on */
-static geometry geometry_of(tt_lower *cx, int first, tt_node *input) {
-  geometry g = {.spatial = input->type.rank - 2};
-  if (g.spatial < 1 || g.spatial > MAX_SPATIAL) {
+static tt_geometry geometry_of(tt_lower *cx, int first, tt_node *input) {
+  tt_geometry g = {.spatial = input->type.rank - 2};
+  if (g.spatial < 1 || g.spatial > TT_MAX_SPATIAL) {
     tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT, "convolution: the input needs 3 to %d dims, got %d",
-                MAX_SPATIAL + 2, input->type.rank);
+                TT_MAX_SPATIAL + 2, input->type.rank);
     g.spatial = 0;
   }
   read_list(cx, first, g.spatial, g.stride);
@@ -42,9 +33,6 @@ static geometry geometry_of(tt_lower *cx, int first, tt_node *input) {
   }
   return g;
 }
-
-/* The convolution's own element type: half precision accumulates in f32. */
-static tt_dtype sum_dtype(tt_node *x) { return tt_compute_dtype(x->type.dtype); }
 
 /* Padding before and after dim d so that windows of `reach` at `step` start at -low and fill
  * `out` places. */
@@ -65,67 +53,6 @@ static tt_node *crop(tt_lower *cx, tt_node *x, int first, int spatial, int64_t *
     if (pair[1] < 0) pair[1] = 0;
   }
   return x;
-}
-
-/* -- A kernel of one element is a matrix product --
- *
- * XLA's CPU compiler moves the channels of all three operands of a convolution last and back, each
- * with a kernel of its own; a product of matrices [channels, places] takes them as they lie. */
-
-static bool is_product(const tt_lower *cx, const geometry *g, const int64_t *kernel) {
-  bool one = cx->target->xla_cpu && g->groups == 1;
-  for (int d = 0; d < g->spatial; d++) one = one && kernel[d] == 1 && g->padding[d] == 0;
-  return one;
-}
-
-/* Of each dim the places that windows begin at: [n, c, in..] -> [n, c, out..] */
-static tt_node *thin(tt_lower *cx, const geometry *g, tt_node *x, const int64_t *out) {
-  for (int d = 0; d < g->spatial; d++) {
-    int64_t stop = out[d] ? (out[d] - 1) * g->stride[d] + 1 : 0;
-    x = tt_hlo_slice_dim(cx->h, x, 2 + d, 0, stop, g->stride[d]);
-  }
-  return x;
-}
-
-/* The opposite, with zeros between them: [n, c, out..] -> [n, c, in..] */
-static tt_node *spread(tt_lower *cx, const geometry *g, tt_node *y, const int64_t *in) {
-  int64_t low[TT_MAX_RANK] = {0}, high[TT_MAX_RANK] = {0}, between[TT_MAX_RANK] = {0};
-  for (int d = 0; d < g->spatial; d++) {
-    int64_t out = y->type.dims[2 + d];
-    between[2 + d] = g->stride[d] - 1;
-    high[2 + d] = in[d] - (out ? (out - 1) * g->stride[d] + 1 : 0);
-  }
-  return tt_hlo_pad(cx->h, y, tt_hlo_const(cx->h, y->type.dtype, 0), low, high, between);
-}
-
-/* [n, c, in..] -> [n, c, places] */
-static tt_node *flat(tt_lower *cx, tt_node *x) {
-  int64_t places = 1;
-  for (int d = 2; d < x->type.rank; d++) places *= x->type.dims[d];
-  return tt_hlo_reshape(cx->h, x, 3, (int64_t[]){x->type.dims[0], x->type.dims[1], places});
-}
-
-/* x [n, c, in..], w [o, c, 1..] -> [n, o, in..]; `adjoint`: x [n, o, in..] -> [n, c, in..] */
-static tt_node *multiply(tt_lower *cx, tt_node *x, tt_node *w, bool adjoint) {
-  int64_t dims[TT_MAX_RANK], o = w->type.dims[0], c = w->type.dims[1];
-  const int zero = 0, one = 1, two = 2;
-  for (int d = 0; d < x->type.rank; d++) dims[d] = x->type.dims[d];
-  w = tt_hlo_reshape(cx->h, w, 2, (int64_t[]){o, c});
-  w = tt_hlo_broadcast(cx->h, w, (const int[]){1, 2}, 3, (int64_t[]){dims[0], o, c});
-  tt_node *y = tt_hlo_dot_general(cx->h, w, flat(cx, x), &zero, &zero, 1, adjoint ? &one : &two,
-                                  &one, 1, sum_dtype(x));
-  dims[1] = adjoint ? c : o;
-  return tt_hlo_reshape(cx->h, y, x->type.rank, dims);
-}
-
-/* x [n, c, in..], y [n, o, in..] -> [o, c, 1..] */
-static tt_node *multiply_places(tt_lower *cx, tt_node *x, tt_node *y) {
-  int64_t dims[TT_MAX_RANK] = {y->type.dims[1], x->type.dims[1]};
-  const int zero = 0, two = 2;
-  for (int d = 2; d < x->type.rank; d++) dims[d] = 1;
-  tt_node *each = tt_hlo_dot_general(cx->h, flat(cx, y), flat(cx, x), &zero, &zero, 1, &two, &two,
-                                     1, sum_dtype(x));
-  return tt_hlo_reshape(cx->h, tt_sum(cx, each, &zero, 1), x->type.rank, dims);
 }
 
 /* -- Integers, whose convolutions XLA leaves to libraries that have none, but on CPUs --
@@ -154,7 +81,7 @@ static tt_node *share(tt_lower *cx, const tt_conv *conv, tt_node *x, tt_node *w,
     x = tt_hlo_slice_dim(cx->h, x, 2 + d, at * spread, last, factor(conv->stride, d));
     w = tt_hlo_slice_dim(cx->h, w, 2 + d, at, at + 1, 1);
   }
-  return multiply(cx, x, w, false);
+  return tt_product_of_channels(cx, x, w, false);
 }
 
 static tt_node *convolve_integers(tt_lower *cx, tt_node *x, tt_node *w, const tt_conv *conv) {
@@ -180,15 +107,16 @@ static tt_node *convolution(tt_lower *cx, tt_node *x, tt_node *w, const tt_conv 
   bool real = tt_is_float(x->type.dtype) || tt_is_complex(x->type.dtype);
   bool empty = tt_type_numel(&x->type) == 0 || tt_type_numel(&w->type) == 0;
   if (real || empty || cx->target->xla_cpu)
-    return tt_hlo_convolution(cx->h, x, w, conv, sum_dtype(x));
+    return tt_hlo_convolution(cx->h, x, w, conv, tt_conv_sum_dtype(x));
   return convolve_integers(cx, x, w, conv);
 }
 
 /* x [n, c, in..], w [o, c/groups, k..] -> [n, o, out..] */
-static tt_node *convolve(tt_lower *cx, const geometry *g, tt_node *x, tt_node *w,
+static tt_node *convolve(tt_lower *cx, const tt_geometry *g, tt_node *x, tt_node *w,
                          const int64_t *out) {
-  if (is_product(cx, g, w->type.dims + 2)) return multiply(cx, thin(cx, g, x, out), w, false);
-  int64_t padding[2 * MAX_SPATIAL];
+  tt_node *product = tt_product_convolve(cx, g, x, w, out);
+  if (product) return product;
+  int64_t padding[2 * TT_MAX_SPATIAL];
   for (int d = 0; d < g->spatial; d++) {
     int64_t reach = (w->type.dims[2 + d] - 1) * g->dilation[d] + 1;
     pad_for(padding + (size_t)(2 * d), g->padding[d], x->type.dims[2 + d], reach, g->stride[d],
@@ -204,8 +132,8 @@ static tt_node *convolve(tt_lower *cx, const geometry *g, tt_node *x, tt_node *w
 }
 
 /* w [groups * a, b, k..] -> [groups * b, a, k..], turned around in space */
-static tt_node *adjoint_kernel(tt_lower *cx, const geometry *g, tt_node *w) {
-  int dims[MAX_SPATIAL];
+static tt_node *adjoint_kernel(tt_lower *cx, const tt_geometry *g, tt_node *w) {
+  int dims[TT_MAX_SPATIAL];
   for (int d = 0; d < g->spatial; d++) dims[d] = 2 + d;
   w = tt_hlo_reverse(cx->h, w, dims, g->spatial);
   int64_t a = w->type.dims[0] / g->groups;
@@ -214,10 +142,11 @@ static tt_node *adjoint_kernel(tt_lower *cx, const geometry *g, tt_node *w) {
 }
 
 /* y [n, o, out..], w [o, c/groups, k..] -> the gradient [n, c, in..] of convolve's x */
-static tt_node *convolve_input_grad(tt_lower *cx, const geometry *g, tt_node *y, tt_node *w,
+static tt_node *convolve_input_grad(tt_lower *cx, const tt_geometry *g, tt_node *y, tt_node *w,
                                     const int64_t *in) {
-  if (is_product(cx, g, w->type.dims + 2)) return spread(cx, g, multiply(cx, y, w, true), in);
-  int64_t padding[2 * MAX_SPATIAL];
+  tt_node *product = tt_product_input_grad(cx, g, y, w, in);
+  if (product) return product;
+  int64_t padding[2 * TT_MAX_SPATIAL];
   for (int d = 0; d < g->spatial; d++) {
     int64_t reach = (w->type.dims[2 + d] - 1) * g->dilation[d] + 1, size = y->type.dims[2 + d];
     pad_for(padding + (size_t)(2 * d), reach - 1 - g->padding[d],
@@ -233,11 +162,13 @@ static tt_node *convolve_input_grad(tt_lower *cx, const geometry *g, tt_node *y,
 
 /* x [n, c, in..], y [n, o, out..] -> the gradient [o, c/groups, k..] of convolve's w. The batch
  * becomes the feature dim; groups become feature groups by folding them into it. */
-static tt_node *convolve_weight_grad(tt_lower *cx, const geometry *g, tt_node *x, tt_node *y,
-                                     const int64_t *k) {
-  if (is_product(cx, g, k)) return multiply_places(cx, thin(cx, g, x, y->type.dims + 2), y);
-  int64_t padding[2 * MAX_SPATIAL];
-  int dims[2 + MAX_SPATIAL] = {1, 0};
+static tt_node *convolve_weight_grad(tt_lower *cx, const tt_geometry *g, tt_node *x, tt_node *y,
+                                     const tt_type *w) {
+  tt_node *product = tt_product_weight_grad(cx, g, x, y, w);
+  if (product) return product;
+  const int64_t *k = w->dims + 2;
+  int64_t padding[2 * TT_MAX_SPATIAL];
+  int dims[2 + TT_MAX_SPATIAL] = {1, 0};
   for (int d = 0; d < g->spatial; d++) {
     dims[2 + d] = 2 + d;
     int64_t reach = (y->type.dims[2 + d] - 1) * g->stride[d] + 1;
@@ -257,10 +188,10 @@ static tt_node *convolve_weight_grad(tt_lower *cx, const geometry *g, tt_node *x
                   .input = dims,
                   .kernel = dims,
                   .output = dims};
-  return tt_hlo_convolution(cx->h, x, y, &conv, sum_dtype(x));
+  return tt_hlo_convolution(cx->h, x, y, &conv, tt_conv_sum_dtype(x));
 }
 
-static bool check_channels(tt_lower *cx, const geometry *g, tt_node *input, tt_node *weight) {
+static bool check_channels(tt_lower *cx, const tt_geometry *g, tt_node *input, tt_node *weight) {
   int64_t given = input->type.dims[1];
   int64_t wanted = g->transposed ? weight->type.dims[0] : weight->type.dims[1] * g->groups;
   if (weight->type.rank == input->type.rank && given == wanted &&
@@ -276,10 +207,10 @@ static bool check_channels(tt_lower *cx, const geometry *g, tt_node *input, tt_n
 /* input, weight, bias?, stride, padding, dilation, transposed, output_padding, groups */
 void tt_lower_convolution(tt_lower *cx) {
   tt_node *x = tt_in(cx, 0), *w = tt_in(cx, 1), *y;
-  geometry g = geometry_of(cx, 3, x);
+  tt_geometry g = geometry_of(cx, 3, x);
   if (tt_hlo_failed(cx->h) || !check_channels(cx, &g, x, w)) return;
   w = tt_cast(cx, w, x->type.dtype);
-  int64_t out[MAX_SPATIAL];
+  int64_t out[TT_MAX_SPATIAL];
   for (int d = 0; d < g.spatial; d++) {
     int64_t in = x->type.dims[2 + d], reach = (w->type.dims[2 + d] - 1) * g.dilation[d] + 1;
     int64_t room = in + 2 * g.padding[d] - reach;
@@ -306,7 +237,7 @@ void tt_lower_convolution(tt_lower *cx) {
 void tt_lower_convolution_backward(tt_lower *cx) {
   int extra = cx->row->param;
   tt_node *grad = tt_in(cx, 0), *x = tt_in(cx, 1), *w = tt_in(cx, 2);
-  geometry g = geometry_of(cx, 3 + extra, x);
+  tt_geometry g = geometry_of(cx, 3 + extra, x);
   if (tt_hlo_failed(cx->h) || !check_channels(cx, &g, x, w)) return;
   if (tt_flag(cx, 9 + extra, 0)) {
     const int64_t *in = x->type.dims + 2;
@@ -316,10 +247,9 @@ void tt_lower_convolution_backward(tt_lower *cx) {
     tt_out_as(cx, 0, tt_cast(cx, dx, x->type.dtype));
   }
   if (tt_flag(cx, 9 + extra, 1)) {
-    const int64_t *k = w->type.dims + 2;
     tt_node *input = tt_cast(cx, x, grad->type.dtype);
-    tt_node *dw = g.transposed ? convolve_weight_grad(cx, &g, grad, input, k)
-                               : convolve_weight_grad(cx, &g, input, grad, k);
+    tt_node *dw = g.transposed ? convolve_weight_grad(cx, &g, grad, input, &w->type)
+                               : convolve_weight_grad(cx, &g, input, grad, &w->type);
     tt_out_as(cx, 1, tt_cast(cx, dw, w->type.dtype));
   }
   if (tt_flag(cx, 9 + extra, 2)) {
@@ -327,7 +257,7 @@ void tt_lower_convolution_backward(tt_lower *cx) {
     for (int d = 0; d < grad->type.rank; d++) {
       if (d != 1) dims[count++] = d;
     }
-    tt_node *sum = tt_sum(cx, tt_cast(cx, grad, sum_dtype(grad)), dims, count);
+    tt_node *sum = tt_sum(cx, tt_cast(cx, grad, tt_conv_sum_dtype(grad)), dims, count);
     tt_out_as(cx, 2, tt_cast(cx, sum, w->type.dtype));
   }
 }
