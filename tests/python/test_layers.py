@@ -177,15 +177,38 @@ def test_convolutions_of_few_places(name):
     check_gradients(lambda x, w: convolve(x, w, **arguments), x, w)
 
 
+EACH_CHANNEL = {  # weight, input, and arguments, of which `groups` are the input's channels
+    "conv1d": ((6, 1, 4), (2, 3, 9), {"stride": 2, "padding": 3}),
+    "conv2d": ((5, 1, 3, 2), (2, 5, 6, 7), {"stride": (2, 1), "padding": (1, 0), "dilation": 2}),
+    "conv3d": ((4, 1, 2, 3, 1), (1, 2, 4, 4, 3), {"stride": (3, 2, 1)}),
+    "conv_transpose1d": ((4, 3, 4), (2, 4, 5), {"stride": 3, "padding": 1, "output_padding": 2}),
+    "conv_transpose2d": ((3, 1, 2, 3), (1, 3, 4, 4), {"padding": (1, 3), "dilation": (2, 1)}),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+@pytest.mark.parametrize("name", EACH_CHANNEL)
+def test_convolutions_of_each_channel(name, dtype):
+    weight, image, arguments = EACH_CHANNEL[name]
+    x, w = (torch.randn(size, dtype=dtype, requires_grad=True) for size in (image, weight))
+
+    def convolve(x, w):
+        y = getattr(torch.nn.functional, name)(x, w, groups=image[1], **arguments)
+        return torch.view_as_real(y) if y.is_complex() else y
+
+    check_gradients(convolve, x, w)
+
+
 @pytest.mark.cpu_plugin("whose compiler moves the channels of a kernel last")
 @pytest.mark.usefixtures("fresh_dynamo")
-def test_a_large_kernel_stays_as_it_lies():
+def test_which_convolutions_are_none_to_the_compiler():
     x, w = torch.randn(2, 4, 3, 3, device=DEVICE), torch.randn(32, 4, 3, 3, device=DEVICE)
     compiled = torch.compile(lambda x, w: torch.nn.functional.conv2d(x, w, padding=1))
     compiled(x, w), compiled(x.repeat(9, 1, 1, 1), w)
-    few, many = torch.tpu.compiler.inspect(compiled).programs
-    assert "stablehlo.convolution" not in few.stablehlo
-    assert "stablehlo.convolution" in many.stablehlo
+    by_channels = torch.compile(lambda x, w: torch.nn.functional.conv2d(x, w, groups=4))
+    by_channels(x, w[:4, :1])
+    few, many, each = torch.tpu.compiler.inspect().programs
+    assert ["stablehlo.convolution" in one.stablehlo for one in (few, many, each)] == [0, 1, 0]
 
 
 @pytest.mark.diagonal

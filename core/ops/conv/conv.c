@@ -72,23 +72,44 @@ static tt_node *padded(tt_lower *cx, const tt_conv *conv, tt_node *x) {
   return tt_hlo_pad(cx->h, x, tt_hlo_const(cx->h, x->type.dtype, 0), low, high, between);
 }
 
-/* The share of one tap, by its number, in a group. */
-static tt_node *share(tt_lower *cx, const tt_conv *conv, tt_node *x, tt_node *w, int64_t tap) {
+/* What one tap of the kernel, by its number, meets: x is padded. */
+static tt_node *met_by(tt_lower *cx, const tt_conv *conv, tt_node *x, const tt_type *w,
+                       int64_t tap) {
   for (int d = conv->spatial - 1; d >= 0; d--) {
-    int64_t size = w->type.dims[2 + d], at = tap % size, spread = factor(conv->rhs_dilation, d);
+    int64_t size = w->dims[2 + d], at = tap % size, spread = factor(conv->rhs_dilation, d);
     int64_t last = x->type.dims[2 + d] - (size - 1 - at) * spread;
     tap /= size;
     x = tt_hlo_slice_dim(cx->h, x, 2 + d, at * spread, last, factor(conv->stride, d));
-    w = tt_hlo_slice_dim(cx->h, w, 2 + d, at, at + 1, 1);
   }
-  return tt_product_of_channels(cx, x, w, false);
+  return x;
+}
+
+/* w [o, c, k..] -> [o, c, 1..] */
+static tt_node *take_tap(tt_lower *cx, tt_node *w, int64_t tap) {
+  for (int d = w->type.rank - 1; d >= 2; d--) {
+    int64_t size = w->type.dims[d], at = tap % size;
+    tap /= size;
+    w = tt_hlo_slice_dim(cx->h, w, d, at, at + 1, 1);
+  }
+  return w;
+}
+
+static int64_t count_taps(const tt_type *w) {
+  int64_t taps = 1;
+  for (int d = 2; d < w->rank; d++) taps *= w->dims[d];
+  return taps;
+}
+
+static tt_node *share(tt_lower *cx, const tt_conv *conv, tt_node *x, tt_node *w, int64_t tap) {
+  return tt_product_of_channels(cx, met_by(cx, conv, x, &w->type, tap), take_tap(cx, w, tap),
+                                false);
 }
 
 static tt_node *convolve_integers(tt_lower *cx, tt_node *x, tt_node *w, const tt_conv *conv) {
-  int64_t channels = w->type.dims[1], outputs = w->type.dims[0] / conv->feature_groups, taps = 1;
+  int64_t channels = w->type.dims[1], outputs = w->type.dims[0] / conv->feature_groups;
+  int64_t taps = count_taps(&w->type);
   tt_node *result = NULL;
   x = padded(cx, conv, x);
-  for (int d = 0; d < conv->spatial; d++) taps *= w->type.dims[2 + d];
   for (int64_t g = 0; g < conv->feature_groups; g++) {
     tt_node *from = tt_hlo_slice_dim(cx->h, x, 1, g * channels, (g + 1) * channels, 1);
     tt_node *by = tt_hlo_slice_dim(cx->h, w, 0, g * outputs, (g + 1) * outputs, 1);
@@ -101,11 +122,48 @@ static tt_node *convolve_integers(tt_lower *cx, tt_node *x, tt_node *w, const tt
   return result;
 }
 
+/* -- Each channel by itself, for which XLA's CPU compiler has slow loops -- */
+
+static bool is_depthwise(const tt_lower *cx, tt_node *x, tt_node *w, const tt_conv *conv) {
+  enum { MOST_TAPS = 64 };
+  int64_t channels = x->type.dims[1], taps = count_taps(&w->type);
+  return cx->target->xla_cpu && channels > 1 && conv->feature_groups == channels &&
+         tt_type_numel(&x->type) > 0 && taps > 0 && taps <= MOST_TAPS;
+}
+
+/* [n, c, in..] -> [n, c * times, in..] */
+static tt_node *repeat_channels(tt_lower *cx, tt_node *x, int64_t times) {
+  int64_t dims[TT_MAX_RANK] = {x->type.dims[0], x->type.dims[1], times};
+  int from[TT_MAX_RANK] = {0, 1}, rank = x->type.rank;
+  for (int d = 2; d < rank; d++) {
+    dims[d + 1] = x->type.dims[d];
+    from[d] = d + 1;
+  }
+  return tt_merge_dim(cx, tt_hlo_broadcast(cx->h, x, from, rank + 1, dims), 1);
+}
+
+/* One kernel adds up what the taps contribute, of an image that is padded before. */
+static tt_node *convolve_channels(tt_lower *cx, tt_node *x, tt_node *w, const tt_conv *conv) {
+  int64_t taps = count_taps(&w->type), each = w->type.dims[0] / x->type.dims[1];
+  tt_dtype dtype = tt_conv_sum_dtype(x);
+  tt_node *sum = NULL;
+  x = tt_hlo_optimization_barrier(cx->h, padded(cx, conv, x));
+  for (int64_t tap = 0; tap < taps; tap++) {
+    tt_node *part = tt_cast(cx, met_by(cx, conv, x, &w->type, tap), dtype);
+    if (each > 1) part = repeat_channels(cx, part, each);
+    tt_node *by = tt_flatten(cx, tt_cast(cx, take_tap(cx, w, tap), dtype));
+    part = tt_hlo_multiply(cx->h, part, tt_along(cx, by, 1, &part->type));
+    sum = sum ? tt_hlo_add(cx->h, sum, part) : part;
+  }
+  return sum;
+}
+
 /* -- Convolutions -- */
 
 static tt_node *convolution(tt_lower *cx, tt_node *x, tt_node *w, const tt_conv *conv) {
   bool real = tt_is_float(x->type.dtype) || tt_is_complex(x->type.dtype);
   bool empty = tt_type_numel(&x->type) == 0 || tt_type_numel(&w->type) == 0;
+  if (is_depthwise(cx, x, w, conv)) return convolve_channels(cx, x, w, conv);
   if (real || empty || cx->target->xla_cpu)
     return tt_hlo_convolution(cx->h, x, w, conv, tt_conv_sum_dtype(x));
   return convolve_integers(cx, x, w, conv);
