@@ -10,7 +10,7 @@
 #define TT_ENV_VARS(X)                                                                             \
   X(PLUGIN, "",                                                                                    \
     "A PJRT plugin: a path, or `cpu`, `tpu`, `cuda`. Unset: a TPU if there is one, else cpu.")     \
-  X(EAGER_MODE, "fused", "`debug`, `strict`, or `fused`: how eager operators are launched.")      \
+  X(EAGER_MODE, "fused", "`debug`, `strict`, or `fused`: how eager operators are launched.")       \
   X(FUSED_TIER, "auto",                                                                            \
     "What chunks are launched as, for tests: `operators`, `pieces`, `chunks`, or what is ready.")  \
   X(LOG, "", "Topics to log on stderr, comma-separated: compile, launch, plugin, host, all.")      \

@@ -33,7 +33,8 @@ static int find_ends(const tt_parts *parts, tt_tier tier, int *ends) {
   const tt_trace_node *first = &parts->whole->device->trace.root;
   for (int i = 1; i < depth; i++) {
     const tt_trace_node *last = parts->path[i - 1];
-    if (tier != TT_TIER_OPERATORS && goes_on(parts->whole, first, last, &parts->path[i]->step)) continue;
+    if (tier != TT_TIER_OPERATORS && goes_on(parts->whole, first, last, &parts->path[i]->step))
+      continue;
     ends[count++] = i;
     first = last;
   }

@@ -1,7 +1,7 @@
 /* Convolution and its gradients. Everything is one of three programs: the convolution itself, its
  * gradient with respect to the input (also the forward pass of a transposed convolution), and its
  * gradient with respect to the weight. Each pads so that its result has the size asked for. */
-#include "ops/conv/conv.h"
+#include "ops/conv/product.h"
 
 static void read_list(tt_lower *cx, int i, int spatial, int64_t *out) {
   int count = 0;

@@ -1,6 +1,8 @@
 /* Convolutions as products of matrices, for XLA's CPU compiler. It moves the channels of all three
  * operands of a convolution last and back, each with a kernel of its own. */
-#include "ops/conv/conv.h"
+#include "ops/conv/product.h"
+
+#include <assert.h>
 
 enum { MOST_TAPS = 64 };
 
@@ -82,10 +84,11 @@ static bool has_few_places(const tt_lower *cx, const tt_geometry *g, const tt_ty
 }
 
 /* Where one tap, by its number, is in each dim. */
-static void find_tap(const tt_geometry *g, const int64_t *kernel, int64_t tap, int64_t *at) {
+static void find_tap(const tt_geometry *g, const tt_type *w, int64_t tap, int64_t *at) {
+  assert(g->spatial > 0);
   for (int d = g->spatial - 1; d >= 0; d--) {
-    at[d] = tap % kernel[d] * g->dilation[d];
-    tap /= kernel[d];
+    at[d] = tap % w->dims[2 + d] * g->dilation[d];
+    tap /= w->dims[2 + d];
   }
 }
 
@@ -101,19 +104,19 @@ static tt_node *by_channel(tt_lower *cx, tt_node *x) {
 
 /* [n, c, in..] -> [c * taps, n * places] */
 static tt_node *gather_taps(tt_lower *cx, const tt_geometry *g, tt_node *x, const int64_t *out,
-                            const int64_t *kernel) {
+                            const tt_type *w) {
   int64_t low[TT_MAX_RANK] = {0}, between[TT_MAX_RANK] = {0}, at[TT_MAX_SPATIAL], taps = 1;
   int64_t channels = x->type.dims[1], places = x->type.dims[0];
   tt_node *seen[MOST_TAPS];
   for (int d = 0; d < g->spatial; d++) {
     low[2 + d] = g->padding[d];
-    taps *= kernel[d];
+    taps *= w->dims[2 + d];
     places *= out[d];
   }
   x = swap(cx, tt_hlo_pad(cx->h, x, tt_hlo_const(cx->h, x->type.dtype, 0), low, low, between));
   for (int64_t tap = 0; tap < taps; tap++) {
     tt_node *part = x;
-    find_tap(g, kernel, tap, at);
+    find_tap(g, w, tap, at);
     for (int d = 0; d < g->spatial; d++)
       part = tt_hlo_slice_dim(cx->h, part, 2 + d, at[d], at[d] + (out[d] - 1) * g->stride[d] + 1,
                               g->stride[d]);
@@ -137,22 +140,22 @@ static tt_node *convolve_few(tt_lower *cx, const tt_geometry *g, tt_node *x, tt_
                              const int64_t *out) {
   int64_t dims[TT_MAX_RANK] = {w->type.dims[0], x->type.dims[0]};
   for (int d = 0; d < g->spatial; d++) dims[2 + d] = out[d];
-  tt_node *taps = gather_taps(cx, g, x, out, w->type.dims + 2);
+  tt_node *taps = gather_taps(cx, g, x, out, &w->type);
   tt_node *y = product(cx, as_matrix(cx, w), 1, taps, 0);
   return swap(cx, tt_hlo_reshape(cx->h, y, x->type.rank, dims));
 }
 
 /* What each tap gives back to the places that it saw, added up. */
-static tt_node *scatter_taps(tt_lower *cx, const tt_geometry *g, tt_node *seen,
-                             const int64_t *kernel, const int64_t *in) {
+static tt_node *scatter_taps(tt_lower *cx, const tt_geometry *g, tt_node *seen, const tt_type *w,
+                             const int64_t *in) {
   int64_t low[TT_MAX_RANK] = {0}, high[TT_MAX_RANK] = {0}, between[TT_MAX_RANK] = {0}, taps = 1;
   int rank = g->spatial + 2;
   tt_node *sum = NULL, *zero = tt_hlo_const(cx->h, seen->type.dtype, 0);
-  for (int d = 0; d < g->spatial; d++) taps *= kernel[d];
+  for (int d = 0; d < g->spatial; d++) taps *= w->dims[2 + d];
   for (int64_t tap = 0; tap < taps; tap++) {
     tt_node *part = tt_hlo_slice_dim(cx->h, seen, rank, tap, tap + 1, 1);
     part = tt_hlo_reshape(cx->h, part, rank, seen->type.dims);
-    find_tap(g, kernel, tap, low + 2);
+    find_tap(g, w, tap, low + 2);
     for (int d = 0; d < g->spatial; d++) {
       between[2 + d] = g->stride[d] - 1;
       high[2 + d] = in[d] + 2 * g->padding[d] - low[2 + d] -
@@ -176,12 +179,12 @@ static tt_node *few_input_grad(tt_lower *cx, const tt_geometry *g, tt_node *y, t
   for (int d = 0; d < g->spatial; d++) dims[rank] *= w->type.dims[2 + d];
   tt_node *seen = product(cx, by_channel(cx, y), 0, as_matrix(cx, w), 0);
   seen = tt_hlo_reshape(cx->h, seen, rank + 1, dims);
-  return scatter_taps(cx, g, tt_move_dim(cx, seen, rank - 1, 1), w->type.dims + 2, in);
+  return scatter_taps(cx, g, tt_move_dim(cx, seen, rank - 1, 1), &w->type, in);
 }
 
 static tt_node *few_weight_grad(tt_lower *cx, const tt_geometry *g, tt_node *x, tt_node *y,
                                 const tt_type *w) {
-  tt_node *taps = gather_taps(cx, g, x, y->type.dims + 2, w->dims + 2);
+  tt_node *taps = gather_taps(cx, g, x, y->type.dims + 2, w);
   return tt_hlo_reshape(cx->h, product(cx, by_channel(cx, y), 1, taps, 1), w->rank, w->dims);
 }
 

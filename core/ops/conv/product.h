@@ -1,23 +1,9 @@
-/* What convolutions and their gradients share: their geometry, and those that are products of
- * matrices. x is [n, c, in..], y [n, o, out..], w [o, c/groups, k..]. */
-#ifndef TT_CONV_H
-#define TT_CONV_H
+/* Convolutions as products of matrices. x is [n, c, in..], y [n, o, out..], w [o, c/groups, k..].
+ */
+#ifndef TT_PRODUCT_H
+#define TT_PRODUCT_H
 
-#include "ops/nn.h"
-
-#define TT_MAX_SPATIAL 8
-
-typedef struct tt_geometry {
-  int spatial;
-  int64_t stride[TT_MAX_SPATIAL], padding[TT_MAX_SPATIAL], dilation[TT_MAX_SPATIAL];
-  int64_t output_padding[TT_MAX_SPATIAL], groups;
-  bool transposed;
-} tt_geometry;
-
-/* The convolution's own element type: half precision accumulates in f32. */
-static inline tt_dtype tt_conv_sum_dtype(const tt_node *x) {
-  return tt_compute_dtype(x->type.dtype);
-}
+#include "ops/conv/geometry.h"
 
 /* A kernel of one element: x [n, c, in..], w [o, c, 1..] -> [n, o, in..]; `adjoint`: x [n, o, in..]
  * -> [n, c, in..] */
