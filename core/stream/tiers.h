@@ -1,8 +1,9 @@
 /* Tiers: what a section is launched as. A large program takes its time to compile, and nobody waits
  * for one where small ones will do. So a section whose own program is not ready is launched as its
- * pieces: runs of operators that cost little, each of them once; every other operator alone. Equal
- * layers of a model have equal pieces, and so have the iterations of a loop. Once the section has
- * come again, its own program is compiled in the background, and taken when it is ready.
+ * pieces: runs of operators that cost little, each of them once but for those on lists; every other
+ * operator alone. Equal layers of a model have equal pieces, and so have the iterations of a loop.
+ * Once the section has come again, its own program is compiled in the background, and taken when it
+ * is ready.
  *
  * Under deterministic algorithms every operator is launched alone: then neither the time nor what
  * is computed beside it decides how a sum is rounded. */
