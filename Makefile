@@ -133,13 +133,13 @@ test-all: QUICK_ASAN :=
 test-all: QUICK_TSAN :=
 test-all: test-c test-sanitized test-tsan test-accel-all build $(MODELS_STAMP)
 	$(PYTEST) -m "not sweep"
-	TORCH_TPU_EAGER_MODE=fused $(PYTEST) tests/upstream -m "not sweep"
+	TORCH_TPU_EAGER_MODE=strict $(PYTEST) tests/upstream -m "not sweep"
 	TORCH_TPU_GROWING=off $(PYTEST) tests/python/test_growing.py tests/python/test_operands.py
 	for dim in first last; do \
 	  TORCH_TPU_GROWING=$$dim $(PYTEST) -m "not sweep" tests/python/test_fuzz.py || exit 1; \
 	done
 	for tier in operators pieces chunks; do \
-	  TORCH_TPU_EAGER_MODE=fused $(PYTEST) --tier $$tier -m "not sweep" \
+	  $(PYTEST) --tier $$tier -m "not sweep" \
 	    tests/python/test_fuzz.py tests/python/test_layers.py || exit 1; \
 	done
 
