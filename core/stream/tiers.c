@@ -10,9 +10,17 @@ enum { LONGEST_RUN = 32, MOST_ELEMENTS = 1024 };
 
 /* -- Pieces -- */
 
+/* Was what the step reads first made before the run that begins after `first`? */
+static bool reads_from_before(const tt_section *whole, const tt_trace_node *first,
+                              const tt_step *step) {
+  if (!step->call->input_count) return false;
+  return step->inputs[0] < first->slot_count || whole->is_input[step->inputs[0]];
+}
+
 /* Does the run that begins after `first` go on with this operator? Operators that recur begin the
  * next iteration of something, but for those on lists that recur on another list: an optimizer
- * does the same to its parameters and to its averages. */
+ * does the same to its parameters and to its averages. A list of another length is of another
+ * group of parameters. */
 static bool goes_on(const tt_section *whole, const tt_trace_node *first, const tt_trace_node *last,
                     const tt_step *next) {
   const tt_op_row *row = next->call->row, *before = last->step.call->row;
@@ -20,8 +28,8 @@ static bool goes_on(const tt_section *whole, const tt_trace_node *first, const t
   if (!tt_op_is_light(row) || !tt_op_is_light(before)) return false;
   if (lists != (before->cls == TT_FOREACH)) return false;
   if (last->depth - first->depth >= LONGEST_RUN) return false;
-  if (lists && (next->inputs[0] < first->slot_count || whole->is_input[next->inputs[0]]))
-    return true;
+  if (lists && next->call->output_count != last->step.call->output_count) return false;
+  if (lists && reads_from_before(whole, first, next)) return true;
   for (const tt_trace_node *node = last; node != first; node = node->parent)
     if (node->step.call == next->call) return false;
   return true;

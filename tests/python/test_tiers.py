@@ -107,6 +107,22 @@ def test_an_operator_has_one_program_whichever_of_its_results_are_held():
     assert torch.tpu.metrics()["programs"] - before == 1
 
 
+@pytest.mark.tier("auto")
+def test_lists_of_other_lengths_are_pieces_of_their_own():
+    """As of an optimizer's groups of parameters: each has a program for each kind of element."""
+    groups = [[torch.ones(n, device="tpu") for _ in range(n)] for n in (6, 9)]
+
+    def step():
+        for group in groups:
+            torch._foreach_mul_(group, 3)
+            torch._foreach_add_(group, 2)
+
+    before = torch.tpu.metrics()["launches"]
+    assert launched_as(step) == {"operators": 0, "pieces": 4, "chunks": 0}
+    assert torch.tpu.metrics()["launches"] - before >= 6 + 9  # each element by itself
+    assert all(x.tolist() == [5.0] * len(group) for group in groups for x in group)
+
+
 def foreach(device, shapes, rounds=3):
     """Returns an optimizer's weights after steps of operators on lists, with a number a weight."""
     torch.manual_seed(0)

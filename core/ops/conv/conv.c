@@ -75,31 +75,26 @@ static tt_node *padded(tt_lower *cx, const tt_conv *conv, tt_node *x) {
 /* What one tap of the kernel, by its number, meets: x is padded. */
 static tt_node *met_by(tt_lower *cx, const tt_conv *conv, tt_node *x, const tt_type *w,
                        int64_t tap) {
-  for (int d = conv->spatial - 1; d >= 0; d--) {
-    int64_t size = w->dims[2 + d], at = tap % size, spread = factor(conv->rhs_dilation, d);
-    int64_t last = x->type.dims[2 + d] - (size - 1 - at) * spread;
-    tap /= size;
-    x = tt_hlo_slice_dim(cx->h, x, 2 + d, at * spread, last, factor(conv->stride, d));
+  int64_t at[TT_MAX_SPATIAL];
+  tt_find_tap(w, conv->spatial, tap, at);
+  for (int d = 0; d < conv->spatial; d++) {
+    int64_t spread = factor(conv->rhs_dilation, d);
+    int64_t last = x->type.dims[2 + d] - (w->dims[2 + d] - 1 - at[d]) * spread;
+    x = tt_hlo_slice_dim(cx->h, x, 2 + d, at[d] * spread, last, factor(conv->stride, d));
   }
   return x;
 }
 
 /* w [o, c, k..] -> [o, c, 1..] */
 static tt_node *take_tap(tt_lower *cx, tt_node *w, int64_t tap) {
-  for (int d = w->type.rank - 1; d >= 2; d--) {
-    int64_t size = w->type.dims[d], at = tap % size;
-    tap /= size;
-    w = tt_hlo_slice_dim(cx->h, w, d, at, at + 1, 1);
-  }
+  int64_t at[TT_MAX_SPATIAL];
+  tt_find_tap(&w->type, w->type.rank - 2, tap, at);
+  for (int d = 2; d < w->type.rank; d++)
+    w = tt_hlo_slice_dim(cx->h, w, d, at[d - 2], at[d - 2] + 1, 1);
   return w;
 }
 
-static int64_t count_taps(const tt_type *w) {
-  int64_t taps = 1;
-  for (int d = 2; d < w->rank; d++) taps *= w->dims[d];
-  return taps;
-}
-
+/* The share of one tap in a group. */
 static tt_node *share(tt_lower *cx, const tt_conv *conv, tt_node *x, tt_node *w, int64_t tap) {
   return tt_product_of_channels(cx, met_by(cx, conv, x, &w->type, tap), take_tap(cx, w, tap),
                                 false);
@@ -107,7 +102,7 @@ static tt_node *share(tt_lower *cx, const tt_conv *conv, tt_node *x, tt_node *w,
 
 static tt_node *convolve_integers(tt_lower *cx, tt_node *x, tt_node *w, const tt_conv *conv) {
   int64_t channels = w->type.dims[1], outputs = w->type.dims[0] / conv->feature_groups;
-  int64_t taps = count_taps(&w->type);
+  int64_t taps = tt_count_taps(&w->type);
   tt_node *result = NULL;
   x = padded(cx, conv, x);
   for (int64_t g = 0; g < conv->feature_groups; g++) {
@@ -125,26 +120,22 @@ static tt_node *convolve_integers(tt_lower *cx, tt_node *x, tt_node *w, const tt
 /* -- Each channel by itself, for which XLA's CPU compiler has slow loops -- */
 
 static bool is_depthwise(const tt_lower *cx, tt_node *x, tt_node *w, const tt_conv *conv) {
-  enum { MOST_TAPS = 64 };
-  int64_t channels = x->type.dims[1], taps = count_taps(&w->type);
+  int64_t channels = x->type.dims[1], taps = tt_count_taps(&w->type);
   return cx->target->xla_cpu && channels > 1 && conv->feature_groups == channels &&
-         tt_type_numel(&x->type) > 0 && taps > 0 && taps <= MOST_TAPS;
+         tt_type_numel(&x->type) > 0 && taps > 0 && taps <= TT_MOST_TAPS;
 }
 
 /* [n, c, in..] -> [n, c * times, in..] */
 static tt_node *repeat_channels(tt_lower *cx, tt_node *x, int64_t times) {
-  int64_t dims[TT_MAX_RANK] = {x->type.dims[0], x->type.dims[1], times};
-  int from[TT_MAX_RANK] = {0, 1}, rank = x->type.rank;
-  for (int d = 2; d < rank; d++) {
-    dims[d + 1] = x->type.dims[d];
-    from[d] = d + 1;
-  }
-  return tt_merge_dim(cx, tt_hlo_broadcast(cx->h, x, from, rank + 1, dims), 1);
+  x = tt_unsqueeze(cx, x, 2);
+  tt_type wide = x->type;
+  wide.dims[2] = times;
+  return tt_merge_dim(cx, tt_hlo_broadcast_to(cx->h, x, wide.rank, wide.dims), 1);
 }
 
 /* One kernel adds up what the taps contribute, of an image that is padded before. */
 static tt_node *convolve_channels(tt_lower *cx, tt_node *x, tt_node *w, const tt_conv *conv) {
-  int64_t taps = count_taps(&w->type), each = w->type.dims[0] / x->type.dims[1];
+  int64_t taps = tt_count_taps(&w->type), each = w->type.dims[0] / x->type.dims[1];
   tt_dtype dtype = tt_conv_sum_dtype(x);
   tt_node *sum = NULL;
   x = tt_hlo_optimization_barrier(cx->h, padded(cx, conv, x));

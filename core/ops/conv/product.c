@@ -2,10 +2,6 @@
  * operands of a convolution last and back, each with a kernel of its own. */
 #include "ops/conv/product.h"
 
-#include <assert.h>
-
-enum { MOST_TAPS = 64 };
-
 /* -- A kernel of one element: matrices [channels, places] are taken as they lie -- */
 
 static bool is_one_element(const tt_lower *cx, const tt_geometry *g, const int64_t *kernel) {
@@ -72,24 +68,13 @@ static tt_node *multiply_places(tt_lower *cx, tt_node *x, tt_node *y) {
 static bool has_few_places(const tt_lower *cx, const tt_geometry *g, const tt_type *w,
                            int64_t batch, const int64_t *out) {
   const double o = (double)w->dims[0], c = (double)w->dims[1];
-  double places = 1, taps = 1;
+  const int64_t taps = tt_count_taps(w);
+  double places = 1;
   if (!cx->target->xla_cpu || g->groups > 1) return false;
-  for (int d = 0; d < g->spatial; d++) {
-    places *= (double)out[d];
-    taps *= (double)w->dims[2 + d];
-  }
-  if (batch == 0 || places == 0 || taps == 0 || taps > MOST_TAPS) return false;
+  for (int d = 0; d < g->spatial; d++) places *= (double)out[d];
+  if (batch == 0 || places == 0 || taps == 0 || taps > TT_MOST_TAPS) return false;
   if (is_one_element(cx, g, w->dims + 2)) return places * (o + c) <= o * c;
   return (double)batch * places <= o;
-}
-
-/* Where one tap, by its number, is in each dim. */
-static void find_tap(const tt_geometry *g, const tt_type *w, int64_t tap, int64_t *at) {
-  assert(g->spatial > 0);
-  for (int d = g->spatial - 1; d >= 0; d--) {
-    at[d] = tap % w->dims[2 + d] * g->dilation[d];
-    tap /= w->dims[2 + d];
-  }
 }
 
 /* Exchanges the first two dims. */
@@ -105,21 +90,21 @@ static tt_node *by_channel(tt_lower *cx, tt_node *x) {
 /* [n, c, in..] -> [c * taps, n * places] */
 static tt_node *gather_taps(tt_lower *cx, const tt_geometry *g, tt_node *x, const int64_t *out,
                             const tt_type *w) {
-  int64_t low[TT_MAX_RANK] = {0}, between[TT_MAX_RANK] = {0}, at[TT_MAX_SPATIAL], taps = 1;
-  int64_t channels = x->type.dims[1], places = x->type.dims[0];
-  tt_node *seen[MOST_TAPS];
+  int64_t low[TT_MAX_RANK] = {0}, between[TT_MAX_RANK] = {0}, at[TT_MAX_SPATIAL];
+  int64_t channels = x->type.dims[1], places = x->type.dims[0], taps = tt_count_taps(w);
+  tt_node *seen[TT_MOST_TAPS];
   for (int d = 0; d < g->spatial; d++) {
     low[2 + d] = g->padding[d];
-    taps *= w->dims[2 + d];
     places *= out[d];
   }
   x = swap(cx, tt_hlo_pad(cx->h, x, tt_hlo_const(cx->h, x->type.dtype, 0), low, low, between));
   for (int64_t tap = 0; tap < taps; tap++) {
     tt_node *part = x;
-    find_tap(g, w, tap, at);
-    for (int d = 0; d < g->spatial; d++)
-      part = tt_hlo_slice_dim(cx->h, part, 2 + d, at[d], at[d] + (out[d] - 1) * g->stride[d] + 1,
-                              g->stride[d]);
+    tt_find_tap(w, g->spatial, tap, at);
+    for (int d = 0; d < g->spatial; d++) {
+      int64_t start = at[d] * g->dilation[d], stop = start + (out[d] - 1) * g->stride[d] + 1;
+      part = tt_hlo_slice_dim(cx->h, part, 2 + d, start, stop, g->stride[d]);
+    }
     seen[tap] = tt_hlo_reshape(cx->h, part, 3, (int64_t[]){channels, 1, places});
   }
   x = tt_hlo_concatenate(cx->h, seen, (int)taps, 1);
@@ -148,15 +133,16 @@ static tt_node *convolve_few(tt_lower *cx, const tt_geometry *g, tt_node *x, tt_
 /* What each tap gives back to the places that it saw, added up. */
 static tt_node *scatter_taps(tt_lower *cx, const tt_geometry *g, tt_node *seen, const tt_type *w,
                              const int64_t *in) {
-  int64_t low[TT_MAX_RANK] = {0}, high[TT_MAX_RANK] = {0}, between[TT_MAX_RANK] = {0}, taps = 1;
+  int64_t low[TT_MAX_RANK] = {0}, high[TT_MAX_RANK] = {0}, between[TT_MAX_RANK] = {0};
+  int64_t at[TT_MAX_SPATIAL], taps = tt_count_taps(w);
   int rank = g->spatial + 2;
   tt_node *sum = NULL, *zero = tt_hlo_const(cx->h, seen->type.dtype, 0);
-  for (int d = 0; d < g->spatial; d++) taps *= w->dims[2 + d];
   for (int64_t tap = 0; tap < taps; tap++) {
     tt_node *part = tt_hlo_slice_dim(cx->h, seen, rank, tap, tap + 1, 1);
     part = tt_hlo_reshape(cx->h, part, rank, seen->type.dims);
-    find_tap(g, w, tap, low + 2);
+    tt_find_tap(w, g->spatial, tap, at);
     for (int d = 0; d < g->spatial; d++) {
+      low[2 + d] = at[d] * g->dilation[d];
       between[2 + d] = g->stride[d] - 1;
       high[2 + d] = in[d] + 2 * g->padding[d] - low[2 + d] -
                     ((seen->type.dims[2 + d] - 1) * g->stride[d] + 1);
@@ -175,8 +161,7 @@ static tt_node *few_input_grad(tt_lower *cx, const tt_geometry *g, tt_node *y, t
   int rank = y->type.rank;
   for (int d = 0; d < g->spatial; d++) dims[1 + d] = y->type.dims[2 + d];
   dims[rank - 1] = w->type.dims[1];
-  dims[rank] = 1;
-  for (int d = 0; d < g->spatial; d++) dims[rank] *= w->type.dims[2 + d];
+  dims[rank] = tt_count_taps(&w->type);
   tt_node *seen = product(cx, by_channel(cx, y), 0, as_matrix(cx, w), 0);
   seen = tt_hlo_reshape(cx->h, seen, rank + 1, dims);
   return scatter_taps(cx, g, tt_move_dim(cx, seen, rank - 1, 1), &w->type, in);

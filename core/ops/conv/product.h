@@ -1,5 +1,5 @@
-/* Convolutions as products of matrices. x is [n, c, in..], y [n, o, out..], w [o, c/groups, k..].
- */
+/* Convolutions as products of matrices. x is [n, c, in..], y is [n, o, out..], and w, the kernel,
+ * is [o, c / groups, k..]. */
 #ifndef TT_PRODUCT_H
 #define TT_PRODUCT_H
 
