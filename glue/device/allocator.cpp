@@ -20,7 +20,14 @@ static tt_storage* new_storage(const tt_type& type, c10::DeviceIndex device) {
   return storage;
 }
 
-static tt_account* account_of(c10::DeviceIndex device) { return &device_of(device)->account; }
+static tt_account* account_of(c10::DeviceIndex device) { return &device_like(device)->account; }
+
+static tt_memory memory_of(c10::DeviceIndex device) {
+  tt_memory memory, nothing{};
+  tt_account_read(account_of(device), &memory);
+  nothing.limit = memory.limit;
+  return is_of_another(device) ? nothing : memory;
+}
 
 namespace {
 
@@ -49,8 +56,7 @@ struct Allocator final : c10::DeviceAllocator {
   void recordStream(const c10::DataPtr&, c10::Stream) override {}
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override {
     Guarded guarded;  // drops storages that were replaced
-    tt_memory memory;
-    tt_account_read(account_of(device), &memory);
+    tt_memory memory = memory_of(device);
     c10::CachingDeviceAllocator::DeviceStats stats;
     auto fill = [](auto& stat, int64_t current, int64_t peak, int64_t freed) {
       stat = {current, peak, current + freed, freed};
@@ -64,14 +70,13 @@ struct Allocator final : c10::DeviceAllocator {
     return stats;
   }
   void resetAccumulatedStats(c10::DeviceIndex device) override {
-    tt_account_reset_totals(account_of(device));
+    if (!is_of_another(device)) tt_account_reset_totals(account_of(device));
   }
   void resetPeakStats(c10::DeviceIndex device) override {
-    tt_account_reset_peak(account_of(device));
+    if (!is_of_another(device)) tt_account_reset_peak(account_of(device));
   }
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override {
-    tt_memory memory;
-    tt_account_read(account_of(device), &memory);
+    tt_memory memory = memory_of(device);
     int64_t available = memory.limit > memory.allocated ? memory.limit - memory.allocated : 0;
     return {static_cast<size_t>(available), static_cast<size_t>(memory.limit)};
   }

@@ -139,7 +139,7 @@ struct Generators {
 
 const at::Generator& default_generator(c10::DeviceIndex index) {
   if (index < 0) index = current_device();
-  if (session() || index != first_device()) device_of(index);
+  if ((session() || index != first_device()) && !is_of_another(index)) device_of(index);
   Generators& g = Generators::get();
   std::lock_guard<std::mutex> guard(g.lock);
   while (g.all.size() <= static_cast<size_t>(index)) {

@@ -143,6 +143,14 @@ tt_device* device_of(c10::DeviceIndex index) {
   return open->devices[at];
 }
 
+bool is_of_another(c10::DeviceIndex index) {
+  return index >= 0 && index < device_count() && owned_devices() == 1 && index != first_device();
+}
+
+tt_device* device_like(c10::DeviceIndex index) {
+  return device_of(is_of_another(index) ? static_cast<c10::DeviceIndex>(first_device()) : index);
+}
+
 tt_stream* stream_of(const c10::Stream& stream) {
   tt_stream* found = nullptr;
   check(tt_stream_get(device_of(stream.device_index()), stream.id(), &found));

@@ -36,6 +36,10 @@ void adopt_index(int index);  // makes that another one; throws where the plugin
 // Opens the plugin on first use; throws where that fails.
 tt_session* open_session();
 tt_device* device_of(c10::DeviceIndex index);
+// Whether another process of this host has it: nothing of this one is there, or ever will be.
+bool is_of_another(c10::DeviceIndex index);
+// As device_of(); this process's own one, which is like it, where another process has it.
+tt_device* device_like(c10::DeviceIndex index);
 // Which stream this thread records on, and waits for, unless another is named. While the device is
 // captured, all threads record on the captured stream, since autograd's threads take part.
 tt_stream* stream_of(c10::DeviceIndex index);

@@ -76,7 +76,11 @@ py::tuple api_version() {
 }
 
 c10::DeviceIndex number(int64_t index) { return static_cast<c10::DeviceIndex>(index); }
-tt_pjrt_device* device(int64_t index) { return device_of(number(index))->raw; }
+
+// -1: another process has it.
+int64_t device_id(int64_t index) {
+  return is_of_another(number(index)) ? -1 : tt_pjrt_device_id(device_of(number(index))->raw);
+}
 
 py::object default_generator(int64_t index) {
   auto generator =
@@ -191,8 +195,11 @@ PYBIND11_MODULE(_C, m) {
   m.def("current_device", [] { return static_cast<int>(current_device()); });
   m.def("set_device", [](int64_t index) { set_current_device(number(index)); });
   m.def("adopt_index", &adopt_index);
-  m.def("device_kind", [](int64_t index) { return tt_pjrt_device_kind(device(index)); });
-  m.def("device_id", [](int64_t index) { return tt_pjrt_device_id(device(index)); });
+  m.def("device_kind", [](int64_t index) {
+    return tt_pjrt_device_kind(device_like(number(index))->raw);
+  });
+  m.def("device_id", &device_id);
+  m.def("is_of_another", [](int64_t index) { return is_of_another(number(index)); }, release);
   m.def("synchronize", [](int64_t index) { synchronize(number(index)); }, release);
   m.def("default_generator", &default_generator);
   m.def("manual_seed_all", &manual_seed_all);

@@ -90,6 +90,21 @@ except RuntimeError as error:
     assert f"this process has 1 tpu device(s), numbered from {local_rank}" in str(error)
 else:
     raise AssertionError
+other = 1 - local_rank
+for index in range(torch.tpu.device_count()):  # as scripts loop over the host's devices
+    torch.tpu.synchronize(index)
+    torch.tpu.reset_peak_memory_stats(index)
+    assert (torch.tpu.memory_allocated(index) == 0) == (index == other)
+    assert (torch.tpu.get_device_properties(index).id == -1) == (index == other)
+    assert torch.tpu.get_device_name(index) == torch.tpu.get_device_name(local_rank)
+assert torch.tpu.mem_get_info(other)[0] == torch.tpu.mem_get_info(local_rank)[1]
+assert torch.tpu.metrics()["bytes_held"] == torch.tpu.memory_reserved(local_rank) > 0
+with torch.random.fork_rng(range(2), device_type="tpu"):
+    states = torch.tpu.get_rng_state_all()
+    torch.tpu.seed_all()
+    assert torch.tpu.default_generators[other].initial_seed() == torch.tpu.initial_seed()
+    assert not torch.equal(torch.tpu.get_rng_state_all()[other], states[other])
+assert torch.equal(torch.tpu.get_rng_state_all()[other], states[other])
 mesh = dist.init_device_mesh("tpu", (2,))
 assert mesh.get_local_rank() == local_rank
 dist.destroy_process_group()

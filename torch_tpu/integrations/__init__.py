@@ -18,7 +18,7 @@ from typing import Literal
 
 import torch
 
-from torch_tpu import tpu
+from torch_tpu import _C, tpu
 from torch_tpu.integrations._imports import Watcher, replace
 
 # Each library's modules whose import calls for a change. A library imports them after PyTorch, and
@@ -109,11 +109,14 @@ def disable(*libraries: str) -> None:
         _integrations[library].state = "off"
 
 
-def chosen(index: int = 0) -> torch.device | None:
-    """What a library takes that would take a GPU if there was one; None: no such device."""
-    if not tpu.is_available() or index >= tpu.device_count():
+def chosen(index: int | None = None) -> torch.device | None:
+    """What a library takes that would take a GPU if there was one; None: no such device.
+
+    index: where it is given; else the current device's, which is a rank's own.
+    """
+    if not tpu.is_available() or (index is not None and index >= tpu.device_count()):
         return None
-    return torch.device("tpu", index)
+    return torch.device("tpu", _C.current_device() if index is None else index)
 
 
 def have_found(library: str, module: str, name: str) -> None:

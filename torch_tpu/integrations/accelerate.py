@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from torch_tpu import tpu
+from torch_tpu import _C, tpu
 from torch_tpu.integrations import _random, chosen
 from torch_tpu.integrations._imports import replace
 
@@ -48,11 +48,11 @@ def _memory(modeling: Any) -> None:
     def get_max_memory(max_memory: Any = None) -> Any:
         if chosen() is None:
             return original(max_memory)
-        count = tpu.device_count()
+        own = [i for i in range(tpu.device_count()) if not _C.is_of_another(i)]
         if max_memory is None:
-            devices = {i: tpu.mem_get_info(i)[0] for i in range(count)}
+            devices = {i: tpu.mem_get_info(i)[0] for i in own}
         else:
-            devices = {i: max_memory[i] for i in range(count) if i in max_memory}
+            devices = {i: max_memory[i] for i in own if i in max_memory}
             max_memory = {key: value for key, value in max_memory.items() if key not in devices}
         devices = {i: bytes_of(v) if isinstance(v, str) else v for i, v in devices.items()}
         return devices | original(max_memory)

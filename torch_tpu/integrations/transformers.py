@@ -32,7 +32,7 @@ def _pipeline(cls: Any) -> None:
         device = given.arguments.get("device")
         spread = getattr(given.arguments["model"], "hf_device_map", None) is not None
         if not spread and (device is None or (isinstance(device, int) and device >= 0)):
-            given.arguments["device"] = chosen(device or 0) or device
+            given.arguments["device"] = chosen(device) or device
         init(*given.args, **given.kwargs)
 
     cls.__init__ = __init__

@@ -129,7 +129,8 @@ class device_of(device):  # noqa: N801 (torch.cuda's name)
 class TpuDeviceProperties:
     """What is known about a device.
 
-    name: the plugin's name for its kind. index: PyTorch's number, id: the plugin's.
+    name: the plugin's name for its kind. index: PyTorch's number. id: the plugin's number, -1 where
+    another process of this host has the device, which is like this process's own then.
     total_memory: bytes. api_version: of the PJRT C API that the plugin speaks.
     """
 

@@ -56,7 +56,8 @@ def max_memory_reserved(device: Device = None) -> int:
 def mem_get_info(device: Device = None) -> tuple[int, int]:
     """Returns (free, total) bytes of a device.
 
-    Of a plugin that computes in the host's memory the total is the host's.
+    Of a plugin that computes in the host's memory the total is the host's. Free is what this
+    process does not use: all of a device that another process has.
     """
     return torch._C._accelerator_getMemoryInfo(_get_device_index(device, optional=True))
 
