@@ -250,9 +250,31 @@ tt_node *tt_window_read(tt_hlo *h, tt_node *x, const tt_view *view, tt_node *off
   return offset ? read_moving(h, x, view, offset) : read_known(h, x, view);
 }
 
+/* -- A part of a flat storage that lies in one piece, as gradients do in a bucket -- */
+
+static bool is_stretch(const tt_view *view, const tt_type *storage) {
+  int64_t below = 1;
+  for (int i = view->rank - 1; i >= 0; i--) {
+    if (view->sizes[i] != 1 && view->strides[i] != below) return false;
+    below *= view->sizes[i];
+  }
+  return storage->rank == 1 && below > 0 && below < storage->dims[0];
+}
+
+/* Whatever the view's dims, the storage keeps its own: XLA's CPU compiler copies all of it between
+ * two updates that see it in different ones. */
+static tt_node *write_stretch(tt_hlo *h, tt_node *x, const tt_view *view, tt_node *offset,
+                              tt_node *value) {
+  value = tt_bits_flat(h, value);
+  if (!offset) return update_window(h, x, value, &view->offset);
+  offset = narrow(h, offset, x->type.dims[0]);
+  return tt_hlo_dynamic_update_slice(h, x, tt_hlo_optimization_barrier(h, value), &offset);
+}
+
 tt_node *tt_window_write(tt_hlo *h, tt_node *x, const tt_view *view, tt_node *offset,
                          tt_node *value) {
   tt_type type = x->type;
+  if (is_stretch(view, &type)) return write_stretch(h, x, view, offset, value);
   x = offset ? write_moving(h, x, view, offset, value) : write_known(h, x, view, value);
   return tt_hlo_reshape(h, x, type.rank, type.dims);
 }
