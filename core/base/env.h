@@ -35,6 +35,9 @@
     "`on`, `off`: whether what was seen to change its size is held with room for more, so that "   \
     "programs serve all sizes. `first`, `last`: whatever is uploaded is, along that dim; for "     \
     "tests.")                                                                                      \
+  X(TRANSPORT, "auto",                                                                             \
+    "What carries collectives between processes: memory that they share where all of a group are " \
+    "on one host, else `gloo`.")                                                                   \
   X(FLIGHT_RECORD, "",                                                                             \
     "Where a rank whose collective fails writes its flight record: a path, to which `<rank>` and " \
     "`<rank>.json` are added.")                                                                    \

@@ -14,6 +14,7 @@ extern "C" {
 #include "dist/failure.h"
 #include "dist/flight.h"
 #include "dist/mail.h"
+#include "dist/shared.h"
 #include "stream/meeting.h"
 }
 

@@ -1,5 +1,6 @@
-// The transport: what a program asks for, done by PyTorch's own backend on the host's memory. Runs
-// on the thread that runs the program; no lock is held, nor the GIL.
+// The transport: what a program asks for, done in memory that the ranks share, or by PyTorch's own
+// backend on the host's memory. Runs on the thread that runs the program; no lock is held, nor the
+// GIL.
 #include "dispatch/convert.h"
 #include "distributed/distributed.h"
 #include "python/package.h"
@@ -10,9 +11,14 @@ namespace {
 using c10d::ReduceOp;
 using Tensors = std::vector<at::Tensor>;
 
-struct Transport {
+struct Transport : Fixed {
+  Transport(std::shared_ptr<Carrier> who, std::string which)
+      : carrier(std::move(who)), order(std::move(which)) {}
+  ~Transport() { tt_segment_close(segment); }
   std::shared_ptr<Carrier> carrier;
   std::string order;
+  bool has_met = false;           // and found out whether there is:
+  tt_segment* segment = nullptr;  // what the ranks share
 };
 
 at::Tensor over(const void* data, int64_t count, tt_dtype dtype) {
@@ -145,14 +151,42 @@ void dump_record() {
   }
 }
 
-tt_status run(void* user, tt_collective* asked) {
-  auto& self = *static_cast<Transport*>(user);
-  tt_status failed = attempt([&] {
-    Doing doing(*self.carrier, *asked);
+tt_status run_by_gloo(Carrier& carrier, tt_collective* asked) {
+  return attempt([&] {
+    Doing doing(carrier, *asked);
     for (auto& [kind, begin] : kKinds)
       if (kind == asked->kind)
         if (Work work = begin(doing)) work->wait();
   });
+}
+
+tt_status introduce(void* user, const void* own, int64_t bytes, void* all) {
+  auto& carrier = *static_cast<Carrier*>(user);
+  tt_collective c{};
+  c.kind = TT_COLLECTIVE_ALL_GATHER;
+  c.dtype = TT_U8;
+  c.rank = carrier.members->rank;
+  c.size = carrier.members->size;
+  c.x = own;
+  c.y = all;
+  c.x_count = bytes;
+  c.y_count = c.size * bytes;
+  return run_by_gloo(carrier, &c);
+}
+
+tt_status carry(Transport& self, tt_collective* asked) {
+  Carrier& carrier = *self.carrier;
+  if (!tt_shared_does(asked->kind)) return run_by_gloo(carrier, asked);
+  if (!self.has_met)
+    TT_TRY(tt_segment_open(asked->rank, asked->size, &introduce, &carrier, &self.segment));
+  self.has_met = true;
+  if (!self.segment) return run_by_gloo(carrier, asked);
+  return tt_shared_run(self.segment, asked, tt_members_timeout(carrier.members));
+}
+
+tt_status run(void* user, tt_collective* asked) {
+  auto& self = *static_cast<Transport*>(user);
+  tt_status failed = carry(self, asked);
   if (!failed) return TT_SUCCESS;
   tt_status status = tt_members_explain(self.carrier->members, self.order.c_str(), asked,
                                         tt_status_message(failed));
@@ -172,7 +206,7 @@ void Carrier::await_sent() {
 }
 
 tt_transport make_transport(std::shared_ptr<Carrier> carrier, const std::string& order) {
-  return {new Transport{std::move(carrier), order}, &run, &release};
+  return {new Transport(std::move(carrier), order), &run, &release};
 }
 
 }  // namespace tt
