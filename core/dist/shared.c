@@ -2,6 +2,7 @@
 
 #include "dist/combine.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -50,7 +51,7 @@ static tt_status reduce_to(const round *r, char *to, int64_t from, int64_t count
                         tt_dtype_name(r->c->dtype));
       first = sum;
     }
-    copy(to + at, sum, some);
+    copy(to + at, first, some);
   }
   return TT_SUCCESS;
 }
@@ -147,6 +148,7 @@ static void give_exchanged(const round *r) {
     int64_t bytes = split(r, c->x_splits, c->x_count, rank), count = in_round(r, bytes);
     char *to = own_slot(r) + rank * r->stride;
     memcpy(to, &count, sizeof count);
+    assert(x || !count);
     if (count) copy(to + sizeof count, x + r->at, count);
     if (x) x += bytes;
   }
@@ -164,6 +166,7 @@ static tt_status take_exchanged(const round *r) {
                       "the group's rank %d gives %" PRId64 " bytes of a part of which %" PRId64
                       " are expected",
                       rank, given + r->at, count + r->at);
+    assert(y || !count);
     if (count) copy(y + r->at, from + sizeof given, count);
     if (y) y += bytes;
   }
@@ -229,11 +232,7 @@ static tt_status compare_cards(const round *r, bool *more) {
     const card *one = tt_segment_card(r->segment, rank);
     *more |= one->more != 0;
     if (!agree(own, one))
-      return tt_error(TT_UNAVAILABLE,
-                      "the group's rank %d asks for %s of %" PRId64 " bytes, as number %" PRId64
-                      " of its collectives; this one for %s of %" PRId64 ", as number %" PRId64,
-                      rank, tt_collective_name((tt_collective_kind)one->kind), one->part,
-                      one->sequence, tt_collective_name(r->c->kind), own->part, own->sequence);
+      return tt_error(TT_UNAVAILABLE, "the group's rank %d asks for another collective", rank);
   }
   return TT_SUCCESS;
 }

@@ -375,7 +375,8 @@ static void test_ranks_that_part(void **state) {
   open_ranks(&of, 2, false);
   for (int again = 0; again < 2; again++) {
     run_all(&of, ask_apart, NULL);
-    for (int i = 0; i < 2; i++) fails(of.all[i].status, TT_UNAVAILABLE, again ? "" : "asks for");
+    for (int i = 0; i < 2; i++)
+      fails(of.all[i].status, TT_UNAVAILABLE, again ? "" : "asks for another");
   }
   close_ranks(&of);
 }

@@ -11,6 +11,7 @@ import traceback
 from datetime import timedelta
 
 BOTH = "cpu:gloo,tpu:tpu"
+GLOO = {"TORCH_TPU_TRANSPORT": "gloo"}  # also between ranks that could share memory
 
 
 def serve(pipe, rank, size, file, backend, timeout, environment):

@@ -11,7 +11,7 @@ from multiprocessing.reduction import ForkingPickler
 import pytest
 import torch
 import torch.distributed as dist
-from ranks import Ranks
+from ranks import GLOO, Ranks
 from support import TIERS, only_tpu, slow_but
 
 pytestmark = [only_tpu, pytest.mark.cpu_plugin("the transport is called from host memory")]
@@ -35,6 +35,12 @@ KINDS = (
 @pytest.fixture(scope="module")
 def ranks():
     with Ranks() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def ranks_by_gloo():
+    with Ranks(environment=lambda rank: GLOO) as started:
         yield started
 
 
@@ -210,7 +216,9 @@ def test_collectives_of_few_dtypes(ranks, kind):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_collectives_of_all_dtypes(ranks, kind):
+@pytest.mark.parametrize("started", ["ranks", "ranks_by_gloo"])
+def test_collectives_of_all_dtypes(request, started, kind):
+    ranks = request.getfixturevalue(started)
     assert [wrong for _, wrong in ranks.run(compare, kind, ALL, REDUCTIONS)] == [[], []]
 
 
@@ -218,10 +226,11 @@ GROUPS = ([0, 1, 2, 3], [0, 2], [1, 2, 3], [0, 1, 3], [2])
 
 
 @pytest.mark.slow
-def test_collectives_of_groups():
+@pytest.mark.parametrize("transport", [{}, GLOO])
+def test_collectives_of_groups(transport):
     """Of all dtypes, by groups of all sizes; prints how many."""
     total = 0
-    with Ranks(4) as four:
+    with Ranks(4, environment=lambda rank: transport) as four:
         for kind in KINDS:
             for members in GROUPS:
                 found = four.run(compare, kind, ALL, REDUCTIONS, members)

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 import trainee
 from hosts import TRAINEE, Hosts, Started, Trainees, can_make_hosts, free_port, ranks_of
-from ranks import Ranks
+from ranks import GLOO, Ranks
 from support import only_tpu
 
 pytestmark = [only_tpu, pytest.mark.cpu_plugin("the transport is called from host memory")]
@@ -48,8 +48,9 @@ def test_a_rank_that_does_not_arrive(tmp_path):
     assert [one["state"] for one in entries] == ["completed", "started"]
 
 
-def test_a_killed_rank():
-    with Ranks(timeout=40, backend="tpu") as ranks:
+@pytest.mark.parametrize("transport", [{}, pytest.param(GLOO, marks=pytest.mark.slow)])
+def test_a_killed_rank(transport):
+    with Ranks(timeout=40, backend="tpu", environment=lambda rank: transport) as ranks:
         ranks.run(reduce_once)
         ranks.start(reduce_once, 1)
         time.sleep(1)
@@ -128,19 +129,47 @@ def reduce_apart(rank, size):
 
 
 @pytest.mark.slow
-def test_ranks_that_part():
-    """Gloo ends the process that gets more than it expects; the other one knows why."""
-    with Ranks(timeout=4, backend="tpu") as ranks:
+@pytest.mark.parametrize("transport", [{}, GLOO])
+def test_ranks_that_part(transport):
+    """Both know why; but Gloo ends the process that gets more than it expects."""
+    with Ranks(timeout=4, backend="tpu", environment=lambda rank: transport) as ranks:
         ranks.start(reduce_apart)
-        text, _ = error_of(ranks, 1, 40)
         line = r".*test_distributed_faults\.py:\d+ in reduce_apart"
         where = (
             rf"the ranks part at collective 1: rank 0: all_reduce \(SUM\) of 4 f32 at {line}; "
             rf"rank 1: all_reduce \(SUM\) of 8 f32 at {line}"
         )
-        assert re.search(where, text), text
-        ranks.processes[0].join(20)
-        assert ranks.processes[0].exitcode == -signal.SIGABRT
+        for rank in (1,) if transport else (0, 1):
+            text, _ = error_of(ranks, rank, 40)
+            assert re.search(where, text), text
+        if transport:
+            ranks.processes[0].join(20)
+            assert ranks.processes[0].exitcode == -signal.SIGABRT
+
+
+def reduce_unlike(rank, size):
+    """A sum on one rank is a maximum on the other; then a sum of other numbers, as many bytes."""
+    texts = []
+    for dtype, op in (
+        (torch.float32, ("SUM", "MAX")[rank]),
+        ((torch.float32, torch.int32)[rank], "SUM"),
+    ):
+        group = dist.new_group()
+        x = torch.ones(4, dtype=dtype, device="tpu")
+        dist.all_reduce(x, getattr(dist.ReduceOp, op), group)
+        with pytest.raises(RuntimeError) as error:
+            x.cpu()
+        texts.append(str(error.value))
+    return texts
+
+
+def test_reductions_that_differ():
+    """Which Gloo would not notice."""
+    with Ranks(timeout=10, backend="tpu") as ranks:
+        for texts in ranks.run(reduce_unlike):
+            for text in texts:
+                assert "collective 0 (all_reduce of 4 elements of" in text
+                assert "asks for another collective" in text or "gave up" in text
 
 
 def wait_apart(rank, size):

@@ -108,7 +108,7 @@ assert torch.equal(torch.tpu.get_rng_state_all()[other], states[other])
 mesh = dist.init_device_mesh("tpu", (2,))
 assert mesh.get_local_rank() == local_rank
 dist.destroy_process_group()
-print("well", local_rank)
+print(f"well {local_rank}\\n", end="")
 """
 
 
@@ -136,6 +136,9 @@ def test_ranks_that_choose_an_index():
         assert ranks.run(choose) == [("tpu:0", "tpu:0", 0), ("tpu:1", "tpu:1", 1)]
 
 
+PLACE = """
+print(f"{os.environ['TPU_VISIBLE_CHIPS']} {os.environ['RANK']}\\n", end="")
+"""
 COUNT = """
 import os
 import torch
@@ -145,7 +148,7 @@ device = torch.device("tpu", int(os.environ["LOCAL_RANK"]))
 dist.init_process_group()
 x = torch.ones(2, device=device)
 dist.all_reduce(x)
-print(x.device, x.tolist())
+print(f"{x.device} {x.tolist()}\\n", end="")  # at once: others print, too
 dist.destroy_process_group()
 """
 
@@ -166,7 +169,7 @@ def test_as_many_processes_as_devices(name, tmp_path):
 def test_the_environment_of_a_slice(tmp_path):
     """The recipe for TPUs, whose variables the CPU plugin does not read."""
     script = tmp_path / "script.py"
-    script.write_text(COUNT + "print(os.environ['TPU_VISIBLE_CHIPS'], os.environ['RANK'])\n")
+    script.write_text(COUNT + PLACE)
     launch = f"{sys.executable} -m torch_tpu launch --topology v5e:2x2 --hosts 127.0.0.1"
     line = f'eval "$({launch} --rank $RANK)"; exec {sys.executable} {script}'
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=4", "--no-python"]
