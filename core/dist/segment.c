@@ -44,9 +44,6 @@ struct tt_segment {
 
 enum { HEADER = (sizeof(header) + 4095) / 4096 * 4096 };
 
-int tt_segment_rank(const tt_segment *segment) { return segment->rank; }
-int tt_segment_size(const tt_segment *segment) { return segment->size; }
-
 char *tt_segment_slot(const tt_segment *segment, int rank) {
   return segment->slots + ((size_t)rank * 2 + (size_t)segment->side) * TT_SEGMENT_SLOT;
 }

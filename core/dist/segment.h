@@ -21,8 +21,6 @@ typedef tt_status (*tt_tell_all)(void *user, const void *own, int64_t bytes, voi
 tt_status tt_segment_open(int rank, int size, tt_tell_all tell, void *user, tt_segment **out);
 void tt_segment_close(tt_segment *segment); /* NULL is allowed */
 
-int tt_segment_rank(const tt_segment *segment);
-int tt_segment_size(const tt_segment *segment);
 char *tt_segment_slot(const tt_segment *segment, int rank);
 void *tt_segment_card(const tt_segment *segment, int rank);
 /* From now on slots and cards are the other ones. */
