@@ -1,7 +1,7 @@
 // The board of a group's members (core/dist/members.h) is PyTorch's store.
 #include "distributed/distributed.h"
 
-#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <exception>
 
@@ -57,7 +57,14 @@ Carrier::Carrier(Ptr<Store> store, int rank, int size, Milliseconds timeout,
     : devices(std::move(some_devices)) {
   static std::once_flag once;
   std::call_once(once, [] { before = std::set_terminate(tell_and_end); });
-  if (devices.empty()) std::tie(store, backend) = carrier_maker()(store, rank, size, timeout, name);
+  if (devices.empty()) {
+    std::tie(store, backend) = carrier_maker()(store, rank, size, timeout, name);
+  } else {  // ranks that are threads have one store
+    auto prefixed = c10::dynamic_intrusive_pointer_cast<c10d::PrefixStore>(store);
+    const void* whole = prefixed ? prefixed->getUnderlyingNonPrefixStore().get() : store.get();
+    std::string key = name + " of " + std::to_string(reinterpret_cast<uintptr_t>(whole));
+    check(tt_notices_retain(key.c_str(), size, &notices));
+  }
   for (auto i = static_cast<int64_t>(global_ranks.size()); i < size; i++) global_ranks.push_back(i);
   tt_board board = board_of(std::move(store));
   check(tt_members_create(name.c_str(), rank, size, global_ranks.data(), &board, &members));
@@ -67,6 +74,7 @@ Carrier::Carrier(Ptr<Store> store, int rank, int size, Milliseconds timeout,
 
 Carrier::~Carrier() {
   tt_mail_deinit(&to_itself);
+  tt_notices_release(notices);
   tt_members_release(members);
 }
 

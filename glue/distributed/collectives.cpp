@@ -210,16 +210,23 @@ ProcessGroupTpu::Work ProcessGroupTpu::alltoall(Tensors& outputs, Tensors& input
 
 ProcessGroupTpu::Work ProcessGroupTpu::send(Tensors& tensors, int peer, int tag) {
   int which = carrier_->on_devices() ? kSends - 1 - peer : kSends;  // waits for its receiver
+  if (carrier_->notices) tt_notices_sent(carrier_->notices, getRank(), peer);
   return issue({TT_COLLECTIVE_SEND, {}, peer, tag}, OpType::SEND, tensors, {}, which);
 }
 
 ProcessGroupTpu::Work ProcessGroupTpu::recv(Tensors& tensors, int peer, int tag) {
+  if (carrier_->notices) tt_notices_asked(carrier_->notices, peer, getRank());
   return issue({TT_COLLECTIVE_RECV, {}, peer, tag}, OpType::RECV, {}, tensors, peer);
 }
 
 ProcessGroupTpu::Work ProcessGroupTpu::recvAnysource(Tensors& tensors, int tag) {
-  TORCH_CHECK_NOT_IMPLEMENTED(!carrier_->on_devices(),
-                              "devices cannot receive from any rank; name the one that sends");
+  if (carrier_->on_devices()) {
+    auto self = Ptr<ProcessGroupTpu>::unsafe_reclaim_from_nonowning(this);
+    return make_work_from_any(carrier_, tensors, [self, tensors, tag](int peer) mutable {
+      return self->issue({TT_COLLECTIVE_RECV, {}, peer, tag}, OpType::RECVANYSOURCE, {}, tensors,
+                         peer);
+    });
+  }
   return issue({TT_COLLECTIVE_RECV, {}, -1, tag}, OpType::RECVANYSOURCE, {}, tensors, -1);
 }
 

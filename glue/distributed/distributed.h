@@ -14,6 +14,7 @@ extern "C" {
 #include "dist/failure.h"
 #include "dist/flight.h"
 #include "dist/mail.h"
+#include "dist/notices.h"
 #include "dist/shared.h"
 #include "stream/meeting.h"
 }
@@ -48,6 +49,7 @@ struct Carrier : Fixed {
   std::vector<int64_t> devices;  // of the plugin, in the order of the global ranks; or none
   tt_members* members = nullptr;
   tt_mail to_itself;
+  tt_notices* notices = nullptr;  // between devices
   std::mutex lock;
   // Messages that were sent and perhaps not received yet, with their bytes.
   std::vector<std::pair<Ptr<c10d::Work>, at::Tensor>> sent;
@@ -95,6 +97,12 @@ void check_group(tt_dist_group* group);
 Ptr<c10d::Work> make_work(int rank, c10d::OpType type, std::shared_ptr<Order> order,
                           const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs,
                           bool captured);
+
+// A message from any rank, between devices. Which one sends it is found out when it is waited for,
+// and so received; `receive` does that from a rank.
+Ptr<c10d::Work> make_work_from_any(std::shared_ptr<Carrier> carrier,
+                                   std::vector<at::Tensor> outputs,
+                                   std::function<Ptr<c10d::Work>(int rank)> receive);
 
 struct Asked {
   tt_collective_kind kind;

@@ -314,6 +314,40 @@ def test_receiving_from_any_rank(ranks):
     assert ranks.run(receive_from_any)[1] == (0, [0, 1, 2])
 
 
+def receive_from_all(rank, size):
+    """From any before anything is sent; one that names its sender gets what that sent."""
+    if rank:
+        ready = torch.empty(1, device="tpu")
+        dist.recv(ready, 0)
+        for number in (rank, 10.0 * rank):
+            dist.send(torch.full((2,), float(number), device="tpu"), 0)
+        return []
+    first, second = torch.empty(2, device="tpu"), torch.empty(2, device="tpu")
+    work = dist.irecv(first)
+    assert not work.is_completed()
+    for one in range(1, size):
+        dist.send(torch.ones(1, device="tpu"), one)
+    work.wait()
+    got = [(work._source_rank(), first.tolist())]
+    dist.recv(second, got[0][0])
+    got.append((got[0][0], second.tolist()))
+    for _ in range(2 * size - 4):
+        source = dist.recv(first)
+        got.append((source, first.tolist()))
+    return got
+
+
+def check_received_from_all(ranks, size):
+    got = ranks.run(receive_from_all)[0]
+    first = got[0][0]
+    assert got[:2] == [(first, [first] * 2), (first, [10 * first] * 2)]
+    assert sorted(got) == sorted((r, [n] * 2) for r in range(1, size) for n in (r, 10 * r))
+
+
+def test_receiving_from_all_ranks(ranks):
+    check_received_from_all(ranks, 2)
+
+
 def all_to_all_uneven(rank, size):
     splits = [[1, 2], [3, 0]]  # rows that the first index sends to the second
     rows = sum(splits[rank])

@@ -1,6 +1,7 @@
 """Ranks that are threads of one process, each with a virtual device: StableHLO's collectives."""
 
 import copy
+from datetime import timedelta
 
 import pytest
 import test_distributed as processes
@@ -46,6 +47,28 @@ def test_collectives_of_all_dtypes(eight, kind):
 
 def test_messages_cross(pair):
     assert pair.run(processes.exchange) == [[1, 1, 1], [0, 0, 0]]
+
+
+def test_receiving_from_any_rank(pair):
+    assert pair.run(processes.receive_from_any)[1] == (0, [0, 1, 2])
+    processes.check_received_from_all(pair, 2)
+
+
+@pytest.mark.slow
+def test_receiving_from_all_ranks(eight):
+    processes.check_received_from_all(eight, 8)
+
+
+def receive_what_nobody_sends(rank, size):
+    dist.barrier()
+    if rank == 0:
+        with pytest.raises(dist.DistBackendError, match="no rank has sent a message to rank 0"):
+            dist.irecv(torch.empty(2, device="tpu")).wait(timedelta(milliseconds=200))
+    dist.barrier()
+
+
+def test_receiving_what_nobody_sends(pair):
+    pair.run(receive_what_nobody_sends)
 
 
 def test_uneven_all_to_all(pair):
