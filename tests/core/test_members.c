@@ -2,6 +2,7 @@
  * members are a thread's, or are played by the test. */
 #include "dist/failure.h"
 #include "dist/mail.h"
+#include "dist/notices.h"
 #include "stream/meeting.h"
 
 #include <pthread.h>
@@ -461,6 +462,42 @@ static void test_late_mail(void **state) {
   assert_string_equal(out, "late");
   pthread_join(thread, NULL);
   tt_mail_deinit(&mail);
+}
+
+/* -- Who sent to whom -- */
+
+static void test_notices(void **state) {
+  (void)state;
+  tt_notices *one = NULL, *same = NULL, *other = NULL;
+  int from = -1;
+  ok(tt_notices_retain("group", 3, &one));
+  ok(tt_notices_retain("group", 3, &same));
+  ok(tt_notices_retain("other", 2, &other));
+  assert_ptr_equal(one, same);
+  assert_false(tt_notices_find(one, 0, &from));
+  tt_notices_sent(one, 2, 0);
+  assert_false(tt_notices_find(one, 1, &from));
+  assert_false(tt_notices_find(other, 0, &from));
+  ok(tt_notices_await(same, 0, 60000, &from));
+  assert_int_equal(from, 2);
+  tt_notices_asked(one, 1, 0);
+  tt_notices_sent(one, 1, 0); /* it is for who has asked rank 1 */
+  fails(tt_notices_await(one, 0, 20, &from), TT_UNAVAILABLE,
+        "no rank has sent a message to rank 0");
+  tt_notices_sent(one, 1, 0);
+  tt_meeting_end("a rank failed");
+  fails(tt_notices_await(one, 2, 60000, &from), TT_UNAVAILABLE, "a rank failed");
+  ok(tt_notices_await(one, 0, 60000, &from));
+  assert_int_equal(from, 1);
+  tt_meeting_reopen(600000);
+  tt_notices_release(one);
+  tt_notices_release(other);
+  tt_notices_release(same);
+  for (int nth = 1; nth <= 2; nth++) {
+    tt_alloc_fail_at(nth, false);
+    fails(tt_notices_retain("group", 3, &one), TT_RESOURCE_EXHAUSTED, "memory");
+    tt_alloc_fail_at(0, false);
+  }
 }
 
 /* -- Memory -- */
