@@ -574,6 +574,7 @@ int main(void) {
       cmocka_unit_test_setup(test_a_farewell, wipe),
       cmocka_unit_test_setup(test_mail, wipe),
       cmocka_unit_test_setup(test_late_mail, wipe),
+      cmocka_unit_test_setup(test_notices, wipe),
       cmocka_unit_test_setup(test_memory_runs_out, wipe),
       cmocka_unit_test_setup(test_memory_runs_out_in_a_failure, wipe),
   };
