@@ -17,7 +17,8 @@ void tt_notices_release(tt_notices *notices); /* NULL is allowed */
 void tt_notices_sent(tt_notices *notices, int from, int to);
 void tt_notices_asked(tt_notices *notices, int from, int to); /* for one; also before it was sent */
 /* Asks for one from any rank, and waits until there is one. UNAVAILABLE: there is none within the
- * time-out, or never will be, since the devices' meetings are over (stream/meeting.h). */
+ * time-out. CANCELLED: the wait was interrupted, or the devices' meetings are over, so that there
+ * never will be one (stream/meeting.h). */
 tt_status tt_notices_await(tt_notices *notices, int to, int64_t timeout_ms, int *from);
 /* The same without waiting: false where there is none. */
 bool tt_notices_find(tt_notices *notices, int to, int *from);
