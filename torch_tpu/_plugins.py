@@ -27,6 +27,9 @@ def resolve(name: str) -> str:
     if "plugin" not in os.environ.get("TORCH_TPU_LOG", ""):
         for variable in _LOG_LEVELS:
             os.environ.setdefault(variable, "2")
+    threads = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    if threads.isascii() and threads.isdigit() and int(threads) > 0 and "NPROC" not in os.environ:
+        os.environ.setdefault("PJRT_NPROC", threads)  # XLA's CPU client computes with so many
     return _find(name)
 
 

@@ -171,7 +171,7 @@ static void add_file(tt_text *out, const char *path) {
 
 /* XLA_FLAGS may name a file of flags. */
 static void add_variables(tt_text *out) {
-  static const char *const names[] = {"XLA_FLAGS", "LIBTPU_INIT_ARGS", "PJRT_NPROC"};
+  static const char *const names[] = {"XLA_FLAGS", "LIBTPU_INIT_ARGS", "PJRT_NPROC", "NPROC"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     const char *value = getenv(names[i]);
     if (!value || !*value) continue;

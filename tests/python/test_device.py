@@ -223,6 +223,25 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
     assert status == 0, errors
 
 
+THREADS = """
+import os, torch
+x = torch.ones(400, 400, device="tpu")
+(x @ x).cpu()
+names = [open(f"/proc/self/task/{one}/comm").read() for one in os.listdir("/proc/self/task")]
+print(sum(name.startswith("tf_XLAEigen") for name in names))
+"""
+
+
+@pytest.mark.cpu_plugin("its threads are counted")
+@pytest.mark.parametrize("threads, nproc, count", [("1", "", 1), ("3,1", "", 3), ("1", "2", 2)])
+def test_as_many_threads_as_openmp_may_have(threads, nproc, count):
+    """As torchrun allows its ranks one each."""
+    environment = {"OMP_NUM_THREADS": threads} | ({"NPROC": nproc} if nproc else {})
+    status, out, errors = python(THREADS, **environment)
+    assert status == 0, errors
+    assert int(out) == count
+
+
 def test_threads_have_their_own_current_device():
     import threading
 
