@@ -4,13 +4,14 @@ import contextlib
 import gc
 import inspect
 import random
+import re
 import time
 from functools import partial
 
 import pytest
 import torch
 import torch.nn.functional as F
-from support import only_tpu, slow_but
+from support import only_tpu, python, slow_but
 from torch import nn
 
 import torch_tpu._C as glue
@@ -660,3 +661,34 @@ def test_random_loops_compute_the_same_fused_or_not(seed):
     for i, (x, y) in enumerate(zip(tensors, reference, strict=True)):
         close = partial(torch.testing.assert_close, msg=f"seed {seed}, tensor {i}")
         close(x.cpu(), y, rtol=1e-3, atol=1e-4)
+
+
+COPIES = re.compile(r"= f32\[(\d+)(?:,(\d+))?\]\S* copy\(")
+BUCKET = """
+import torch
+shapes = [(128,), (384, 128), (96,), (64, 512), (512, 64)] * 2
+gradients = [torch.full(shape, 2.0, device="tpu") for shape in shapes]
+bucket = torch.zeros(sum(one.numel() for one in gradients), device="tpu")
+with torch.tpu.set_eager_mode("fused"):
+    at = 0
+    for one in gradients:
+        torch.mul(one, 0.5, out=bucket[at : at + one.numel()].view(one.shape))
+        at += one.numel()
+    print((bucket == 1).all().item(), bucket.numel())
+"""
+
+
+@pytest.mark.cpu_plugin("its compiler's text is read")
+def test_buckets_are_updated_in_place(tmp_path):
+    """XLA's CPU compiler copies an array between updates that see it in different dims."""
+    flags = f"--xla_dump_to={tmp_path} --xla_dump_hlo_as_text"
+    environment = {"XLA_FLAGS": flags, "TORCH_TPU_CACHE": "off", "TORCH_TPU_FUSED_TIER": "chunks"}
+    status, out, errors = python(BUCKET, **environment)
+    assert status == 0, errors
+    right, numel = out.split()
+    assert right == "True"
+    texts = [one.read_text() for one in tmp_path.glob("*cpu_after_optimizations.txt")]
+    text = max(texts, key=lambda one: one.count("dynamic-update-slice"))
+    assert text.count("dynamic-update-slice(") >= 9
+    sizes = [int(rows) * int(more or 1) for rows, more in COPIES.findall(text)]
+    assert int(numel) not in sizes
