@@ -152,10 +152,10 @@ static bool map(tt_segment *s, int fd) {
   return true;
 }
 
-/* Its room is taken at once, so that no write to it finds none later. */
+/* Memory is taken for what is written: where messages are small, that is little. */
 static void make_memory(tt_segment *s, introduction *own) {
   int fd = memfd_create("torch_tpu", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  bool made = fd >= 0 && posix_fallocate(fd, 0, (off_t)s->bytes) == 0 && map(s, fd) &&
+  bool made = fd >= 0 && ftruncate(fd, (off_t)s->bytes) == 0 && map(s, fd) &&
               fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0;
   own->memory = made ? fd : -1;
   if (made) s->head->cookie = own->cookie;
