@@ -82,7 +82,7 @@ struct Generator final : c10::GeneratorImpl {
   // 16 bytes: the seed, then the offset, as PyTorch's DTensor expects.
   void set_state(const c10::TensorImpl& state) override {
     TORCH_CHECK_TYPE(state.dtype() == caffe2::TypeMeta::Make<uint8_t>() && state.is_cpu() &&
-                         state.is_contiguous(),
+                         state.is_contiguous() && state.has_storage() && state.data(),
                      "RNG state must be a torch.ByteTensor on the CPU");
     TORCH_CHECK(state.numel() == 16, "RNG state of device 'tpu' has 16 bytes (seed, offset), not ",
                 state.numel());
@@ -91,7 +91,7 @@ struct Generator final : c10::GeneratorImpl {
     memcpy(&stand_->offset, words + 8, 8);
   }
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
-    auto state = at::empty({16}, at::TensorOptions().dtype(at::kByte).device(at::kCPU));
+    auto state = at::detail::empty_cpu({16}, at::kByte);  // in no mode, which would make it fake
     auto* words = static_cast<char*>(state.mutable_data_ptr());
     memcpy(words, &stand_->seed, 8);
     memcpy(words + 8, &stand_->offset, 8);

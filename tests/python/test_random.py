@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from support import DEVICE, modes, only_tpu, raises_alike
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 SAMPLERS = {
     "rand": lambda g=None: torch.rand(64, device=DEVICE, generator=g),
@@ -182,3 +183,14 @@ def test_ranges_are_checked_at_every_call(name, good, bad):
 def test_uniform_numbers_are_floating():
     raises_alike(lambda x: x.uniform_(), torch.ones(3, dtype=torch.int64))
     raises_alike(lambda x: x.uniform_(0, 1e6), torch.ones(3, dtype=torch.float16))
+
+
+def test_states_while_tensors_are_fake():
+    """As FakeTensorMode and LocalTensorMode ask for them."""
+    before = torch.tpu.get_rng_state()
+    with FakeTensorMode():
+        state = torch.tpu.get_rng_state()
+        assert type(state) is torch.Tensor
+        with pytest.raises(RuntimeError, match="its data is not allocated"):
+            torch.tpu.set_rng_state(torch.empty(16, dtype=torch.uint8))
+    assert torch.equal(state, before)
