@@ -82,11 +82,12 @@ struct Generator final : c10::GeneratorImpl {
   // 16 bytes: the seed, then the offset, as PyTorch's DTensor expects.
   void set_state(const c10::TensorImpl& state) override {
     TORCH_CHECK_TYPE(state.dtype() == caffe2::TypeMeta::Make<uint8_t>() && state.is_cpu() &&
-                         state.is_contiguous() && state.has_storage() && state.data(),
+                         state.is_contiguous(),
                      "RNG state must be a torch.ByteTensor on the CPU");
     TORCH_CHECK(state.numel() == 16, "RNG state of device 'tpu' has 16 bytes (seed, offset), not ",
                 state.numel());
     const auto* words = static_cast<const char*>(state.data());
+    TORCH_CHECK(words, "RNG state of device 'tpu' has no data: the tensor is fake");
     memcpy(&stand_->seed, words, 8);
     memcpy(&stand_->offset, words + 8, 8);
   }
