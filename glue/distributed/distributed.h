@@ -199,6 +199,7 @@ class ProcessGroupTpu final : public Backend {
   std::shared_ptr<Order> order(int which, c10::DeviceIndex device);
   void compare(const Asked& asked, const Tensors& inputs, const Tensors& outputs,
                c10::DeviceIndex device);
+  void record(c10d::OpType type, const Tensors& inputs, const Tensors& outputs, int which);
   Work issue(const Asked& asked, c10d::OpType type, const Tensors& inputs, const Tensors& outputs,
              int which = kAll);
   // Of tensors of another size on each rank, as NCCL's.

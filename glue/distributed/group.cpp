@@ -7,6 +7,7 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/StreamGuard.h>
+#include <torch/csrc/distributed/c10d/ParamCommsUtils.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 namespace tt {
@@ -81,6 +82,20 @@ void call(const at::Tensor& turn, const std::vector<at::Tensor>& inputs,
   op.callBoxed(&stack);
 }
 
+int64_t numel_of(const std::vector<at::Tensor>& tensors) {
+  int64_t total = 0;
+  for (const at::Tensor& one : tensors) total += one.numel();
+  return total;
+}
+
+// Between the numbers of a group's ranks; -1 where it is not always the same.
+int step_of(const tt_members& members) {
+  int64_t step = members.size > 1 ? members.ranks[1] - members.ranks[0] : 1;
+  for (int i = 1; i < members.size; i++)
+    if (members.ranks[i] - members.ranks[i - 1] != step) return -1;
+  return static_cast<int>(step);
+}
+
 }  // namespace
 
 Order::~Order() {
@@ -150,12 +165,28 @@ void ProcessGroupTpu::compare(const Asked& asked, const Tensors& inputs, const T
   raise(apart);
 }
 
+// What profilers' traces have of each collective, as of NCCL's.
+void ProcessGroupTpu::record(OpType type, const Tensors& inputs, const Tensors& outputs,
+                             int which) {
+  const Tensors &from = inputs.empty() ? outputs : inputs, &to = outputs.empty() ? inputs : outputs;
+  const tt_members& members = *carrier_->members;
+  std::string name = c10d::opTypeToString(type);
+  for (char& letter : name) letter = static_cast<char>(std::tolower(letter));
+  RECORD_PARAM_COMMS_DATA(
+      std::make_tuple(static_cast<int64_t>(getSequenceNumberForGroup()), which != kAll),
+      std::make_tuple(getGroupUid(), getGroupDesc()), inputs, outputs, getRank(), std::move(name),
+      numel_of(from), numel_of(to), to.empty() ? at::kByte : to[0].scalar_type(),
+      std::vector<int64_t>(), std::vector<int64_t>(), static_cast<int>(members.ranks[0]),
+      step_of(members), getSize());
+}
+
 ProcessGroupTpu::Work ProcessGroupTpu::issue(const Asked& asked, OpType type, const Tensors& inputs,
                                              const Tensors& outputs, int which) {
   check_tensors(inputs);
   check_tensors(outputs);
   const Tensors& some = outputs.empty() ? inputs : outputs;
   auto device = some.empty() ? current_device() : some[0].device().index();
+  record(type, inputs, outputs, which);
   if (setting_now(kMode) == TT_MODE_DEBUG && which == kAll && !captured_stream(device))
     compare(asked, inputs, outputs, device);
   Asked scaled = asked;

@@ -460,6 +460,31 @@ def test_profiled(ranks):
     assert ranks.run(watched) == [(True, ["tpu:all_reduce"])] * 2
 
 
+def traced(rank, size, folder):
+    """What a trace tells of collectives, as PyTorch's analysers of traces read it."""
+    x, all_ = torch.ones(3, device="tpu"), torch.empty(6, device="tpu")
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        dist.all_reduce(x)
+        dist.all_gather_into_tensor(all_, x)
+        dist.barrier()
+    path = f"{folder}/{rank}.json"
+    profile.export_chrome_trace(path)
+    with open(path) as file:
+        events = json.load(file)["traceEvents"]
+    told = [one["args"] for one in events if one.get("name") == "record_param_comms"]
+    names = ("Collective name", "In msg nelems", "Out msg nelems", "dtype", "Process Group Ranks")
+    return [[one[name] for name in names] for one in told]
+
+
+def test_traces_tell_of_collectives(ranks, tmp_path):
+    want = [
+        ["allreduce", 3, 3, "Float"],
+        ["_allgather_base", 3, 6, "Float"],
+        ["barrier", 0, 0, "Byte"],
+    ]
+    assert ranks.run(traced, str(tmp_path)) == [[[*one, "[0, 1]"] for one in want]] * 2
+
+
 def monitored(rank, size):
     """A barrier of all, and one that the second rank does not come to."""
     dist.monitored_barrier(timeout=timedelta(seconds=30))
