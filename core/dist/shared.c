@@ -41,7 +41,7 @@ static void copy(void *to, const void *from, int64_t count) {
 /* All ranks' bytes [from, from + count) of their slots, to `to`, which may be among them. */
 static tt_status reduce_to(const round *r, char *to, int64_t from, int64_t count) {
   enum { BLOCK = 8192 };
-  char sum[BLOCK];
+  _Alignas(64) char sum[BLOCK];
   for (int64_t at = 0; at < count; at += BLOCK) {
     int64_t some = count - at < BLOCK ? count - at : BLOCK;
     const char *first = slot(r, 0) + from + at;
@@ -256,6 +256,8 @@ tt_status tt_shared_run(tt_segment *segment, tt_collective *collective, int64_t 
   const tt_collective *c = collective;
   const struct way *way = &ways[c->kind];
   int64_t until = tt_now_ms();
+  if (c->root < 0 || c->root >= c->size)
+    return tt_error(TT_INVALID_ARGUMENT, "the group has no rank %" PRId64, c->root);
   if (!tt_add_i64(until, timeout_ms, &until)) until = INT64_MAX;
   round r = {.segment = segment, .c = c, .until = until, .unit = tt_dtype_bytes(c->dtype)};
   r.stride = TT_SEGMENT_SLOT / (way->spread ? c->size : 1) / 64 * 64;

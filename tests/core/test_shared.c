@@ -426,6 +426,15 @@ static void test_who_does_not_come(void **state) {
   close_ranks(&of);
 }
 
+static void test_no_such_root(void **state) {
+  (void)state;
+  ranks of;
+  open_ranks(&of, 2, false);
+  tt_collective c = {.kind = TT_COLLECTIVE_BROADCAST, .dtype = TT_U8, .size = 2, .root = 2};
+  fails(tt_shared_run(of.all[0].segment, &c, 200), TT_INVALID_ARGUMENT, "no rank 2");
+  close_ranks(&of);
+}
+
 static void test_another_host(void **state) {
   (void)state;
   ranks of;
@@ -491,10 +500,11 @@ static void test_a_process_that_ends(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_random_collectives),   cmocka_unit_test(test_reductions),
-      cmocka_unit_test(test_ranks_that_part),      cmocka_unit_test(test_parts_that_differ),
-      cmocka_unit_test(test_who_does_not_come),    cmocka_unit_test(test_another_host),
-      cmocka_unit_test(test_memory_that_runs_out), cmocka_unit_test(test_a_process_that_ends),
+      cmocka_unit_test(test_random_collectives),  cmocka_unit_test(test_reductions),
+      cmocka_unit_test(test_ranks_that_part),     cmocka_unit_test(test_parts_that_differ),
+      cmocka_unit_test(test_who_does_not_come),   cmocka_unit_test(test_no_such_root),
+      cmocka_unit_test(test_another_host),        cmocka_unit_test(test_memory_that_runs_out),
+      cmocka_unit_test(test_a_process_that_ends),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
