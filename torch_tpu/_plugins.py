@@ -27,9 +27,9 @@ def resolve(name: str) -> str:
     if "plugin" not in os.environ.get("TORCH_TPU_LOG", ""):
         for variable in _LOG_LEVELS:
             os.environ.setdefault(variable, "2")
-    threads = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
-    if threads.isascii() and threads.isdigit() and int(threads) > 0 and "NPROC" not in os.environ:
-        os.environ.setdefault("PJRT_NPROC", threads)  # XLA's CPU client computes with so many
+    threads = _number(os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip())
+    if threads and "NPROC" not in os.environ:
+        os.environ.setdefault("PJRT_NPROC", str(threads))  # XLA's CPU client computes with so many
     return _find(name)
 
 
@@ -55,8 +55,13 @@ def expected_devices(name: str, cpu_devices: int) -> int:
 def _cpu_devices(asked: int) -> int:
     from torch_tpu import _env
 
-    count = str(asked or _env.value("CPU_DEVICES"))
-    return int(count) if count.isascii() and count.isdigit() and 0 < int(count) <= 127 else -1
+    count = _number(str(asked or _env.value("CPU_DEVICES")))
+    return count if 0 < count <= 127 else -1
+
+
+def _number(text: str) -> int:
+    """What decimal digits say; 0 for another text."""
+    return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def _tpu_devices() -> int:

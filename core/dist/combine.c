@@ -76,24 +76,11 @@ COMBINE(combine_f64, FLOATS(double, double, KEEP, KEEP))
 
 bool tt_combine(tt_dtype dtype, tt_reduction op, void *out, const void *a, const void *b,
                 int64_t count) {
-  switch (dtype) {
-  case TT_U8:
-    return combine_u8(op, out, a, b, count);
-  case TT_I8:
-    return combine_i8(op, out, a, b, count);
-  case TT_I32:
-    return combine_i32(op, out, a, b, count);
-  case TT_I64:
-    return combine_i64(op, out, a, b, count);
-  case TT_F16:
-    return combine_f16(op, out, a, b, count);
-  case TT_BF16:
-    return combine_bf16(op, out, a, b, count);
-  case TT_F32:
-    return combine_f32(op, out, a, b, count);
-  case TT_F64:
-    return combine_f64(op, out, a, b, count);
-  default:
-    return false;
-  }
+  static bool (*const of[])(tt_reduction, void *, const void *, const void *, int64_t) = {
+      [TT_U8] = combine_u8,   [TT_I8] = combine_i8,   [TT_I32] = combine_i32,
+      [TT_I64] = combine_i64, [TT_F16] = combine_f16, [TT_BF16] = combine_bf16,
+      [TT_F32] = combine_f32, [TT_F64] = combine_f64,
+  };
+  bool known = (size_t)dtype < sizeof of / sizeof *of && of[dtype];
+  return known && of[dtype](op, out, a, b, count);
 }

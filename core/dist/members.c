@@ -65,6 +65,14 @@ void tt_members_visit(void (*visit)(const tt_members *members)) {
   pthread_mutex_unlock(&lock);
 }
 
+int64_t tt_members_step(const tt_members *members) {
+  const int64_t *ranks = members->ranks;
+  int64_t step = members->size > 1 ? ranks[1] - ranks[0] : 1;
+  for (int i = 2; i < members->size; i++)
+    if (ranks[i] - ranks[i - 1] != step) return -1;
+  return step;
+}
+
 void tt_members_set_timeout(tt_members *members, int64_t ms) { members->timeout_ms = ms; }
 int64_t tt_members_timeout(const tt_members *members) { return members->timeout_ms; }
 

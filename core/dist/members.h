@@ -41,6 +41,8 @@ tt_members *tt_members_retain(tt_members *members);
 void tt_members_release(tt_members *members); /* NULL is allowed */
 /* Once for each that lives, under a lock that they need for their end. */
 void tt_members_visit(void (*visit)(const tt_members *members));
+/* Between the numbers of one rank and the next; -1 where it is not always the same. */
+int64_t tt_members_step(const tt_members *members);
 /* How long to wait for one another; 10 minutes at first. */
 void tt_members_set_timeout(tt_members *members, int64_t ms);
 int64_t tt_members_timeout(const tt_members *members);

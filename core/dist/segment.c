@@ -56,8 +56,11 @@ void tt_segment_turn(tt_segment *segment) { segment->side = !segment->side; }
 
 /* -- Meeting -- */
 
+/* Counts go round. */
+static bool is_before(uint32_t count, uint32_t met) { return (int32_t)(count - met) < 0; }
+
 static bool has_come(const seat *one, uint32_t met) {
-  return (int32_t)(atomic_load_explicit(&one->met, memory_order_acquire) - met) >= 0;
+  return !is_before(atomic_load_explicit(&one->met, memory_order_acquire), met);
 }
 
 typedef enum life { LIVES, ENDED, UNKNOWN } life;
@@ -76,7 +79,7 @@ static void sleep_for(seat *one, uint32_t met) {
   static const struct timespec moment = {.tv_nsec = 50 * 1000 * 1000};
   atomic_fetch_add(&one->sleepers, 1);
   uint32_t seen = atomic_load(&one->met);
-  if ((int32_t)(seen - met) < 0)
+  if (is_before(seen, met))
     (void)syscall(SYS_futex, (uint32_t *)&one->met, FUTEX_WAIT, seen, &moment, NULL, 0);
   atomic_fetch_sub(&one->sleepers, 1);
 }

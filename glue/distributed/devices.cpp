@@ -20,12 +20,6 @@ at::Tensor flat(const Tensors& tensors) {
   return at::cat(parts);
 }
 
-int64_t numel_of(const Tensors& tensors) {
-  int64_t total = 0;
-  for (const at::Tensor& one : tensors) total += one.numel();
-  return total;
-}
-
 int64_t device_of_rank(const Carrier& carrier, int64_t rank) {
   TORCH_CHECK(rank >= 0 && rank < carrier.members->size, "the group has no rank ", rank);
   return carrier.devices.at(static_cast<size_t>(carrier.members->ranks[rank]));
@@ -54,6 +48,12 @@ void ask_group(const Carrier& carrier, bool spans, Asked& asked) {
 }
 
 }  // namespace
+
+int64_t numel_of(const Tensors& tensors) {
+  int64_t total = 0;
+  for (const at::Tensor& one : tensors) total += one.numel();
+  return total;
+}
 
 Packed::Packed(Carrier& carrier, bool spans, Asked& asked, const Tensors& given, const Tensors& own)
     : own_(own) {

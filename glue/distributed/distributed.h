@@ -104,6 +104,8 @@ Ptr<c10d::Work> make_work_from_any(std::shared_ptr<Carrier> carrier,
                                    std::vector<at::Tensor> outputs,
                                    std::function<Ptr<c10d::Work>(int rank)> receive);
 
+int64_t numel_of(const std::vector<at::Tensor>& tensors);  // of all together
+
 struct Asked {
   tt_collective_kind kind;
   c10d::ReduceOp reduction{};

@@ -82,20 +82,6 @@ void call(const at::Tensor& turn, const std::vector<at::Tensor>& inputs,
   op.callBoxed(&stack);
 }
 
-int64_t numel_of(const std::vector<at::Tensor>& tensors) {
-  int64_t total = 0;
-  for (const at::Tensor& one : tensors) total += one.numel();
-  return total;
-}
-
-// Between the numbers of a group's ranks; -1 where it is not always the same.
-int step_of(const tt_members& members) {
-  int64_t step = members.size > 1 ? members.ranks[1] - members.ranks[0] : 1;
-  for (int i = 1; i < members.size; i++)
-    if (members.ranks[i] - members.ranks[i - 1] != step) return -1;
-  return static_cast<int>(step);
-}
-
 }  // namespace
 
 Order::~Order() {
@@ -151,8 +137,8 @@ void ProcessGroupTpu::compare(const Asked& asked, const Tensors& inputs, const T
   c.op = static_cast<tt_reduction>(static_cast<uint8_t>(asked.reduction.op_));
   if (!some.empty()) c.dtype = to_dtype(some[0].scalar_type());
   c.root = asked.root;
-  for (const at::Tensor& one : inputs) c.x_count += one.numel();
-  for (const at::Tensor& one : outputs) c.y_count += one.numel();
+  c.x_count = numel_of(inputs);
+  c.y_count = numel_of(outputs);
   if (!asked.splits.empty()) {
     c.x_splits = asked.splits.data();
     c.y_splits = c.x_splits + getSize();
@@ -168,6 +154,7 @@ void ProcessGroupTpu::compare(const Asked& asked, const Tensors& inputs, const T
 // What profilers' traces have of each collective, as of NCCL's.
 void ProcessGroupTpu::record(OpType type, const Tensors& inputs, const Tensors& outputs,
                              int which) {
+  if (!at::hasCallbacks()) return;
   const Tensors &from = inputs.empty() ? outputs : inputs, &to = outputs.empty() ? inputs : outputs;
   const tt_members& members = *carrier_->members;
   std::string name = c10d::opTypeToString(type);
@@ -177,7 +164,7 @@ void ProcessGroupTpu::record(OpType type, const Tensors& inputs, const Tensors& 
       std::make_tuple(getGroupUid(), getGroupDesc()), inputs, outputs, getRank(), std::move(name),
       numel_of(from), numel_of(to), to.empty() ? at::kByte : to[0].scalar_type(),
       std::vector<int64_t>(), std::vector<int64_t>(), static_cast<int>(members.ranks[0]),
-      step_of(members), getSize());
+      static_cast<int>(tt_members_step(&members)), getSize());
 }
 
 ProcessGroupTpu::Work ProcessGroupTpu::issue(const Asked& asked, OpType type, const Tensors& inputs,

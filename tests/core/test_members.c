@@ -464,6 +464,15 @@ static void test_late_mail(void **state) {
   tt_mail_deinit(&mail);
 }
 
+static void test_steps(void **state) {
+  (void)state;
+  static const int64_t ranks[] = {1, 3, 5, 6};
+  for (int size = 1; size <= 4; size++) {
+    tt_members members = {.size = size, .ranks = ranks};
+    assert_int_equal(tt_members_step(&members), ((int[]){1, 2, 2, -1})[size - 1]);
+  }
+}
+
 /* -- Who sent to whom -- */
 
 static void test_notices(void **state) {
@@ -574,6 +583,7 @@ int main(void) {
       cmocka_unit_test_setup(test_a_farewell, wipe),
       cmocka_unit_test_setup(test_mail, wipe),
       cmocka_unit_test_setup(test_late_mail, wipe),
+      cmocka_unit_test_setup(test_steps, wipe),
       cmocka_unit_test_setup(test_notices, wipe),
       cmocka_unit_test_setup(test_memory_runs_out, wipe),
       cmocka_unit_test_setup(test_memory_runs_out_in_a_failure, wipe),
