@@ -76,7 +76,7 @@ int main(int argc, char **argv) {
   int bursts = argc > 2 ? atoi(argv[2]) : 200;
   tt_session *session = NULL;
   tt_stream *stream = NULL;
-  tt_status status = tt_session_create(argv[1], 0, &session);
+  tt_status status = tt_session_create(argv[1], NULL, &session);
   if (!status) status = tt_stream_get(session->devices[0], 0, &stream);
   if (status) return fail(status);
   int64_t n = 16;

@@ -418,8 +418,9 @@ def groups_of_processes() -> None:
         return made
 
     def get_default_timeout(backend: Any) -> timedelta:
-        accelerator = torch._C._get_accelerator().type
-        named = accelerator if backend == "undefined" else str(backend)
+        # Asked for only where no backend is named, since it may open the plugin.
+        asks = backend == "undefined"
+        named = torch._C._get_accelerator().type if asks else str(backend)
         ours = "tpu" in named.replace(":", ",").split(",")
         return timedelta(minutes=10) if ours else default_timeout(backend)
 

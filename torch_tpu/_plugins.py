@@ -52,6 +52,21 @@ def expected_devices(name: str, cpu_devices: int) -> int:
     return counted() if counted else -1
 
 
+def may_span(name: str) -> bool:
+    """Whether a plugin may have devices of several processes; name: as for resolve."""
+    return _chosen(name) != "cpu"
+
+
+def own_device(name: str) -> int:
+    """Returns which of the host's devices a rank is to open; -1: all that it sees.
+
+    Of GPUs each process sees all, unless its launcher says otherwise. name: as for resolve.
+    """
+    if _chosen(name) != "cuda" or _cuda_devices() < 2:
+        return -1
+    return int(os.environ.get("LOCAL_RANK", "-1"))
+
+
 def _cpu_devices(asked: int) -> int:
     from torch_tpu import _env
 

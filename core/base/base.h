@@ -3,6 +3,7 @@
 #ifndef TT_BASE_H
 #define TT_BASE_H
 
+#include "base/board.h"
 #include "base/clock.h"
 #include "base/counters.h"
 #include "base/env.h"

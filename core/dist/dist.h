@@ -39,6 +39,9 @@ typedef struct tt_transport {
   /* Returns when y is there and x is not needed any more. Called by one thread at a time for a
    * group, in the order of the ranks' programs; holding no lock. An error ends the group. */
   tt_status (*run)(void *user, tt_collective *collective);
+  /* What `run` would say, as an error, of one that went wrong as `what` tells. NULL is allowed
+   * where the group launches no programs (dist/together.h). */
+  tt_status (*explain)(void *user, const tt_collective *collective, const char *what);
   /* Once, when nobody is in `run` and the group was destroyed. */
   void (*release)(void *user);
 } tt_transport;

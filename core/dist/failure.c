@@ -242,7 +242,7 @@ tt_status tt_members_explain(tt_members *members, const char *order, const tt_co
 tt_status tt_members_leave(tt_members *members, const char *why) {
   char key[32];
   snprintf(key, sizeof key, "left/%d", members->rank);
-  return members->board.put(members->board.user, key, why);
+  return members->board.put(members->board.user, key, why, strlen(why));
 }
 
 void tt_members_farewell(void) {

@@ -4,17 +4,6 @@
 #include <pthread.h>
 #include <string.h>
 
-struct tt_dist_group {
-  int64_t id;
-  int refs; /* guarded by `lock`, as what follows */
-  char *name;
-  int rank, size, source;
-  int64_t sequence; /* of the next collective */
-  tt_status error;  /* that ended it */
-  tt_transport transport;
-  struct tt_dist_group *next;
-};
-
 /* All that live; few. Their numbers are never used again. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static tt_dist_group *groups;
@@ -33,6 +22,7 @@ tt_status tt_dist_create(const char *name, int rank, int size, const tt_transpor
   }
   *group = (tt_dist_group){
       .refs = 1, .name = copy, .rank = rank, .size = size, .source = -1, .transport = *transport};
+  pthread_mutex_init(&group->launching, NULL);
   pthread_mutex_lock(&lock);
   group->id = ++last_id;
   group->next = groups;
@@ -42,13 +32,15 @@ tt_status tt_dist_create(const char *name, int rank, int size, const tt_transpor
   return TT_SUCCESS;
 }
 
-static void release(tt_dist_group *group) {
+void tt_dist_release(tt_dist_group *group) {
   pthread_mutex_lock(&lock);
   bool last = --group->refs == 0;
   pthread_mutex_unlock(&lock);
   if (!last) return;
   group->transport.release(group->transport.user);
   tt_status_release(group->error);
+  pthread_mutex_destroy(&group->launching);
+  tt_free(group->party.devices);
   tt_free(group->name);
   tt_free(group);
 }
@@ -60,7 +52,7 @@ void tt_dist_destroy(tt_dist_group *group) {
   while (*at && *at != group) at = &(*at)->next;
   if (*at) *at = group->next;
   pthread_mutex_unlock(&lock);
-  release(group);
+  tt_dist_release(group);
 }
 
 const char *tt_dist_line(uint32_t site) {
@@ -93,6 +85,27 @@ int tt_dist_source(tt_dist_group *group) {
   int source = group->source;
   pthread_mutex_unlock(&lock);
   return source;
+}
+
+void tt_dist_set_party(tt_dist_group *group, const tt_party *party) {
+  pthread_mutex_lock(&lock);
+  group->party = *party;
+  pthread_mutex_unlock(&lock);
+}
+
+static bool is_of(const tt_dist_group *group, int64_t party, const int64_t *devices, int count) {
+  const tt_party *own = &group->party;
+  return own->devices && own->number == party && own->count == count &&
+         !memcmp(own->devices, devices, (size_t)count * sizeof *devices);
+}
+
+tt_dist_group *tt_dist_of_party(int64_t party, const int64_t *devices, int count) {
+  pthread_mutex_lock(&lock);
+  tt_dist_group *group = groups;
+  while (group && !is_of(group, party, devices, count)) group = group->next;
+  if (group) group->refs++;
+  pthread_mutex_unlock(&lock);
+  return group;
 }
 
 /* The lock is held. Takes `error`. */
@@ -149,11 +162,13 @@ static tt_status explain(tt_status status, const tt_dist_group *group, const tt_
       reduces ? "elements of " : "bytes", reduces ? tt_dtype_name(c->dtype) : "");
 }
 
-static void keep(tt_dist_group *group, const tt_collective *c, tt_status status) {
+tt_status tt_dist_settle(tt_dist_group *group, const tt_collective *c, tt_status status) {
+  status = explain(status, group, c);
   pthread_mutex_lock(&lock);
   if (status) end(group, tt_status_clone(status));
   else if (c->kind == TT_COLLECTIVE_RECV) group->source = c->source;
   pthread_mutex_unlock(&lock);
+  return status;
 }
 
 tt_status tt_dist_run(const int64_t turn[TT_TURN_WORDS], tt_collective *c,
@@ -165,11 +180,11 @@ tt_status tt_dist_run(const int64_t turn[TT_TURN_WORDS], tt_collective *c,
   c->sequence = turn[TT_TURN_SEQUENCE];
   c->source = -1;
   int64_t flight = tt_flight_begin(group->name, c);
-  tt_status status = explain(group->transport.run(group->transport.user, c), group, c);
+  tt_status status = group->transport.run(group->transport.user, c);
   tt_flight_end(flight, status != TT_SUCCESS);
-  keep(group, c, status);
+  status = tt_dist_settle(group, c, status);
   for (int i = 0; i < TT_TURN_WORDS; i++) next[i] = turn[i];
   next[TT_TURN_SEQUENCE]++;
-  release(group);
+  tt_dist_release(group);
   return status;
 }

@@ -132,7 +132,7 @@ tt_status tt_board_tell(const tt_board *board, const char *key, const tt_issues 
   tt_issues_pack(issues, &text);
   tt_status status = tt_text_status(&text);
   if (!status)
-    status = key ? board->put(board->user, key, text.data ? text.data : "") : tt_out_of_memory();
+    status = key ? board->put(board->user, key, text.data, text.size) : tt_out_of_memory();
   tt_text_deinit(&text);
   return status;
 }
@@ -198,7 +198,7 @@ tt_status tt_members_most(tt_members *members, const char *what, int64_t own, in
   tt_text_printf(&key, "%s/%d", what, members->rank);
   snprintf(number, sizeof number, "%" PRId64, own);
   tt_status status = tt_text_status(&key);
-  if (!status) status = members->board.put(members->board.user, key.data, number);
+  if (!status) status = members->board.put(members->board.user, key.data, number, strlen(number));
   tt_text_deinit(&key);
   *most = own;
   for (int i = 0; !status && i < members->size; i++)

@@ -3,20 +3,8 @@
 #ifndef TT_MEMBERS_H
 #define TT_MEMBERS_H
 
+#include "base/board.h"
 #include "dist/issue.h"
-
-/* Texts by their keys, which all members see. Table of functions, called by several threads at
- * once, holding no lock but where tt_members_farewell says so; the user's pointer is theirs. */
-typedef struct tt_board {
-  void *user;
-  tt_status (*put)(void *user, const char *key, const char *text);
-  /* Adds the text to `out`, where *found says that there is one; does not wait until there is. */
-  tt_status (*get)(void *user, const char *key, tt_text *out, bool *found);
-  tt_status (*remove)(void *user, const char *key);
-  /* The same board by a way of its own, on which nobody waits for calls of others. */
-  tt_status (*again)(void *user, struct tt_board *out);
-  void (*release)(void *user);
-} tt_board;
 
 /* Puts them there, packed. A key of NULL is one that memory ran out for. */
 tt_status tt_board_tell(const tt_board *board, const char *key, const tt_issues *issues);

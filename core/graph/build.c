@@ -150,13 +150,12 @@ static tt_status note_reads(const building *b, tt_module *module) {
   return TT_SUCCESS;
 }
 
-static void name_devices(const building *b, tt_module *module) {
-  const int64_t *devices = tt_hlo_devices(b->h, &module->device_count);
-  if (!devices) return;
-  tt_text_printf(&module->text, "%s%lld", TT_DEVICES_LINE, (long long)devices[0]);
-  for (int i = 1; i < module->device_count; i++)
-    tt_text_printf(&module->text, " %lld", (long long)devices[i]);
-  tt_text_printf(&module->text, "\n");
+static void name_devices(const tt_joint *joint, tt_text *text) {
+  if (!joint->device_count) return;
+  tt_text_add(text, TT_DEVICES_LINE, sizeof TT_DEVICES_LINE - 1);
+  for (int i = 0; i < joint->device_count; i++)
+    tt_text_printf(text, "%s%lld", i ? " " : "", (long long)joint->devices[i]);
+  tt_text_printf(text, "\n%s%lld\n", TT_PARTY_LINE, (long long)joint->party);
 }
 
 /* The algorithm that cuDNN names first takes up to sixty times as long as its best one, which XLA
@@ -176,7 +175,8 @@ static tt_status build(building *b, tt_module *module) {
   TT_TRY(name_module(graph, module));
   time_convolutions(b, module);
   if (graph->options) tt_text_add(&module->text, graph->options, strlen(graph->options));
-  name_devices(b, module);
+  TT_TRY(tt_joint_of(graph, b->h, &module->joint));
+  name_devices(&module->joint, &module->text);
   TT_TRY(copy_checks(&b->checks, module));
   TT_TRY(tt_hlo_finish(b->h, b->results, graph->output_count + b->checks.count, &module->text));
   return note_reads(b, module);
@@ -193,6 +193,7 @@ tt_status tt_graph_build(const tt_graph *graph, const tt_target *target, tt_modu
 
 void tt_module_deinit(tt_module *module) {
   tt_text_deinit(&module->text);
+  tt_joint_deinit(&module->joint);
   tt_free(module->donors);
   tt_free(module->reads);
   for (int i = 0; i < module->check_count; i++) tt_free(module->check_texts[i]);

@@ -2,7 +2,7 @@
 #ifndef TT_BUILD_H
 #define TT_BUILD_H
 
-#include "graph/graph.h"
+#include "graph/joint.h"
 
 /* A program's text, and what those who launch it must know. Parameters are the graph's inputs, then
  * its words, if there are any; results are its outputs, then one flag for each Debug check. */
@@ -12,7 +12,7 @@ typedef struct tt_module {
   int result_count;              /* without check flags */
   int64_t result_bytes, largest; /* of all results; elements of the largest value on the way */
   bool *reads;                   /* of each input whether anything depends on its value */
-  int device_count;              /* that it runs on at once; 0: on any one */
+  tt_joint joint;                /* what it has several devices do */
   int donor_count;               /* parameters that may be donated, ascending */
   int64_t *donors;
   int check_count; /* rank-0 bool results behind the others; true means violated */

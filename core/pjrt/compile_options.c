@@ -231,11 +231,14 @@ tt_status tt_compile_options_read(const char *code, size_t size, tt_text *out) {
   for (int count = 0;; count++) {
     line rest;
     bool devices = begins(code, size, TT_DEVICES_LINE, &rest);
-    if (!devices && !begins(code, size, TT_OPTION_LINE, &rest)) return tt_text_status(out);
+    bool party = begins(code, size, TT_PARTY_LINE, &rest);
+    if (!devices && !party && !begins(code, size, TT_OPTION_LINE, &rest))
+      return tt_text_status(out);
     if (rest.end == code + size || count == TT_MAX_OVERRIDES)
       return tt_error(TT_INVALID_ARGUMENT, "compile options: a program has at most %d, each a line",
                       TT_MAX_OVERRIDES);
-    TT_TRY(devices ? read_devices(rest, out) : read_option(rest, out));
+    if (devices) TT_TRY(read_devices(rest, out));
+    else if (!party) TT_TRY(read_option(rest, out));
     size -= (size_t)(rest.end + 1 - code);
     code = rest.end + 1;
   }

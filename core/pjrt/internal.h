@@ -25,7 +25,8 @@ struct tt_client {
   PJRT_Client *raw;
   char *platform, *platform_version;
   bool host_memory, runs_inline;
-  int device_count;
+  const tt_board *board; /* of the processes that have a part of it each; NULL: none was given */
+  int device_count, all_devices;
   tt_pjrt_device *devices;
 };
 
@@ -69,6 +70,9 @@ const PJRT_Extension_Base *tt_pjrt_extension(const PJRT_Api *api, int type);
 /* Events need only the table. */
 tt_status tt_pjrt_await(const PJRT_Api *api, PJRT_Event *event);
 void tt_pjrt_event_destroy(const PJRT_Api *api, PJRT_Event *event);
+
+/* Hands the board, which must outlive the client, to a client that is about to be made. */
+void tt_pjrt_offer_board(const tt_board *board, PJRT_Client_Create_Args *args);
 
 /* Fills the id and the strings of a device whose `client` and `raw` are set. */
 tt_status tt_pjrt_device_init(tt_pjrt_device *device);

@@ -5,6 +5,7 @@
 #ifndef TT_PJRT_H
 #define TT_PJRT_H
 
+#include "base/board.h"
 #include "hlo/types.h"
 
 typedef struct tt_plugin tt_plugin;
@@ -26,9 +27,18 @@ bool tt_plugin_attribute(const tt_plugin *plugin, const char *name, int64_t valu
 const char *tt_plugin_path(const tt_plugin *plugin);
 
 /* -- client.c -- */
+/* The processes that each open a part of what becomes one client of all their devices. Plugins of
+ * GPUs are told; those of TPUs find one another by the environment. */
+typedef struct tt_world {
+  int node, nodes; /* this process, and how many there are */
+  int visible;     /* the one of the host's devices that this process opens; -1: all that it sees */
+  const tt_board *board; /* of these processes; must outlive the client */
+} tt_world;
 typedef struct tt_client_options {
-  int64_t cpu_devices; /* virtual devices of the CPU plugin; 0: 1. Other plugins are not told. */
+  int64_t cpu_devices;   /* virtual devices of the CPU plugin; 0: 1. Other plugins are not told. */
+  const tt_world *world; /* NULL: this process is alone */
 } tt_client_options;
+/* With a world it waits for the other processes. */
 tt_status tt_client_create(tt_plugin *plugin, const tt_client_options *options, tt_client **out);
 void tt_client_destroy(tt_client *client);
 const char *tt_client_platform(const tt_client *client); /* "cpu", "cuda", "tpu" */
@@ -37,6 +47,7 @@ bool tt_client_host_memory(const tt_client *client); /* device memory is host-ad
 bool tt_client_inline(const tt_client *client);      /* executions end before tt_execute returns */
 bool tt_client_copies(const tt_client *client);      /* between its devices by itself */
 int tt_client_device_count(const tt_client *client); /* addressable ones */
+bool tt_client_spans(const tt_client *client);       /* other processes have devices of it, too */
 tt_pjrt_device *tt_client_device(const tt_client *client, int index); /* borrowed */
 
 /* -- device.c -- */
@@ -106,6 +117,8 @@ typedef struct tt_compile_options {
 /* A line that names devices, "// devices 0 1 5", makes it a program that these run at once, each a
  * replica, in this order (tt_execute_all). */
 #define TT_DEVICES_LINE "// devices "
+/* Behind it, "// party 4" tells apart programs that others launch together; no compiler is told. */
+#define TT_PARTY_LINE "// party "
 /* Compiles a StableHLO module (text or bytecode). */
 tt_status tt_compile(tt_client *client, const char *code, size_t size,
                      const tt_compile_options *options, tt_executable **out);

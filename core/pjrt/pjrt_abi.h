@@ -27,6 +27,16 @@ typedef struct PJRT_LoadedExecutable PJRT_LoadedExecutable; /* compiled, ready t
 typedef struct PJRT_SerializedExecutable PJRT_SerializedExecutable;
 typedef struct PJRT_TopologyDescription PJRT_TopologyDescription;
 
+/* What a callback of ours returns an error with: code, words, and their size. */
+typedef PJRT_Error *(*PJRT_CallbackError)(int code, const char *message, size_t message_size);
+typedef void (*PJRT_KeyValueGetCallback_ValueDeleter)(char *value);
+struct PJRT_KeyValueGetCallback_Args;
+struct PJRT_KeyValueTryGetCallback_Args;
+struct PJRT_KeyValuePutCallback_Args;
+typedef PJRT_Error *(*PJRT_KeyValueGetCallback)(struct PJRT_KeyValueGetCallback_Args *args);
+typedef PJRT_Error *(*PJRT_KeyValueTryGetCallback)(struct PJRT_KeyValueTryGetCallback_Args *args);
+typedef PJRT_Error *(*PJRT_KeyValuePutCallback)(struct PJRT_KeyValuePutCallback_Args *args);
+
 typedef void (*PJRT_Event_OnReadyCallback)(PJRT_Error *error, void *user_arg);
 typedef void (*PJRT_SerializedExecutable_Deleter)(PJRT_SerializedExecutable *executable);
 
@@ -80,9 +90,25 @@ typedef union PJRT_NamedValue_Value {
     FIELD(void *, user_arg))                                                                       \
   STRUCT(PJRT_Client_Create_Args, kv_try_get_user_arg,                                             \
     FIELD(const PJRT_NamedValue *, create_options) FIELD(size_t, num_options)                      \
-    FIELD(void *, kv_get_callback) FIELD(void *, kv_get_user_arg) FIELD(void *, kv_put_callback)   \
-    FIELD(void *, kv_put_user_arg) FIELD(PJRT_Client *, client)                                    \
-    FIELD(void *, kv_try_get_callback) FIELD(void *, kv_try_get_user_arg))                         \
+    FIELD(PJRT_KeyValueGetCallback, kv_get_callback) FIELD(void *, kv_get_user_arg)                \
+    FIELD(PJRT_KeyValuePutCallback, kv_put_callback) FIELD(void *, kv_put_user_arg)                \
+    FIELD(PJRT_Client *, client) FIELD(PJRT_KeyValueTryGetCallback, kv_try_get_callback)           \
+    FIELD(void *, kv_try_get_user_arg))                                                            \
+  STRUCT(PJRT_KeyValueGetCallback_Args, value_deleter_callback,                                    \
+    FIELD(const char *, key) FIELD(size_t, key_size) FIELD(int, timeout_in_ms)                     \
+    FIELD(PJRT_CallbackError *, callback_error) FIELD(void *, user_arg) FIELD(char *, value)       \
+    FIELD(size_t, value_size)                                                                      \
+    FIELD(PJRT_KeyValueGetCallback_ValueDeleter, value_deleter_callback))                          \
+  STRUCT(PJRT_KeyValueTryGetCallback_Args, value_deleter_callback,                                 \
+    FIELD(const char *, key) FIELD(size_t, key_size) FIELD(PJRT_CallbackError *, callback_error)   \
+    FIELD(void *, user_arg) FIELD(char *, value) FIELD(size_t, value_size)                         \
+    FIELD(PJRT_KeyValueGetCallback_ValueDeleter, value_deleter_callback))                          \
+  STRUCT(PJRT_KeyValuePutCallback_Args, user_arg,                                                  \
+    FIELD(const char *, key) FIELD(size_t, key_size) FIELD(const char *, value)                    \
+    FIELD(size_t, value_size) FIELD(PJRT_CallbackError *, callback_error)                          \
+    FIELD(void *, user_arg))                                                                       \
+  STRUCT(PJRT_Client_Devices_Args, num_devices,                                                    \
+    FIELD(PJRT_Client *, client) FIELD(PJRT_Device *const *, devices) FIELD(size_t, num_devices))  \
   STRUCT(PJRT_Client_Destroy_Args, client, FIELD(PJRT_Client *, client))                           \
   STRUCT(PJRT_Client_PlatformName_Args, platform_name_size,                                        \
     FIELD(PJRT_Client *, client) FIELD(const char *, platform_name)                                \
@@ -228,7 +254,7 @@ typedef union PJRT_NamedValue_Value {
   NEED(Plugin_Initialize) MAYBE(Plugin_Attributes)                                                 \
   NEED(Event_Destroy) NEED(Event_IsReady) FREE(Event_Error) NEED(Event_Await) NEED(Event_OnReady)  \
   NEED(Client_Create) NEED(Client_Destroy) NEED(Client_PlatformName) FREE(Client_ProcessIndex)     \
-  NEED(Client_PlatformVersion) FREE(Client_Devices) NEED(Client_AddressableDevices)                \
+  NEED(Client_PlatformVersion) MAYBE(Client_Devices) NEED(Client_AddressableDevices)                \
   FREE(Client_LookupDevice) FREE(Client_LookupAddressableDevice) FREE(Client_AddressableMemories)  \
   NEED(Client_Compile) FREE(Client_DefaultDeviceAssignment) NEED(Client_BufferFromHostBuffer)      \
   NEED(DeviceDescription_Id) FREE(DeviceDescription_ProcessIndex)                                  \

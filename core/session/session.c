@@ -43,15 +43,16 @@ static tt_status open_devices(tt_session *session) {
   return TT_SUCCESS;
 }
 
-static tt_status open_session(tt_session *session, const char *path, int cpu_devices) {
+static tt_status open_session(tt_session *session, const char *path,
+                              const tt_client_options *asked) {
   if (!path || !*path) path = tt_env(TT_ENV_PLUGIN);
   if (!*path)
     return tt_error(TT_NOT_FOUND,
                     "no PJRT plugin is named: set TORCH_TPU_PLUGIN to a plugin's path, or "
                     "install lammps-jax-pjrt-cpu (pip install --no-deps)");
   TT_TRY(tt_plugin_open(path, &session->plugin));
-  tt_client_options options = {.cpu_devices =
-                                   cpu_devices ? cpu_devices : tt_env_int(TT_ENV_CPU_DEVICES)};
+  tt_client_options options = asked ? *asked : (tt_client_options){0};
+  if (!options.cpu_devices) options.cpu_devices = tt_env_int(TT_ENV_CPU_DEVICES);
   TT_TRY(tt_client_create(session->plugin, &options, &session->client));
   tt_target_init_client(&session->target, session->plugin, session->client, offer_lapack(session));
   session->target.collectives = offer_collectives(session);
@@ -73,10 +74,10 @@ static void close_session(tt_session *session) {
   tt_free(session);
 }
 
-tt_status tt_session_create(const char *path, int cpu_devices, tt_session **out) {
+tt_status tt_session_create(const char *path, const tt_client_options *options, tt_session **out) {
   tt_session *session = tt_calloc(1, sizeof *session);
   if (!session) return tt_out_of_memory();
-  tt_status status = open_session(session, path, cpu_devices);
+  tt_status status = open_session(session, path, options);
   if (status) {
     close_session(session);
     return status;

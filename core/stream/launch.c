@@ -195,7 +195,7 @@ static tt_status execute(tt_launch *launch, scratch *s, tt_event **end) {
     s->buffers[arguments++] = words;
   }
   int keep_count = find_kept(launch, s->keep);
-  bool alone = !launch->origin.program->module.device_count;
+  bool alone = !launch->origin.program->module.joint.device_count;
   tt_status status = alone ? start(launch, s, arguments, keep_count, end)
                            : start_with_others(launch, s, arguments, keep_count, end);
   if (words) tt_scalar_cache_put(device->scalars, words, key);

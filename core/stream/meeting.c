@@ -22,6 +22,9 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static round *open_rounds; /* somebody is missing; the oldest first */
 static tt_status over;     /* why nobody meets any more */
 static int64_t timeout_ms = 10 * INT64_C(60) * 1000;
+static TT_ATOMIC(tt_launch_together) with_others;
+
+void tt_meeting_set_others(tt_launch_together launch) { with_others = launch; }
 
 static void init_condition(void) { tt_cond_init(&changed); }
 
@@ -158,7 +161,8 @@ static tt_status gather_keep(const round *r, int64_t **keep, int *count) {
 }
 
 /* Nobody touches the round meanwhile. */
-static tt_status run(const round *r) {
+static tt_status run(void *user) {
+  const round *r = user;
   size_t size = (size_t)r->size;
   tt_buffer *const **arguments = tt_malloc(sizeof *arguments * size);
   tt_buffer ***outputs = tt_malloc(sizeof *outputs * size);
@@ -182,6 +186,16 @@ static tt_status run(const round *r) {
   return status;
 }
 
+static bool is_local(const round *r) { return r->size == r->program->module.joint.device_count; }
+
+static tt_status launch(round *r) {
+  tt_launch_together together = with_others;
+  if (is_local(r)) return run(r);
+  if (together) return together(r->program, run, r);
+  return tt_error(TT_FAILED_PRECONDITION, "%s: it runs on devices of other processes, too",
+                  r->program->module.name);
+}
+
 static void await(round *r) {
   int64_t timeout = timeout_ms;
   struct timespec until = tt_deadline(timeout);
@@ -198,11 +212,11 @@ static tt_status meet(tt_program *program, tt_seat *seat) {
   if (r->arrived == r->size) {
     unlist(r);
     pthread_mutex_unlock(&lock);
-    tt_status status = run(r);
+    tt_status status = launch(r);
     pthread_mutex_lock(&lock);
     r->status = status;
     r->done = true;
-    if (status) end(tt_status_clone(status));
+    if (status && is_local(r)) end(tt_status_clone(status));
     pthread_cond_broadcast(&changed);
   } else {
     await(r);

@@ -21,6 +21,11 @@ typedef struct tt_seat {
  * run. Where they do not come within the time-out, or it fails, the meeting is over for all: this
  * and all later calls return the error. Thread-safe. */
 tt_status tt_meeting_execute(tt_program *program, tt_seat *seat);
+/* Has `run` launch a program that devices of other processes run as well, when they have come; set
+ * once, before the first such program. Its errors end no meeting. */
+typedef tt_status (*tt_launch_together)(const tt_program *program, tt_status (*run)(void *user),
+                                        void *user);
+void tt_meeting_set_others(tt_launch_together launch);
 /* Who waits, and whoever comes later, gets an error with these words; the first ones stay.
  * Thread-safe. */
 void tt_meeting_end(const char *why);

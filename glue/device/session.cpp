@@ -21,6 +21,7 @@ std::atomic<tt_session*> the_session{nullptr}, usable{nullptr};
 std::mutex opening;
 std::string plugin = tt_env(TT_ENV_PLUGIN);  // a name or a path; guarded by the GIL
 int cpu_devices = 0;                         // likewise; 0: what the environment says
+std::optional<tt_world> world;               // guarded by `opening`
 constexpr int kNobodyAsked = -2;
 std::atomic<int> expected{kNobodyAsked};  // devices of the plugin that is not open
 // Of a process that owns one device: its index, and one more than that of any process of the host.
@@ -104,6 +105,16 @@ void set_plugin(const std::optional<std::string>& name, int devices) {
   expected = kNobodyAsked;
 }
 
+std::string plugin_name() { return plugin; }
+
+void offer_world(const tt_world& given) {
+  std::lock_guard<std::mutex> guard(opening);
+  world = given;
+  if (given.visible < 0) return;
+  expected = 1;
+  own_index = kNobodyAsked;
+}
+
 std::string plugin_path() {
   if (tt_session* open = session()) return tt_plugin_path(open->plugin);
   py::gil_scoped_acquire gil;
@@ -124,7 +135,8 @@ tt_session* open_session() {
   if (tt_session* open = session()) return open;
   tt_session* opened = nullptr;
   bind_lapack();
-  check(tt_session_create(path.c_str(), cpu_devices, &opened));
+  tt_client_options options{cpu_devices, world ? &*world : nullptr};
+  check(tt_session_create(path.c_str(), &options, &opened));
   usable.store(opened, std::memory_order_release);
   the_session.store(opened, std::memory_order_release);
   pthread_atfork(nullptr, nullptr, [] { usable.store(nullptr); });

@@ -61,5 +61,8 @@ bool is_forked();
 // environment says.
 void set_plugin(const std::optional<std::string>& name, int devices);
 std::string plugin_path();
+std::string plugin_name();  // a name or a path, as it was given; the GIL is held
+// The processes that the plugin is told of when it is opened.
+void offer_world(const tt_world& world);
 
 }  // namespace tt

@@ -46,16 +46,24 @@ void bind_distributed(py::module_& m) {
   });
   m.def("end_meetings", [](const std::string& why) { tt_meeting_end(why.c_str()); });
   m.def("reopen_meetings", [](Milliseconds timeout) { tt_meeting_reopen(timeout.count()); });
+  m.def("leave_world", &leave_world);
   m.def("_bind_distributed", [m](MakeCarrier make_carrier) mutable {
     if (py::hasattr(m, "ProcessGroupTpu")) return;
     carrier_maker() = std::move(make_carrier);
+    m.def("enter_world", &enter_world);
     py::class_<GroupOptions, Backend::Options, Ptr<GroupOptions>>(m, "ProcessGroupTpuOptions")
         .def("__deepcopy__", [](const GroupOptions& self, const py::object&) {
           return c10::make_intrusive<GroupOptions>(self);
         });
     py::class_<ProcessGroupTpu, Backend, Ptr<ProcessGroupTpu>>(m, "ProcessGroupTpu")
-        .def(py::init<Ptr<Store>, int, int, Milliseconds, std::string, std::vector<int64_t>,
-                      std::vector<int64_t>>())
+        .def(py::init([](Ptr<Store> store, int rank, int size, Milliseconds timeout,
+                         const std::string& name, std::vector<int64_t> global_ranks,
+                         std::vector<int64_t> threads) {
+          auto world = threads.empty() ? the_world() : nullptr;
+          return c10::make_intrusive<ProcessGroupTpu>(std::move(store), rank, size, timeout, name,
+                                                      std::move(global_ranks), std::move(threads),
+                                                      std::move(world));
+        }))
         .def_property_readonly("options", &ProcessGroupTpu::getBackendOptions)
         .def(
             "monitored_barrier",

@@ -220,6 +220,9 @@ ProcessGroupTpu::Work ProcessGroupTpu::recv(Tensors& tensors, int peer, int tag)
 }
 
 ProcessGroupTpu::Work ProcessGroupTpu::recvAnysource(Tensors& tensors, int tag) {
+  TORCH_CHECK_NOT_IMPLEMENTED(!carrier_->world || !carrier_->on_devices(),
+                              "recv from any rank: the plugin carries messages between processes, "
+                              "and has to know from which rank; name it");
   if (carrier_->on_devices()) {
     auto self = Ptr<ProcessGroupTpu>::unsafe_reclaim_from_nonowning(this);
     return make_work_from_any(carrier_, tensors, [self, tensors, tag](int peer) mutable {

@@ -22,32 +22,38 @@ at::Tensor flat(const Tensors& tensors) {
 
 int64_t device_of_rank(const Carrier& carrier, int64_t rank) {
   TORCH_CHECK(rank >= 0 && rank < carrier.members->size, "the group has no rank ", rank);
-  return carrier.devices.at(static_cast<size_t>(carrier.members->ranks[rank]));
-}
-
-// A message, as what the first of two gives both.
-void ask_pair(const Carrier& carrier, int64_t from, int64_t to, Asked& asked) {
-  asked.kind = TT_COLLECTIVE_BROADCAST;
-  asked.devices = {device_of_rank(carrier, from), device_of_rank(carrier, to)};
-  asked.ranks = 2;
-  asked.root = asked.tag = 0;
+  return carrier.devices().at(static_cast<size_t>(carrier.members->ranks[rank]));
 }
 
 void ask_group(const Carrier& carrier, bool spans, Asked& asked) {
   const tt_members& members = *carrier.members;
+  const std::vector<int64_t>& all = carrier.devices();
   asked.ranks = members.size;
+  asked.party = carrier.number * TT_PARTY_KINDS + TT_PARTY_ALL;
   std::vector<int64_t> ranks(members.ranks, members.ranks + members.size);
   if (spans) {
-    ranks.resize(carrier.devices.size());
+    int64_t whole = carrier.world ? carrier.world->number : 0;
+    asked.party = whole * TT_PARTY_KINDS + TT_PARTY_CAPTURED;
+    ranks.resize(all.size());
     TORCH_CHECK(tt_dist_partition(members.ranks, members.size, static_cast<int>(ranks.size()),
                                   ranks.data()),
                 "process group ", members.name, ": its ranks are along no dim of a mesh of the ",
                 ranks.size(), " ranks, so that no captured program of all of them can have it");
   }
-  for (int64_t rank : ranks) asked.devices.push_back(carrier.devices.at(static_cast<size_t>(rank)));
+  for (int64_t rank : ranks) asked.devices.push_back(all.at(static_cast<size_t>(rank)));
 }
 
 }  // namespace
+
+// What the first of the two gives both.
+Asked between(const Carrier& carrier, int64_t from, int64_t to) {
+  Asked asked{TT_COLLECTIVE_BROADCAST};
+  asked.devices = {device_of_rank(carrier, from), device_of_rank(carrier, to)};
+  asked.ranks = 2;
+  auto way = asked.devices[0] < asked.devices[1] ? TT_PARTY_UP : TT_PARTY_DOWN;
+  asked.party = carrier.number * TT_PARTY_KINDS + way;
+  return asked;
+}
 
 int64_t numel_of(const Tensors& tensors) {
   int64_t total = 0;
@@ -66,11 +72,11 @@ Packed::Packed(Carrier& carrier, bool spans, Asked& asked, const Tensors& given,
   switch (asked.kind) {
   case TT_COLLECTIVE_SEND:
     outputs.swap(inputs);
-    ask_pair(carrier, rank, asked.root, asked);
+    asked = between(carrier, rank, asked.root);
     return;
   case TT_COLLECTIVE_RECV:
     outputs[0].zero_();  // what was never written is no operand of a program, but the sender's is
-    ask_pair(carrier, asked.root, rank, asked);
+    asked = between(carrier, asked.root, rank);
     return;
   case TT_COLLECTIVE_GATHER:
     asked.kind = TT_COLLECTIVE_ALL_GATHER;

@@ -16,6 +16,7 @@ extern "C" {
 #include "dist/mail.h"
 #include "dist/notices.h"
 #include "dist/shared.h"
+#include "dist/together.h"
 #include "stream/meeting.h"
 }
 
@@ -38,26 +39,66 @@ struct GroupOptions final : Backend::Options {
   using Options::Options;
 };
 
+struct Carrier;
+
+// The processes of the default group, each with a device of its own, where the plugin may span them.
+class World : Fixed {
+ public:
+  World(Ptr<Store> store, int rank, int size, Milliseconds timeout);
+  ~World();
+  // The plugin's numbers of the devices, by rank; none where it does not span the processes. Opens
+  // it; the first call waits for the others.
+  const std::vector<int64_t>& devices();
+  // Has captured programs with collectives be launched by all of them; all call it.
+  void launch_captured();
+  int64_t number = -1;  // of the default group, as of a carrier; -1: it is being made
+
+ private:
+  Ptr<Store> store_;
+  int rank_, size_;
+  Milliseconds timeout_;
+  tt_board board_;  // the plugin's
+  std::vector<int64_t> devices_;
+  std::once_flag found_, enlisted_;
+  std::shared_ptr<Carrier> carrier_;  // of what is captured
+  tt_dist_group* captured_ = nullptr;
+};
+
+// Of the default group that is there; null: its processes have a plugin each. `visible` is the one
+// of the host's devices that is this process's; -1: all that it sees.
+std::shared_ptr<World> the_world();
+void enter_world(Ptr<Store> store, int rank, int size, Milliseconds timeout, int visible);
+void leave_world();
+
 // Who carries a group's collectives: PyTorch's own backend for tensors of the host, Gloo; or the
-// plugin's own, between devices.
+// plugin's own, between devices: of ranks that are threads, or that are processes, which agree on
+// their launches by that backend.
 struct Carrier : Fixed {
-  // Makes the backend where there are no devices.
+  // `threads`: the plugin's numbers of the devices of ranks that are threads, by their global ranks.
   Carrier(Ptr<Store> store, int rank, int size, Milliseconds timeout, const std::string& name,
-          std::vector<int64_t> global_ranks, std::vector<int64_t> devices);
+          std::vector<int64_t> global_ranks, std::vector<int64_t> threads,
+          std::shared_ptr<World> world);
   ~Carrier();
-  Ptr<Backend> backend;          // null: the plugin
-  std::vector<int64_t> devices;  // of the plugin, in the order of the global ranks; or none
+  Ptr<Backend> backend;          // null: the ranks are threads
+  std::shared_ptr<World> world;  // null: the plugin's collectives are not for other processes
+  std::vector<int64_t> threads;
   tt_members* members = nullptr;
   tt_mail to_itself;
-  tt_notices* notices = nullptr;  // between devices
+  tt_notices* notices = nullptr;  // of ranks that are threads
   std::mutex lock;
   // Messages that were sent and perhaps not received yet, with their bytes.
   std::vector<std::pair<Ptr<c10d::Work>, at::Tensor>> sent;
   // Returns when their receivers have them: those of a group that ends would be lost.
   void await_sent();
   uint64_t unequal = 0;  // exchanges of unequal parts between devices
-  bool on_devices() const { return !devices.empty(); }
+  int64_t number = -1;   // equal on all ranks, and no other group's that they are in; -1: none
+  // Of all ranks of the world; none: the plugin does not carry the collectives.
+  const std::vector<int64_t>& devices() const { return world ? world->devices() : threads; }
+  bool on_devices() const { return !devices().empty(); }
   Milliseconds timeout() const { return Milliseconds(tt_members_timeout(members)); }
+
+ private:
+  void take_number();
 };
 
 tt_board board_of(Ptr<Store> store);
@@ -112,8 +153,11 @@ struct Asked {
   int64_t root = 0, tag = 0;
   std::vector<int64_t> splits{};
   std::vector<int64_t> devices{};  // in groups of so many ranks, where the plugin does it
-  int64_t ranks = 0;
+  int64_t ranks = 0, party = 0;
 };
+
+// Between two ranks of a group: which devices, of which party. From the first to the second.
+Asked between(const Carrier& carrier, int64_t from, int64_t to);
 
 // Which of the group's orders of collectives; others are the rank that is received from.
 enum { kAll = -2, kSends = -3 };
@@ -139,7 +183,7 @@ class ProcessGroupTpu final : public Backend {
  public:
   ProcessGroupTpu(Ptr<Store> store, int rank, int size, Milliseconds timeout,
                   const std::string& name, std::vector<int64_t> global_ranks,
-                  std::vector<int64_t> devices);
+                  std::vector<int64_t> threads, std::shared_ptr<World> world);
   ~ProcessGroupTpu() override;
 
   using Work = Ptr<c10d::Work>;
@@ -199,6 +243,7 @@ class ProcessGroupTpu final : public Backend {
 
  private:
   std::shared_ptr<Order> order(int which, c10::DeviceIndex device);
+  void enlist(tt_dist_group* group, int which);
   void compare(const Asked& asked, const Tensors& inputs, const Tensors& outputs,
                c10::DeviceIndex device);
   void record(c10d::OpType type, const Tensors& inputs, const Tensors& outputs, int which);

@@ -184,14 +184,18 @@ tt_status carry(Transport& self, tt_collective* asked) {
   return tt_shared_run(self.segment, asked, tt_members_timeout(carrier.members));
 }
 
-tt_status run(void* user, tt_collective* asked) {
+tt_status explain(void* user, const tt_collective* asked, const char* what) {
   auto& self = *static_cast<Transport*>(user);
-  tt_status failed = carry(self, asked);
-  if (!failed) return TT_SUCCESS;
-  tt_status status = tt_members_explain(self.carrier->members, self.order.c_str(), asked,
-                                        tt_status_message(failed));
-  tt_status_release(failed);
+  tt_status status = tt_members_explain(self.carrier->members, self.order.c_str(), asked, what);
   if (*tt_env(TT_ENV_FLIGHT_RECORD)) dump_record();
+  return status;
+}
+
+tt_status run(void* user, tt_collective* asked) {
+  tt_status failed = carry(*static_cast<Transport*>(user), asked);
+  if (!failed) return TT_SUCCESS;
+  tt_status status = explain(user, asked, tt_status_message(failed));
+  tt_status_release(failed);
   return status;
 }
 
@@ -206,7 +210,7 @@ void Carrier::await_sent() {
 }
 
 tt_transport make_transport(std::shared_ptr<Carrier> carrier, const std::string& order) {
-  return {new Transport(std::move(carrier), order), &run, &release};
+  return {new Transport(std::move(carrier), order), &run, &explain, &release};
 }
 
 }  // namespace tt

@@ -17,7 +17,7 @@ using c10d::OpType;
 
 TORCH_LIBRARY_FRAGMENT(torch_tpu, m) {
   m.def("collective_(Tensor(a!) turn, Tensor[] inputs, Tensor(b!)[] outputs, int kind, int op, "
-        "Scalar root, Scalar tag, Scalar site, int[] splits, int[] devices, int ranks) -> ()");
+        "Scalar root, Scalar tag, Scalar site, int[] splits, int[] devices, int ranks, int party) -> ()");
 }
 
 // Streams that users cannot get; groups take them in turn.
@@ -78,7 +78,8 @@ void call(const at::Tensor& turn, const std::vector<at::Tensor>& inputs,
                           at::Scalar(static_cast<int64_t>(call_site()) + TT_FIRST_SITE),
                           asked.splits,
                           asked.devices,
-                          asked.ranks};
+                          asked.ranks,
+                          asked.party};
   op.callBoxed(&stack);
 }
 
@@ -96,12 +97,32 @@ MakeCarrier& carrier_maker() {
 
 ProcessGroupTpu::ProcessGroupTpu(Ptr<Store> store, int rank, int size, Milliseconds timeout,
                                  const std::string& name, std::vector<int64_t> global_ranks,
-                                 std::vector<int64_t> devices)
+                                 std::vector<int64_t> threads, std::shared_ptr<World> world)
     : Backend(rank, size),
       carrier_(std::make_shared<Carrier>(std::move(store), rank, size, timeout, name,
-                                         std::move(global_ranks), std::move(devices))) {}
+                                         std::move(global_ranks), std::move(threads),
+                                         std::move(world))) {}
 
 ProcessGroupTpu::~ProcessGroupTpu() = default;
+
+// Of processes: has the group launch what it is asked for with the others.
+void ProcessGroupTpu::enlist(tt_dist_group* group, int which) {
+  const Carrier& carrier = *carrier_;
+  int peer = which == kAll ? -1 : which <= kSends ? kSends - 1 - which : which;
+  std::vector<int64_t> devices;
+  int64_t party = carrier.number * TT_PARTY_KINDS + TT_PARTY_ALL;
+  if (peer < 0) {
+    for (int rank = 0; rank < getSize(); rank++)
+      devices.push_back(carrier.devices().at(static_cast<size_t>(carrier.members->ranks[rank])));
+  } else {
+    Asked message = which <= kSends ? between(carrier, getRank(), peer)
+                                    : between(carrier, peer, getRank());
+    devices = message.devices;
+    party = message.party;
+  }
+  std::sort(devices.begin(), devices.end());
+  check(tt_dist_enlist(group, party, devices.data(), static_cast<int>(devices.size()), peer));
+}
 
 std::shared_ptr<Order> ProcessGroupTpu::order(int which, c10::DeviceIndex device) {
   std::shared_ptr<Order>& found = orders_[which];
@@ -114,6 +135,7 @@ std::shared_ptr<Order> ProcessGroupTpu::order(int which, c10::DeviceIndex device
   bool pair = carrier_->on_devices() && which != kAll;  // of who sends and who receives
   int rank = !pair ? getRank() : which <= kSends ? 0 : 1, size = pair ? 2 : getSize();
   check(tt_dist_create(carrier_->members->name, rank, size, &transport, &made->group));
+  if (carrier_->world && carrier_->on_devices()) enlist(made->group, which);
   auto words = at::empty({TT_TURN_WORDS}, at::kLong);
   tt_dist_turn(made->group, words.mutable_data_ptr<int64_t>());
   made->turn = words.to(c10::Device(c10::DeviceType::PrivateUse1, device));
@@ -194,6 +216,7 @@ ProcessGroupTpu::Work ProcessGroupTpu::issue(const Asked& asked, OpType type, co
   Place place(device, in->stream, which != kAll, carrier_->on_devices());
   bool captured = captured_stream(device) != nullptr;
   if (carrier_->on_devices()) {
+    if (captured && carrier_->world) carrier_->world->launch_captured();
     Packed packed(*carrier_, captured, scaled, factored, outputs);
     call(in->turn, packed.inputs, packed.outputs, scaled);
     packed.unpack();
@@ -247,7 +270,8 @@ Ptr<Backend> ProcessGroupTpu::split(const Ptr<Store>& store, const std::vector<i
   }
   return c10::make_intrusive<ProcessGroupTpu>(
       store, static_cast<int>(own - ranks.begin()), static_cast<int>(ranks.size()),
-      options->timeout, options->group_name, std::move(global_ranks), carrier_->devices);
+      options->timeout, options->group_name, std::move(global_ranks), carrier_->threads,
+      carrier_->world);
 }
 
 // A group with processes that were not in this one, which meet at the store. Each of a simulation's
@@ -255,7 +279,7 @@ Ptr<Backend> ProcessGroupTpu::split(const Ptr<Store>& store, const std::vector<i
 Ptr<Backend> ProcessGroupTpu::merge(const Ptr<Store>& store, const Ptr<Options>& options,
                                     const int& rank, const int& size) {
   std::vector<int64_t> global_ranks;
-  if (carrier_->on_devices()) {
+  if (!carrier_->threads.empty()) {
     std::string own = std::to_string(carrier_->members->ranks[getRank()]);
     store->set("device/" + std::to_string(rank), own);
     for (int one = 0; one < size; one++)
@@ -263,7 +287,7 @@ Ptr<Backend> ProcessGroupTpu::merge(const Ptr<Store>& store, const Ptr<Options>&
   }
   return c10::make_intrusive<ProcessGroupTpu>(store, rank, size, options->timeout,
                                               options->group_name, std::move(global_ranks),
-                                              carrier_->devices);
+                                              carrier_->threads, nullptr);
 }
 
 uint64_t ProcessGroupTpu::getSequenceNumberForGroup() {
@@ -283,7 +307,7 @@ void ProcessGroupTpu::abort() {
   std::lock_guard<std::mutex> guard(lock_);
   for (auto& [which, one] : orders_) tt_dist_abort(one->group, "it was aborted");
   std::string why = std::string("process group ") + carrier_->members->name + ": it was aborted";
-  if (carrier_->on_devices()) tt_meeting_end(why.c_str());
+  if (!carrier_->threads.empty()) tt_meeting_end(why.c_str());
 }
 
 void ProcessGroupTpu::leave(const std::string& why) {

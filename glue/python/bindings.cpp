@@ -187,6 +187,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("is_initialized", [] { return session() != nullptr && !is_forked(); });
   m.def("is_in_bad_fork", &is_forked);
   m.def("set_plugin", &set_plugin, "name"_a, "cpu_devices"_a = 0);
+  m.def("plugin_name", &plugin_name);
   m.def("plugin_path", &plugin_path);
   m.def("platform", [] { return open_session()->target.platform; });
   m.def("platform_version", [] { return open_session()->target.version; });

@@ -8,7 +8,9 @@
  *    destination of a copy to the host holds garbage until the copy has ended.
  *  - Memory is limited, allocated in blocks of 512 bytes, and counted until its last use has ended.
  *  - A donated argument is gone when Execute returns.
- *  - It has no extensions, knows no option of the CPU plugin, and calls nothing in a program.
+ *  - It knows no option of the CPU plugin, and calls nothing in a program.
+ *  - It has no extensions, unless it spans processes: then it has the one, and takes the options, by
+ *    which plugins of GPUs are known and are told of the others. Each process has one device.
  *
  * Environment, read when a client is created:
  *  TT_ACCEL_INNER     the plugin that computes (default: the one that the build found)
@@ -17,6 +19,7 @@
  *  TT_ACCEL_SEED      of the delays and of random failures (0)
  *  TT_ACCEL_DELAY_US  scale of the delays in microseconds (25): most are 0.2 to 2 times as long,
  *                     one in 32 up to 100 times; 0 turns them off, and everything stays on threads
+ *  TT_ACCEL_SPANS     anything: it spans processes, where a client is told of them
  *  TT_ACCEL_FAIL      failures, see tt_accel_fail
  *
  * The functions below are exported; get them with dlsym. Thread-safe. */

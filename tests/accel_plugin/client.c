@@ -53,10 +53,23 @@ static PJRT_Error *create_device(PJRT_Client *client, PJRT_Device *inner, PJRT_D
   return error;
 }
 
+/* The one of this process; the first one is the last process's. Of several processes the numbers
+ * are the inner plugin's, which is told of them. */
+static PJRT_Error *create_own_device(PJRT_Client *client, PJRT_Device *const *inner) {
+  int place = (int)(client->span.nodes - 1 - client->span.node);
+  client->devices = accel_alloc(1, sizeof *client->devices);
+  client->device_count = 1;
+  PJRT_Error *error = create_device(client, inner[place], &client->devices[0]);
+  client->devices[0]->description.id = place;
+  return error;
+}
+
 static PJRT_Error *create_devices(PJRT_Client *client) {
   ACCEL_ARGS(Client_AddressableDevices, args, .client = client->inner);
   PJRT_Error *error = ACCEL_INNER(Client_AddressableDevices, &args);
   if (error) return error;
+  client->all_devices = args.num_addressable_devices;
+  if (client->span.nodes > 1) return create_own_device(client, args.addressable_devices);
   client->devices = accel_alloc(args.num_addressable_devices, sizeof *client->devices);
   for (size_t i = 0; i < args.num_addressable_devices && !error; i++) {
     error = create_device(client, args.addressable_devices[i], &client->devices[i]);
@@ -78,10 +91,7 @@ static void destroy(PJRT_Client *client) {
   free(client);
 }
 
-static PJRT_Error *check_settings(const PJRT_Client_Create_Args *args, int64_t devices) {
-  if (args->num_options)
-    return accel_error(TT_INVALID_ARGUMENT, "Unexpected option passed to PJRT_Client_Create: %.*s",
-                       (int)args->create_options[0].name_size, args->create_options[0].name);
+static PJRT_Error *check_settings(int64_t devices) {
   if (devices < 1 || devices > ACCEL_MAX_DEVICES)
     return accel_error(TT_INVALID_ARGUMENT, "TT_ACCEL_DEVICES must be 1 to %d", ACCEL_MAX_DEVICES);
   if (!tt_accel_fail(getenv("TT_ACCEL_FAIL")))
@@ -92,11 +102,15 @@ static PJRT_Error *check_settings(const PJRT_Client_Create_Args *args, int64_t d
 
 ACCEL(Client_Create) {
   ACCEL_ENTER(Client_Create);
-  int64_t devices = number("TT_ACCEL_DEVICES", 1);
-  PJRT_Error *error = check_settings(args, devices);
+  accel_span span;
+  PJRT_Error *error = accel_span_read(args, &span);
+  int64_t devices = !error && span.nodes > 1 ? span.nodes : number("TT_ACCEL_DEVICES", 1);
+  if (!error) error = check_settings(devices);
+  if (!error) error = accel_span_meet(&span);
   if (error) return error;
   accel_seed((uint64_t)number("TT_ACCEL_SEED", 0), number("TT_ACCEL_DELAY_US", 25));
   PJRT_Client *client = accel_alloc(1, sizeof *client);
+  client->span = span;
   error = create_inner(client, devices);
   if (!error) error = create_devices(client);
   if (error) destroy(client);
@@ -136,6 +150,13 @@ ACCEL(Client_AddressableDevices) {
   ACCEL_ENTER(Client_AddressableDevices);
   args->addressable_devices = args->client->devices;
   args->num_addressable_devices = args->client->device_count;
+  return NULL;
+}
+
+ACCEL(Client_Devices) {
+  ACCEL_ENTER(Client_Devices);
+  args->devices = args->client->devices; /* of which there are fewer where processes share them */
+  args->num_devices = args->client->all_devices;
   return NULL;
 }
 

@@ -17,6 +17,29 @@ static PJRT_Error *get_inner(PJRT_LoadedExecutable *inner, PJRT_Executable **out
   return error;
 }
 
+/* Of one that is compiled for some devices of all processes; none of a portable one. */
+static PJRT_Error *ask_places(PJRT_LoadedExecutable *loaded, PJRT_Device *const *inner,
+                              size_t count) {
+  PJRT_Device *own = loaded->client->devices[0];
+  loaded->devices = accel_alloc(1, sizeof *loaded->devices);
+  loaded->places = accel_alloc(count, sizeof *loaded->places);
+  for (size_t i = 0; i < count; i++) {
+    ACCEL_ARGS(Device_GetDescription, device, .device = inner[i]);
+    PJRT_Error *error = ACCEL_INNER(Device_GetDescription, &device);
+    ACCEL_ARGS(DeviceDescription_Id, id, .device_description = device.device_description);
+    if (!error) error = ACCEL_INNER(DeviceDescription_Id, &id);
+    if (error) return error;
+    loaded->set |= UINT64_C(1) << (id.id % 64);
+    loaded->places[i] = inner[i];
+    if (inner[i] != own->inner) continue;
+    loaded->place = i;
+    loaded->devices[0] = own;
+    loaded->device_count = 1;
+  }
+  loaded->place_count = count > 1 ? count : 0;
+  return NULL;
+}
+
 static PJRT_Error *ask_inner(PJRT_LoadedExecutable *loaded) {
   PJRT_Executable *inner = NULL;
   PJRT_Error *error = get_inner(loaded->inner, &inner);
@@ -26,6 +49,8 @@ static PJRT_Error *ask_inner(PJRT_LoadedExecutable *loaded) {
   ACCEL_ARGS(LoadedExecutable_AddressableDevices, args, .executable = loaded->inner);
   if (!error) error = ACCEL_INNER(LoadedExecutable_AddressableDevices, &args);
   if (error) return error;
+  if (loaded->client->span.nodes > 1)
+    return ask_places(loaded, args.addressable_devices, args.num_addressable_devices);
   loaded->device_count = args.num_addressable_devices;
   loaded->devices = accel_alloc(loaded->device_count, sizeof *loaded->devices);
   for (size_t i = 0; i < loaded->device_count; i++)
@@ -58,6 +83,7 @@ void accel_loaded_release(PJRT_LoadedExecutable *executable) {
   accel_program_release(executable->program);
   atomic_fetch_sub(&executable->client->holders, 1);
   free(executable->devices);
+  free(executable->places);
   free(executable);
 }
 

@@ -15,6 +15,7 @@ typedef struct accel_launch {
   size_t keep_count;
   accel_moment *ended;
   PJRT_Error *error; /* that it shall end with */
+  int64_t number;    /* of one that several processes make */
 } accel_launch;
 
 static PJRT_Device *device_of(const PJRT_LoadedExecutable_Execute_Args *args, size_t index) {
@@ -53,35 +54,69 @@ static PJRT_Error *await_all(PJRT_Event **events, int count) {
   return first;
 }
 
-static PJRT_Error *compute(accel_launch *launch) {
-  size_t devices = (size_t)launch->devices, inputs = (size_t)launch->inputs;
-  size_t outputs = (size_t)launch->outputs;
-  PJRT_Buffer **in = accel_alloc(devices * inputs, sizeof *in);
-  PJRT_Buffer **out = accel_alloc(devices * outputs, sizeof *out);
-  PJRT_Buffer ***lists = accel_alloc(2 * devices, sizeof *lists);
-  PJRT_Event **events = accel_alloc(devices, sizeof *events);
-  for (size_t i = 0; i < devices * inputs; i++) in[i] = launch->arguments[i]->inner;
-  for (size_t d = 0; d < devices; d++) {
-    lists[d] = in + d * inputs;
-    lists[devices + d] = out + d * outputs;
+/* What the inner plugin takes and gives: of all devices, one after the other. */
+typedef struct accel_lists {
+  size_t devices, inputs, outputs;
+  PJRT_Buffer **in, **out;
+} accel_lists;
+
+static PJRT_Error *execute_inner(const accel_launch *launch, const accel_lists *lists) {
+  PJRT_Buffer ***each = accel_alloc(2 * lists->devices, sizeof *each);
+  PJRT_Event **events = accel_alloc(lists->devices, sizeof *events);
+  for (size_t d = 0; d < lists->devices; d++) {
+    each[d] = lists->in + d * lists->inputs;
+    each[lists->devices + d] = lists->out + d * lists->outputs;
   }
   PJRT_ExecuteOptions options = {.struct_size = PJRT_ExecuteOptions_STRUCT_SIZE,
                                  .non_donatable_input_indices = launch->keep,
                                  .num_non_donatable_input_indices = launch->keep_count};
   ACCEL_ARGS(LoadedExecutable_Execute, args, .executable = launch->executable->inner,
-             .options = &options, .argument_lists = (PJRT_Buffer *const *const *)lists,
-             .num_devices = devices, .num_args = inputs, .output_lists = lists + devices,
-             .device_complete_events = events,
+             .options = &options, .argument_lists = (PJRT_Buffer *const *const *)each,
+             .num_devices = lists->devices, .num_args = lists->inputs,
+             .output_lists = each + lists->devices, .device_complete_events = events,
              .execute_device = launch->device ? launch->device->inner : NULL);
   PJRT_Error *error = ACCEL_INNER(LoadedExecutable_Execute, &args);
-  if (!error) {
-    for (size_t i = 0; i < devices * outputs; i++) launch->results[i]->inner = out[i];
-    error = await_all(events, launch->devices);
-  }
-  free(in);
-  free(out);
-  free(lists);
+  if (!error) error = await_all(events, (int)lists->devices);
+  free(each);
   free(events);
+  return error;
+}
+
+static void destroy_inner(PJRT_Buffer *const *buffers, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (buffers[i]) ACCEL_INNER_DESTROY(Buffer_Destroy, .buffer = buffers[i]);
+}
+
+/* Of the other processes' devices; this one's values have theirs. */
+static void destroy_others(const accel_lists *lists, size_t place) {
+  for (size_t d = 0; d < lists->devices; d++) {
+    if (d == place) continue;
+    destroy_inner(lists->in + d * lists->inputs, lists->inputs);
+    destroy_inner(lists->out + d * lists->outputs, lists->outputs);
+  }
+}
+
+static PJRT_Error *compute(accel_launch *launch) {
+  const PJRT_LoadedExecutable *executable = launch->executable;
+  bool spans = executable->place_count > 0;
+  size_t own = spans ? executable->place : 0, devices = (size_t)launch->devices;
+  accel_lists lists = {.devices = spans ? executable->place_count : devices,
+                       .inputs = (size_t)launch->inputs,
+                       .outputs = (size_t)launch->outputs};
+  lists.in = accel_alloc(lists.devices * lists.inputs, sizeof *lists.in);
+  lists.out = accel_alloc(lists.devices * lists.outputs, sizeof *lists.out);
+  for (size_t i = 0; i < devices * lists.inputs; i++)
+    lists.in[own * lists.inputs + i] = launch->arguments[i]->inner;
+  PJRT_Error *error = NULL;
+  if (spans)
+    error = accel_span_arguments(executable, launch->number, launch->arguments, launch->inputs,
+                                 lists.in);
+  if (!error) error = execute_inner(launch, &lists);
+  for (size_t i = 0; i < devices * lists.outputs && !error; i++)
+    launch->results[i]->inner = lists.out[own * lists.outputs + i];
+  if (spans) destroy_others(&lists, own);
+  free(lists.in);
+  free(lists.out);
   return error;
 }
 
@@ -234,6 +269,7 @@ static void launch(const PJRT_LoadedExecutable_Execute_Args *args) {
                      .ended = accel_moment_create(),
                      .error = accel_fault(ACCEL_EXECUTE, true)};
   args->executable->refs++;
+  if (args->executable->place_count) launch->number = accel_span_number(args->executable);
   launch->keep = accel_alloc(launch->keep_count, sizeof *launch->keep);
   for (size_t i = 0; i < launch->keep_count; i++)
     launch->keep[i] = args->options->non_donatable_input_indices[i];

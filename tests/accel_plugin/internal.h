@@ -134,10 +134,24 @@ struct PJRT_Device {
   int64_t in_use, limit, peak, allocations, largest;
 };
 
+/* Of processes that each have one of the inner client's devices; see span.c. */
+enum { ACCEL_SPAN_SETS = 256 };
+typedef struct accel_span {
+  int64_t node, nodes; /* nodes 1: this process has all devices */
+  PJRT_KeyValueGetCallback get;
+  PJRT_KeyValuePutCallback put;
+  void *get_user, *put_user;
+  /* Under the lock: sets of devices that have run programs together, and how many. */
+  int set_count;
+  uint64_t sets[ACCEL_SPAN_SETS];
+  int64_t launches[ACCEL_SPAN_SETS];
+} accel_span;
+
 struct PJRT_Client {
   PJRT_Client *inner;
   PJRT_Device **devices;
-  size_t device_count;
+  size_t device_count, all_devices;
+  accel_span span;
   char version[256];
   atomic_int_fast64_t holders; /* values and executables, which must go first */
 };
@@ -201,8 +215,24 @@ struct PJRT_LoadedExecutable {
   accel_program *program;
   PJRT_Device **devices; /* of one that is not portable */
   size_t device_count;
+  /* Of one that several processes run, else 0: the inner devices, of which number `place` is this
+   * process's, and the same as a set of bits. */
+  PJRT_Device **places;
+  size_t place_count, place;
+  uint64_t set;
 };
 
 void accel_loaded_release(PJRT_LoadedExecutable *executable); /* under the lock */
+
+/* -- span.c -- */
+PJRT_Error *accel_span_read(const PJRT_Client_Create_Args *args, accel_span *span);
+/* Waits for the other processes. */
+PJRT_Error *accel_span_meet(const accel_span *span);
+/* The number of a launch that begins, among those by its devices; -1: too many. Under the lock. */
+int64_t accel_span_number(PJRT_LoadedExecutable *executable);
+/* Tells the other processes this one's arguments, and makes theirs on the inner devices, in the
+ * order of the places, `count` each; those of this one's place are left as they are. */
+PJRT_Error *accel_span_arguments(const PJRT_LoadedExecutable *executable, int64_t number,
+                                 accel_value *const *own, int count, PJRT_Buffer **out);
 
 #endif

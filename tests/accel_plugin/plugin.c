@@ -72,6 +72,9 @@ const PJRT_Api *GetPjrtApi(void);
 const PJRT_Api *GetPjrtApi(void) {
   static PJRT_Api api;
   if (api.struct_size) return &api;
+  static PJRT_Extension_Base gpu = {sizeof gpu, PJRT_Extension_Type_Gpu_Custom_Call, NULL};
+  const char *spans = getenv("TT_ACCEL_SPANS");
+  if (spans && *spans) api.extension_start = &gpu;
   PJRT_Error *(*other)(void *) = refuse;
   PJRT_Error *(*is_on_cpu)(PJRT_Buffer_IsOnCpu_Args *) = accel_Buffer_IsOnCpu;
   api.pjrt_api_version =

@@ -41,7 +41,7 @@ tt_session *session;
 tt_policy policy = {.mode = TT_MODE_STRICT};
 
 tt_status session_open(const char *path) {
-  return session ? TT_SUCCESS : tt_session_create(path, 0, &session);
+  return session ? TT_SUCCESS : tt_session_create(path, NULL, &session);
 }
 
 void session_close(void) {

@@ -60,7 +60,7 @@ static void let_go(void *user) {
 }
 
 static tt_dist_group *open_group(void) {
-  static const tt_transport transport = {NULL, carry, let_go};
+  static const tt_transport transport = {NULL, carry, NULL, let_go};
   tt_dist_group *group = NULL;
   memset(&log_, 0, sizeof log_);
   ok(tt_dist_create("test", 0, 2, &transport, &group));
@@ -216,7 +216,7 @@ static void test_splits(void **state) {
 
 static void test_memory_runs_out(void **state) {
   (void)state;
-  const tt_transport transport = {NULL, carry, let_go};
+  const tt_transport transport = {NULL, carry, NULL, let_go};
   for (int at = 1; at <= 2; at++) {
     tt_dist_group *group = NULL;
     log_.released = 0;

@@ -54,9 +54,11 @@ static tt_program *program_of(body make, const tt_groups *groups) {
   tt_program *program = NULL;
   ok(tt_hlo_create(&h));
   tt_node *x = tt_hlo_param(h, &type), *y = make(h, x, groups);
-  const int64_t *devices = tt_hlo_devices(h, &module.device_count);
+  int count = 0;
+  const int64_t *devices = tt_hlo_devices(h, &count);
+  module.joint.device_count = count;
   tt_text_printf(&module.text, "// devices");
-  for (int i = 0; i < module.device_count; i++)
+  for (int i = 0; i < count; i++)
     tt_text_printf(&module.text, " %lld", (long long)devices[i]);
   tt_text_printf(&module.text, "\n");
   ok(tt_hlo_finish(h, &y, 1, &module.text));

@@ -34,17 +34,21 @@ static int place_of(const char *key) {
   return -1;
 }
 
-static tt_status put(void *user, const char *key, const char *text) {
+static tt_status put(void *user, const char *key, const void *data, size_t size) {
   (void)user;
   pthread_mutex_lock(&board.lock);
   int place = place_of(key);
   if (place < 0) place = place_of("");
   if (place >= 0) {
     snprintf(board.keys[place], sizeof board.keys[0], "%s", key);
-    snprintf(board.texts[place], LONGEST, "%s", text);
+    snprintf(board.texts[place], LONGEST, "%.*s", (int)size, size ? (const char *)data : "");
   }
   pthread_mutex_unlock(&board.lock);
   return place < 0 ? tt_error(TT_INTERNAL, "the board is full") : TT_SUCCESS;
+}
+
+static tt_status say(const char *key, const char *text) {
+  return put(NULL, key, text, strlen(text));
 }
 
 static tt_status get(void *user, const char *key, tt_text *out, bool *found) {
@@ -219,7 +223,7 @@ static tt_status nothing(void *user, tt_collective *c) {
 static void no_user(void *user) { (void)user; }
 
 static tt_dist_group *begin(const char *name, int64_t turn[TT_TURN_WORDS]) {
-  static const tt_transport transport = {NULL, nothing, no_user};
+  static const tt_transport transport = {NULL, nothing, NULL, no_user};
   tt_dist_group *group = NULL;
   ok(tt_dist_create(name, 0, 2, &transport, &group));
   tt_dist_turn(group, turn);
@@ -374,13 +378,13 @@ static void test_who_did_not_arrive(void **state) {
   tt_members *own = join("absent", 0), *other = join("absent", 1);
   run(turn, TT_COLLECTIVE_BARRIER);
   run(turn, TT_COLLECTIVE_ALL_REDUCE);
-  ok(put(NULL, "ended/all/1",
+  ok(say("ended/all/1",
          "0\x1f"
          "barrier\x1f\x1f\n"));
   fails(explain(own, "all", TT_COLLECTIVE_ALL_REDUCE, 0, 1), TT_UNAVAILABLE,
         "the wire was cut; this rank did not arrive: 6 (it failed at collective 0) (the "
         "time-out is 5 s)");
-  ok(put(NULL, "ended/all/1",
+  ok(say("ended/all/1",
          "0\x1f"
          "barrier\x1f\x1f\n1\x1f"
          "gather\x1f"
@@ -523,10 +527,10 @@ static void test_memory_runs_out(void **state) {
     assert_int_equal(board.ways, 0);
   }
   saying s = {.members = join("g", 0), .sequence = 1, .number = 7};
-  ok(put(NULL, "debug/1/1",
+  ok(say("debug/1/1",
          "1\x1f"
          "all_reduce (SUM) of 3 f32\x1f\x1f\n"));
-  ok(put(NULL, "parts/0/1", "9"));
+  ok(say("parts/0/1", "9"));
   void *(*const bodies[])(void *) = {compare, agree};
   for (int i = 0; i < 2; i++) {
     for (int64_t nth = 1;; nth++) {
@@ -549,7 +553,7 @@ static void test_memory_runs_out_in_a_failure(void **state) {
   tt_dist_group *group = begin("poor", turn);
   tt_members *own = join("poor", 0);
   run(turn, TT_COLLECTIVE_BARRIER);
-  ok(put(NULL, "ended/all/1",
+  ok(say("ended/all/1",
          "0\x1f"
          "gather\x1f"
          "a.py:1\x1f\n"));

@@ -67,7 +67,7 @@ static void test_session(void **state) {
   assert_int_equal(other->device->index, 1);
   assert_non_null(session->plugin);
   tt_session *none = NULL;
-  fails(tt_session_create("/nowhere", 0, &none), TT_NOT_FOUND, "/nowhere");
+  fails(tt_session_create("/nowhere", NULL, &none), TT_NOT_FOUND, "/nowhere");
   assert_null(none);
 }
 

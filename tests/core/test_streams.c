@@ -636,7 +636,7 @@ static void test_two_sessions(void **state) {
   (void)state;
   tt_session *first = session, *later = NULL;
   tt_storage *a = floats(stream, 8), *b = neg(stream, a);
-  ok(tt_session_create(getenv("TT_FAKE_PLUGIN"), 0, &later));
+  ok(tt_session_create(getenv("TT_FAKE_PLUGIN"), NULL, &later));
   session = later;
   stream = stream_at(0);
   tt_storage *c = floats(stream, 8), *d = neg(stream, c);

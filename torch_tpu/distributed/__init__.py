@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store
 
-from torch_tpu import _C, _patches
+from torch_tpu import _C, _patches, _plugins
 from torch_tpu.distributed import _worlds
 from torch_tpu.distributed._fresh import fresh_store
 from torch_tpu.distributed._worlds import simulate
@@ -33,14 +33,25 @@ def _make_carrier(
 def _create(options: Any, _pg_options: Any) -> dist.Backend:
     """A group for `torch.distributed`: options are its _DistributedBackendOptions."""
     ranks, timeout = (options.group_rank, options.group_size), options.timeout
+    threads = _worlds.devices()
+    if not threads and not dist.is_initialized():  # it is the default group
+        _enter_world(PrefixStore("world", options.store), *ranks, timeout)
     return _C.ProcessGroupTpu(
         options.store,
         *ranks,
         timeout,
         options.group_id,
         list(options.global_ranks_in_group),
-        _worlds.devices(),
+        threads,
     )
+
+
+def _enter_world(store: Store, rank: int, size: int, timeout: timedelta) -> None:
+    """Tells the plugin of the other processes, which it may span; not that of the CPU."""
+    if size == 1 or not _plugins.may_span(_C.plugin_name()):
+        return _C.leave_world()
+    store = fresh_store(store, rank, size, timeout, "default")
+    return _C.enter_world(store, rank, size, timeout, _plugins.own_device(_C.plugin_name()))
 
 
 def _tell_why() -> None:

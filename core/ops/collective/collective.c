@@ -1,10 +1,6 @@
 #include "ops/collective/collective.h"
 
-#include "ops/collective/collective.h"
-
 #include "ops/collective/devices.h"
-
-enum { TURN, INPUTS, OUTPUTS, KIND, OP, ROOT, TAG, SITE, SPLITS, DEVICES, RANKS };
 
 /* -- What is reduced, as transports reduce it -- */
 
@@ -50,7 +46,7 @@ static tt_reduction of_bools(tt_lower *cx, tt_reduction op) {
 }
 
 static wire wire_of(tt_lower *cx, tt_dtype dtype) {
-  wire w = {.dtype = wire_dtype(dtype), .op = (tt_reduction)tt_int(cx, OP)};
+  wire w = {.dtype = wire_dtype(dtype), .op = (tt_reduction)tt_int(cx, TT_COLLECTIVE_ARG_OP)};
   bool linear = w.op == TT_REDUCE_SUM || w.op == TT_REDUCE_AVG, bits = w.op >= TT_REDUCE_BAND;
   if (tt_is_complex(dtype) && !linear)
     tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT, "complex tensors can be reduced by SUM and AVG only");
@@ -111,10 +107,10 @@ static tt_node *packed(tt_lower *cx, int list) {
 
 /* The type of such, which the outputs will have; of rank 1. */
 static tt_type room(tt_lower *cx) {
-  int count = tt_list_size(cx, OUTPUTS);
+  int count = tt_list_size(cx, TT_COLLECTIVE_ARG_OUTPUTS);
   tt_type type = {.rank = 1};
   for (int k = 0; k < count; k++) {
-    const tt_type *one = &tt_in_at(cx, OUTPUTS, k)->type;
+    const tt_type *one = &tt_in_at(cx, TT_COLLECTIVE_ARG_OUTPUTS, k)->type;
     if (k && one->dtype != type.dtype)
       tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT, "the tensors have different dtypes, %s and %s",
                   tt_dtype_name(type.dtype), tt_dtype_name(one->dtype));
@@ -126,8 +122,8 @@ static tt_type room(tt_lower *cx) {
 
 static void unpack(tt_lower *cx, tt_node *y) {
   int64_t at = 0;
-  for (int k = 0; k < tt_list_size(cx, OUTPUTS); k++) {
-    tt_node *target = tt_in_at(cx, OUTPUTS, k);
+  for (int k = 0; k < tt_list_size(cx, TT_COLLECTIVE_ARG_OUTPUTS); k++) {
+    tt_node *target = tt_in_at(cx, TT_COLLECTIVE_ARG_OUTPUTS, k);
     int64_t numel = tt_type_numel(&target->type);
     tt_node *part = numel ? tt_hlo_slice_dim(cx->h, y, 0, at, at + numel, 1) : target;
     tt_out(cx, 1 + k, tt_hlo_reshape(cx->h, part, target->type.rank, target->type.dims));
@@ -138,7 +134,7 @@ static void unpack(tt_lower *cx, tt_node *y) {
 /* -- Between devices -- */
 
 static void take_turn(tt_lower *cx, tt_node *sequence) {
-  tt_node *turn = tt_in(cx, TURN), *at = tt_hlo_const_i(cx->h, TT_I64, TT_TURN_SEQUENCE);
+  tt_node *turn = tt_in(cx, TT_COLLECTIVE_ARG_TURN), *at = tt_hlo_const_i(cx->h, TT_I64, TT_TURN_SEQUENCE);
   int64_t one = 1;
   tt_node *next = tt_hlo_add(cx->h, sequence, tt_hlo_const_i(cx->h, TT_I64, 1));
   next = tt_hlo_reshape(cx->h, next, 1, &one);
@@ -148,14 +144,14 @@ static void take_turn(tt_lower *cx, tt_node *sequence) {
 /* As `call`, which it takes the place of where the program runs on all of the ranks' devices. */
 static tt_node *exchange(tt_lower *cx, tt_collective_kind kind, tt_reduction op, tt_node *x) {
   int count = 0, splits = 0;
-  const int64_t *devices = tt_ints(cx, DEVICES, &count);
-  tt_node *turn = tt_in(cx, TURN), *sequence = word_of(cx, turn, TT_TURN_SEQUENCE);
+  const int64_t *devices = tt_ints(cx, TT_COLLECTIVE_ARG_DEVICES, &count);
+  tt_node *turn = tt_in(cx, TT_COLLECTIVE_ARG_TURN), *sequence = word_of(cx, turn, TT_TURN_SEQUENCE);
   tt_exchange e = {.kind = kind,
                    .op = op,
-                   .groups = {devices, count, (int)tt_int(cx, RANKS)},
+                   .groups = {devices, count, (int)tt_int(cx, TT_COLLECTIVE_ARG_RANKS)},
                    .rank = word_of(cx, turn, TT_TURN_RANK),
-                   .root = tt_num(cx, ROOT, TT_I64)};
-  tt_ints(cx, SPLITS, &splits);
+                   .root = tt_num(cx, TT_COLLECTIVE_ARG_ROOT, TT_I64)};
+  tt_ints(cx, TT_COLLECTIVE_ARG_SPLITS, &splits);
   if (splits)
     return tt_hlo_fail(cx->h, TT_UNIMPLEMENTED, "devices exchange parts of one size only");
   if (kind == TT_COLLECTIVE_BARRIER) sequence = tt_exchange_barrier(cx, &e.groups, sequence);
@@ -168,10 +164,10 @@ static tt_node *exchange(tt_lower *cx, tt_collective_kind kind, tt_reduction op,
 static tt_node *numbers(tt_lower *cx) {
   int64_t one = 1;
   int count = 0;
-  const int64_t *splits = tt_ints(cx, SPLITS, &count);
-  tt_node *parts[] = {tt_hlo_reshape(cx->h, tt_num(cx, ROOT, TT_I64), 1, &one),
-                      tt_hlo_reshape(cx->h, tt_num(cx, TAG, TT_I64), 1, &one),
-                      tt_hlo_reshape(cx->h, tt_num(cx, SITE, TT_I64), 1, &one), NULL};
+  const int64_t *splits = tt_ints(cx, TT_COLLECTIVE_ARG_SPLITS, &count);
+  tt_node *parts[] = {tt_hlo_reshape(cx->h, tt_num(cx, TT_COLLECTIVE_ARG_ROOT, TT_I64), 1, &one),
+                      tt_hlo_reshape(cx->h, tt_num(cx, TT_COLLECTIVE_ARG_TAG, TT_I64), 1, &one),
+                      tt_hlo_reshape(cx->h, tt_num(cx, TT_COLLECTIVE_ARG_SITE, TT_I64), 1, &one), NULL};
   if (count) parts[3] = tt_hlo_const_i64s(cx->h, TT_I64, splits, count);
   return tt_hlo_concatenate(cx->h, parts, count ? 4 : 3, 0);
 }
@@ -179,7 +175,7 @@ static tt_node *numbers(tt_lower *cx) {
 /* Returns y, of this type, which may be empty; x may be NULL. */
 static tt_node *call_transport(tt_lower *cx, tt_collective_kind kind, tt_reduction op, tt_node *x,
                                const tt_type *y) {
-  tt_node *xs[] = {tt_in(cx, TURN), numbers(cx), x}, *out[2] = {NULL, NULL};
+  tt_node *xs[] = {tt_in(cx, TT_COLLECTIVE_ARG_TURN), numbers(cx), x}, *out[2] = {NULL, NULL};
   tt_type types[] = {xs[0]->type, *y};
   char *config =
       tt_arena_printf(tt_hlo_arena(cx->h), "kind = %d : i64, op = %d : i64", (int)kind, (int)op);
@@ -196,18 +192,17 @@ static tt_node *call_transport(tt_lower *cx, tt_collective_kind kind, tt_reducti
 static tt_node *call(tt_lower *cx, tt_collective_kind kind, tt_reduction op, tt_node *x,
                      const tt_type *y) {
   int devices = 0;
-  tt_ints(cx, DEVICES, &devices);
+  tt_ints(cx, TT_COLLECTIVE_ARG_DEVICES, &devices);
   if (devices) return exchange(cx, kind, op, x);
   if (cx->target->collectives) return call_transport(cx, kind, op, x, y);
   return tt_hlo_fail(cx->h, TT_UNIMPLEMENTED, "process groups are not there yet on platform '%s'",
                      cx->target->platform);
 }
 
-/* (turn, inputs, outputs, kind, op, root, tag, site, splits, devices, ranks): the next turn, then
- * the outputs. */
+/* The next turn, then the outputs. */
 void tt_lower_collective(tt_lower *cx) {
-  tt_collective_kind kind = (tt_collective_kind)tt_int(cx, KIND);
-  tt_node *x = packed(cx, tt_collective_in_place(kind) ? OUTPUTS : INPUTS), *y;
+  tt_collective_kind kind = (tt_collective_kind)tt_int(cx, TT_COLLECTIVE_ARG_KIND);
+  tt_node *x = packed(cx, tt_collective_in_place(kind) ? TT_COLLECTIVE_ARG_OUTPUTS : TT_COLLECTIVE_ARG_INPUTS), *y;
   tt_type type = room(cx);
   if (tt_collective_reduces(kind) && type.dims[0]) {
     tt_dtype dtype = type.dtype;
@@ -215,7 +210,7 @@ void tt_lower_collective(tt_lower *cx) {
     type.dtype = w.dtype;
     if (tt_is_complex(dtype)) type.dims[0] *= 2;
     y = call(cx, kind, w.op, x ? to_wire(cx, &w, x) : NULL, &type);
-    y = y ? from_wire(cx, &w, y, tt_in(cx, TURN), dtype) : NULL;
+    y = y ? from_wire(cx, &w, y, tt_in(cx, TT_COLLECTIVE_ARG_TURN), dtype) : NULL;
   } else {
     y = call(cx, kind, TT_REDUCE_SUM, x, &type);
   }

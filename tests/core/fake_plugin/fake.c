@@ -182,6 +182,13 @@ FAKE(Client_AddressableDevices) {
   return NULL;
 }
 
+FAKE(Client_Devices) {
+  FAKE_ENTER(Client_Devices);
+  args->devices = args->client->devices;
+  args->num_devices = args->client->device_count;
+  return NULL;
+}
+
 FAKE(Device_GetDescription) {
   FAKE_ENTER(Device_GetDescription);
   args->device_description = &args->device->description;

@@ -1,0 +1,80 @@
+// Which processes the plugin spans.
+#include "distributed/distributed.h"
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+namespace tt {
+namespace {
+
+std::mutex lock;
+std::shared_ptr<World> current;
+
+Ptr<Store> part_of(const Ptr<Store>& store, const char* prefix) {
+  return c10::make_intrusive<c10d::PrefixStore>(prefix, store);
+}
+
+std::string device_key(int rank) { return "device/" + std::to_string(rank); }
+
+}  // namespace
+
+std::shared_ptr<World> the_world() {
+  std::lock_guard<std::mutex> guard(lock);
+  return current;
+}
+
+void leave_world() {
+  std::lock_guard<std::mutex> guard(lock);
+  current.reset();
+}
+
+void enter_world(Ptr<Store> store, int rank, int size, Milliseconds timeout, int visible) {
+  auto entered = std::make_shared<World>(store, rank, size, timeout);
+  std::lock_guard<std::mutex> guard(lock);
+  current = std::move(entered);
+  if (session()) return;
+  // The plugin asks for as long as it is open, also when the group is gone.
+  auto* board = new tt_board(board_of(part_of(store->clone(), "plugin")));
+  offer_world({rank, size, visible, board});
+}
+
+World::World(Ptr<Store> store, int rank, int size, Milliseconds timeout)
+    : store_(std::move(store)), rank_(rank), size_(size), timeout_(timeout) {
+  tt_meeting_set_others(&tt_dist_launch);
+}
+
+World::~World() { tt_dist_destroy(captured_); }
+
+const std::vector<int64_t>& World::devices() {
+  std::call_once(found_, [this] {
+    tt_session* open = open_session();
+    if (!tt_client_spans(open->client)) return;
+    const tt_device* own = open->device_count == 1 ? open->devices[0] : device_of(current_device());
+    store_->set(device_key(rank_), std::to_string(tt_pjrt_device_id(own->raw)));
+    std::vector<int64_t> found;
+    for (int rank = 0; rank < size_; rank++) {
+      store_->wait({device_key(rank)}, timeout_);
+      found.push_back(std::stoll(store_->get_to_str(device_key(rank))));
+    }
+    devices_ = std::move(found);
+  });
+  return devices_;
+}
+
+void World::launch_captured() {
+  std::call_once(enlisted_, [this] {
+    std::vector<int64_t> ranks;
+    for (int rank = 0; rank < size_; rank++) ranks.push_back(rank);
+    carrier_ = std::make_shared<Carrier>(part_of(store_, "captured"), rank_, size_, timeout_,
+                                         "of captured programs", ranks, std::vector<int64_t>(),
+                                         nullptr);
+    tt_transport transport = make_transport(carrier_, "all");
+    const char* name = carrier_->members->name;
+    check(tt_dist_create(name, rank_, size_, &transport, &captured_));
+    auto devices = devices_;
+    std::sort(devices.begin(), devices.end());
+    check(tt_dist_enlist(captured_, number * TT_PARTY_KINDS + TT_PARTY_CAPTURED, devices.data(),
+                         size_, -1));
+  });
+}
+
+}  // namespace tt
