@@ -209,28 +209,92 @@ ProcessGroupTpu::Work ProcessGroupTpu::alltoall(Tensors& outputs, Tensors& input
 }
 
 ProcessGroupTpu::Work ProcessGroupTpu::send(Tensors& tensors, int peer, int tag) {
-  int which = carrier_->on_devices() ? kSends - 1 - peer : kSends;  // waits for its receiver
+  if (!carrier_->on_devices())
+    return issue({TT_COLLECTIVE_SEND, {}, peer, tag}, OpType::SEND, tensors, {}, kSends);
   if (carrier_->notices) tt_notices_sent(carrier_->notices, getRank(), peer);
-  return issue({TT_COLLECTIVE_SEND, {}, peer, tag}, OpType::SEND, tensors, {}, which);
+  if (peer == getRank()) {
+    Tensors copies;
+    for (const at::Tensor& one : tensors) copies.push_back(one.detach().clone());
+    std::lock_guard<std::mutex> guard(carrier_->lock);
+    carrier_->letters[tag].push_back(std::move(copies));
+    return all_so_far(OpType::SEND, {});
+  }
+  // Each waits for its receiver.
+  return issue({TT_COLLECTIVE_SEND, {}, peer, tag}, OpType::SEND, tensors, {}, kSends - 1 - peer);
 }
 
 ProcessGroupTpu::Work ProcessGroupTpu::recv(Tensors& tensors, int peer, int tag) {
   if (carrier_->notices) tt_notices_asked(carrier_->notices, peer, getRank());
-  return issue({TT_COLLECTIVE_RECV, {}, peer, tag}, OpType::RECV, {}, tensors, peer);
+  if (carrier_->on_devices() && peer == getRank()) return receive_from_itself(tensors, tag);
+  return receive({TT_COLLECTIVE_RECV, {}, peer, tag}, OpType::RECV, tensors);
+}
+
+// What the host does is done when it is asked for: messages that cross are waited for later.
+ProcessGroupTpu::Work ProcessGroupTpu::receive(const Asked& asked, OpType type,
+                                               const Tensors& tensors) {
+  int peer = static_cast<int>(asked.root);
+  if (!carrier_->on_host()) return issue(asked, type, {}, tensors, peer);
+  auto self = Ptr<ProcessGroupTpu>::unsafe_reclaim_from_nonowning(this);
+  return later(type, tensors, [=](Milliseconds most, int* source) -> Work {
+    if (!most.count()) return nullptr;
+    Work received = self->issue(asked, type, {}, tensors, peer);
+    *source = peer < 0 ? received->sourceRank() : peer;
+    return received;
+  });
+}
+
+ProcessGroupTpu::Work ProcessGroupTpu::later(OpType type, const Tensors& outputs,
+                                             Receive receive) {
+  auto work =
+      make_work_later(getRank(), type, carrier_->timeout(), outputs, std::move(receive));
+  std::lock_guard<std::mutex> guard(lock_);
+  if (coalescing_) later_.push_back(work);
+  return work;
+}
+
+ProcessGroupTpu::Work ProcessGroupTpu::receive_from_itself(const Tensors& tensors, int tag) {
+  auto self = Ptr<ProcessGroupTpu>::unsafe_reclaim_from_nonowning(this);
+  auto receive = [self, tensors, tag](Milliseconds most, int* source) -> Work {
+    auto& carrier = *self->carrier_;
+    *source = self->getRank();
+    std::lock_guard<std::mutex> guard(carrier.lock);
+    auto& letters = carrier.letters[tag];
+    if (letters.empty() && !most.count()) return nullptr;
+    TORCH_CHECK_WITH(DistBackendError, !letters.empty(),
+                     "recv: this rank has not sent itself a message with tag ", tag,
+                     " before it waited for one");
+    for (size_t i = 0; i < tensors.size(); i++)
+      at::Tensor(tensors[i]).detach().copy_(letters.front().at(i).view_as(tensors[i]));
+    letters.pop_front();
+    return self->all_so_far(OpType::RECV, tensors);
+  };
+  return later(OpType::RECV, tensors, receive);
+}
+
+ProcessGroupTpu::Work ProcessGroupTpu::receive_from_any(const Tensors& tensors, int tag) {
+  auto self = Ptr<ProcessGroupTpu>::unsafe_reclaim_from_nonowning(this);
+  auto receive = [self, tensors, tag](Milliseconds most, int* source) -> Work {
+    tt_notices* notices = self->carrier_->notices;
+    int rank = self->getRank();
+    if (!most.count() && !tt_notices_find(notices, rank, source)) return nullptr;
+    if (most.count())
+      if (auto alone = tt_notices_await(notices, rank, most.count(), source)) raise(alone);
+    if (*source == rank) {
+      auto letter = self->receive_from_itself(tensors, tag);
+      return letter->isCompleted() ? letter : nullptr;
+    }
+    return self->issue({TT_COLLECTIVE_RECV, {}, *source, tag}, OpType::RECVANYSOURCE, {}, tensors,
+                       *source);
+  };
+  return later(OpType::RECVANYSOURCE, tensors, receive);
 }
 
 ProcessGroupTpu::Work ProcessGroupTpu::recvAnysource(Tensors& tensors, int tag) {
   TORCH_CHECK_NOT_IMPLEMENTED(!carrier_->world || !carrier_->on_devices(),
                               "recv from any rank: the plugin carries messages between processes, "
                               "and has to know from which rank; name it");
-  if (carrier_->on_devices()) {
-    auto self = Ptr<ProcessGroupTpu>::unsafe_reclaim_from_nonowning(this);
-    return make_work_from_any(carrier_, tensors, [self, tensors, tag](int peer) mutable {
-      return self->issue({TT_COLLECTIVE_RECV, {}, peer, tag}, OpType::RECVANYSOURCE, {}, tensors,
-                         peer);
-    });
-  }
-  return issue({TT_COLLECTIVE_RECV, {}, -1, tag}, OpType::RECVANYSOURCE, {}, tensors, -1);
+  if (carrier_->on_devices()) return receive_from_any(tensors, tag);
+  return receive({TT_COLLECTIVE_RECV, {}, -1, tag}, OpType::RECVANYSOURCE, tensors);
 }
 
 ProcessGroupTpu::Work ProcessGroupTpu::barrier(const c10d::BarrierOptions&) {

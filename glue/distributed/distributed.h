@@ -5,6 +5,7 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -85,6 +86,8 @@ struct Carrier : Fixed {
   tt_members* members = nullptr;
   tt_mail to_itself;
   tt_notices* notices = nullptr;  // of ranks that are threads
+  // What this rank has sent itself between devices, by tag; guarded by `lock`.
+  std::map<int64_t, std::deque<std::vector<at::Tensor>>> letters;
   std::mutex lock;
   // Messages that were sent and perhaps not received yet, with their bytes.
   std::vector<std::pair<Ptr<c10d::Work>, at::Tensor>> sent;
@@ -95,6 +98,8 @@ struct Carrier : Fixed {
   // Of all ranks of the world; none: the plugin does not carry the collectives.
   const std::vector<int64_t>& devices() const { return world ? world->devices() : threads; }
   bool on_devices() const { return !devices().empty(); }
+  // Its collectives are operators of the host.
+  bool on_host() const { return !on_devices() && !open_session()->target.collectives; }
   Milliseconds timeout() const { return Milliseconds(tt_members_timeout(members)); }
 
  private:
@@ -139,11 +144,11 @@ Ptr<c10d::Work> make_work(int rank, c10d::OpType type, std::shared_ptr<Order> or
                           const std::vector<at::Tensor>& inputs, std::vector<at::Tensor> outputs,
                           bool captured);
 
-// A message from any rank, between devices. Which one sends it is found out when it is waited for,
-// and so received; `receive` does that from a rank.
-Ptr<c10d::Work> make_work_from_any(std::shared_ptr<Carrier> carrier,
-                                   std::vector<at::Tensor> outputs,
-                                   std::function<Ptr<c10d::Work>(int rank)> receive);
+// A message that is received when it is waited for. `receive` waits for it so long, begins to
+// receive it, and tells from which rank; null where it is asked not to wait, and it is not there.
+using Receive = std::function<Ptr<c10d::Work>(Milliseconds most, int* source)>;
+Ptr<c10d::Work> make_work_later(int rank, c10d::OpType type, Milliseconds timeout,
+                                std::vector<at::Tensor> outputs, Receive receive);
 
 int64_t numel_of(const std::vector<at::Tensor>& tensors);  // of all together
 
@@ -197,7 +202,7 @@ class ProcessGroupTpu final : public Backend {
   Ptr<Backend> merge(const Ptr<Store>& store, const Ptr<Options>& options, const int& rank,
                      const int& size) override;
   bool supportsCoalescing() const override { return true; }
-  void startCoalescing() override {}
+  void startCoalescing() override;
   Work endCoalescing() override;
   Work broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   Work allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
@@ -249,6 +254,10 @@ class ProcessGroupTpu final : public Backend {
   void record(c10d::OpType type, const Tensors& inputs, const Tensors& outputs, int which);
   Work issue(const Asked& asked, c10d::OpType type, const Tensors& inputs, const Tensors& outputs,
              int which = kAll);
+  Work later(c10d::OpType type, const Tensors& outputs, Receive receive);
+  Work receive(const Asked& asked, c10d::OpType type, const Tensors& tensors);
+  Work receive_from_any(const Tensors& tensors, int tag);
+  Work receive_from_itself(const Tensors& tensors, int tag);
   // Of tensors of another size on each rank, as NCCL's.
   Work gather_uneven(Tensors& outputs, const at::Tensor& input);
   Work scatter_uneven(Tensors& outputs, const Tensors& inputs, const c10d::ReduceOp& reduction);
@@ -258,6 +267,8 @@ class ProcessGroupTpu final : public Backend {
   std::shared_ptr<Carrier> carrier_;
   std::mutex lock_;
   std::map<int, std::shared_ptr<Order>> orders_;
+  bool coalescing_ = false;
+  std::vector<Work> later_;  // of those that are coalesced, what has to be waited for
 };
 
 }  // namespace tt

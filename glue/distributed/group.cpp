@@ -239,7 +239,21 @@ ProcessGroupTpu::Work ProcessGroupTpu::all_so_far(OpType type, const Tensors& ou
   return make_work(getRank(), type, in, outputs, outputs, false);
 }
 
-ProcessGroupTpu::Work ProcessGroupTpu::endCoalescing() { return all_so_far(OpType::COALESCED, {}); }
+void ProcessGroupTpu::startCoalescing() {
+  std::lock_guard<std::mutex> guard(lock_);
+  coalescing_ = true;
+}
+
+ProcessGroupTpu::Work ProcessGroupTpu::endCoalescing() {
+  std::vector<Work> ended;
+  {
+    std::lock_guard<std::mutex> guard(lock_);
+    coalescing_ = false;
+    ended.swap(later_);
+  }
+  for (const Work& one : ended) one->wait();
+  return all_so_far(OpType::COALESCED, {});
+}
 
 // Names those who do not arrive; on the host, when all that was issued has ended.
 void ProcessGroupTpu::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all) {

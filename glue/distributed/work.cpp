@@ -115,16 +115,15 @@ class Issued final : public c10d::Work {
   std::atomic<bool> waited_{false};
 };
 
-class FromAny final : public c10d::Work {
+class Later final : public c10d::Work {
  public:
-  FromAny(std::shared_ptr<Carrier> carrier, std::vector<at::Tensor> outputs,
-          std::function<Ptr<c10d::Work>(int)> receive)
-      : Work(carrier->members->rank, OpType::RECVANYSOURCE), carrier_(std::move(carrier)),
-        outputs_(std::move(outputs)), receive_(std::move(receive)) {}
+  Later(int rank, OpType type, Milliseconds timeout, std::vector<at::Tensor> outputs,
+        Receive receive)
+      : Work(rank, type), timeout_(timeout), outputs_(std::move(outputs)),
+        receive_(std::move(receive)) {}
 
   bool isCompleted() override {
-    int from = 0;
-    if (!received_ && tt_notices_find(carrier_->notices, rank_, &from)) take(from);
+    if (!received_) received_ = receive_(Milliseconds(0), &source_);
     return received_ && received_->isCompleted();
   }
   bool isSuccess() const override { return received_ && received_->isSuccess(); }
@@ -132,35 +131,23 @@ class FromAny final : public c10d::Work {
   std::vector<at::Tensor> result() override { return outputs_; }
   void synchronize() override { wait(kNoTimeout); }
   bool wait(Milliseconds timeout) override {
-    auto most = timeout > kNoTimeout ? timeout : carrier_->timeout();
-    int from = 0;
-    if (!received_) {
-      if (auto alone = tt_notices_await(carrier_->notices, rank_, most.count(), &from))
-        raise(alone);
-      take(from);
-    }
+    if (!received_) received_ = receive_(timeout > kNoTimeout ? timeout : timeout_, &source_);
     return received_->wait(timeout);
   }
 
  private:
-  void take(int from) {
-    source_ = from;
-    received_ = receive_(from);
-  }
-
-  std::shared_ptr<Carrier> carrier_;
+  Milliseconds timeout_;
   std::vector<at::Tensor> outputs_;
-  std::function<Ptr<c10d::Work>(int)> receive_;
+  Receive receive_;
   Ptr<c10d::Work> received_;
   int source_ = -1;
 };
 
 }  // namespace
 
-Ptr<c10d::Work> make_work_from_any(std::shared_ptr<Carrier> carrier,
-                                   std::vector<at::Tensor> outputs,
-                                   std::function<Ptr<c10d::Work>(int)> receive) {
-  return c10::make_intrusive<FromAny>(std::move(carrier), std::move(outputs), std::move(receive));
+Ptr<c10d::Work> make_work_later(int rank, OpType type, Milliseconds timeout,
+                                std::vector<at::Tensor> outputs, Receive receive) {
+  return c10::make_intrusive<Later>(rank, type, timeout, std::move(outputs), std::move(receive));
 }
 
 Ptr<c10d::Work> make_work(int rank, OpType type, std::shared_ptr<Order> order,

@@ -9,14 +9,25 @@ import os
 import tempfile
 import traceback
 from datetime import timedelta
+from pathlib import Path
 
 BOTH = "cpu:gloo,tpu:tpu"
 GLOO = {"TORCH_TPU_TRANSPORT": "gloo"}  # also between ranks that could share memory
+_BUILD = Path(os.environ.get("TT_ABI_DUMP", "build/release/any")).resolve().parent
+# By the collectives of a plugin that spans processes.
+SPANNING = {
+    "TORCH_TPU_PLUGIN": str(_BUILD / "libtt_accel_plugin.so"),
+    "TT_ACCEL_SPANS": "1",
+}
 
 
 def serve(pipe, rank, size, file, backend, timeout, environment):
     """One rank: calls the functions that come through the pipe, and answers with their results."""
     os.environ.update(environment)
+    if os.environ.get("TT_RANKS_SPAN"):
+        os.environ.update(SPANNING)
+    if os.environ.get("TT_RANKS_HOST"):
+        os.environ["TORCH_TPU_PLUGIN"] = SPANNING["TORCH_TPU_PLUGIN"]
     import torch.distributed as dist
 
     dist.init_process_group(

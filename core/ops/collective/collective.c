@@ -29,11 +29,8 @@ static tt_dtype wire_dtype(tt_dtype dtype) {
 }
 
 /* True + True is true. */
-static tt_reduction of_bools(tt_lower *cx, tt_reduction op) {
+static tt_reduction of_bools(tt_reduction op) {
   switch (op) {
-  case TT_REDUCE_AVG:
-    tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT, "ReduceOp.AVG is not for bool tensors");
-    return op;
   case TT_REDUCE_SUM:
   case TT_REDUCE_BOR:
     return TT_REDUCE_MAX;
@@ -47,14 +44,10 @@ static tt_reduction of_bools(tt_lower *cx, tt_reduction op) {
 
 static wire wire_of(tt_lower *cx, tt_dtype dtype) {
   wire w = {.dtype = wire_dtype(dtype), .op = (tt_reduction)tt_int(cx, TT_COLLECTIVE_ARG_OP)};
-  bool linear = w.op == TT_REDUCE_SUM || w.op == TT_REDUCE_AVG, bits = w.op >= TT_REDUCE_BAND;
-  if (tt_is_complex(dtype) && !linear)
-    tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT, "complex tensors can be reduced by SUM and AVG only");
-  if (tt_is_float(dtype) && bits)
-    tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT,
-                "ReduceOp.BAND, BOR and BXOR are for integers and bools, not for %s",
-                tt_dtype_name(dtype));
-  if (dtype == TT_BOOL) w.op = of_bools(cx, w.op);
+  tt_status refused = tt_reduction_check(w.op, dtype);
+  if (refused) tt_hlo_fail(cx->h, tt_status_code(refused), "%s", tt_status_message(refused));
+  tt_status_release(refused);
+  if (dtype == TT_BOOL) w.op = of_bools(w.op);
   w.biased = dtype == TT_U64 && (w.op == TT_REDUCE_MIN || w.op == TT_REDUCE_MAX);
   w.mean = w.op == TT_REDUCE_AVG;
   if (w.mean) w.op = TT_REDUCE_SUM;

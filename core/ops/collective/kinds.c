@@ -29,3 +29,16 @@ const char *tt_reduction_name(tt_reduction op) {
   };
   return (size_t)op < TT_REDUCTION_KINDS ? names[op] : "unknown";
 }
+
+tt_status tt_reduction_check(tt_reduction op, tt_dtype dtype) {
+  bool linear = op == TT_REDUCE_SUM || op == TT_REDUCE_AVG, bits = op >= TT_REDUCE_BAND;
+  if (tt_is_complex(dtype) && !linear)
+    return tt_error(TT_INVALID_ARGUMENT, "complex tensors can be reduced by SUM and AVG only");
+  if (tt_is_float(dtype) && bits)
+    return tt_error(TT_INVALID_ARGUMENT,
+                    "ReduceOp.BAND, BOR and BXOR are for integers and bools, not for %s",
+                    tt_dtype_name(dtype));
+  if (dtype == TT_BOOL && op == TT_REDUCE_AVG)
+    return tt_error(TT_INVALID_ARGUMENT, "ReduceOp.AVG is not for bool tensors");
+  return TT_SUCCESS;
+}

@@ -2,7 +2,7 @@
 #ifndef TT_COLLECTIVE_KINDS_H
 #define TT_COLLECTIVE_KINDS_H
 
-#include <stdbool.h>
+#include "hlo/types.h"
 
 /* name, in words, whether it works in place, whether it computes */
 #define TT_COLLECTIVES(X)                                                                          \
@@ -40,5 +40,7 @@ typedef enum tt_reduction {
 } tt_reduction;
 
 const char *tt_reduction_name(tt_reduction op); /* "SUM"; "unknown" for others */
+/* INVALID_ARGUMENT: what is not reduced so. */
+tt_status tt_reduction_check(tt_reduction op, tt_dtype dtype);
 
 #endif
