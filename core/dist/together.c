@@ -90,7 +90,7 @@ static tt_status launch_in_turn(tt_dist_group *group, const tt_collective *what,
 
 /* -- A launch -- */
 
-static tt_collective describe(const tt_dist_group *group, const tt_joint *joint) {
+static tt_collective describe(const tt_dist_group *group, const tt_joint *joint, uint32_t site) {
   return (tt_collective){.kind = joint->kind,
                          .op = joint->op,
                          .dtype = joint->dtype,
@@ -99,13 +99,14 @@ static tt_collective describe(const tt_dist_group *group, const tt_joint *joint)
                          .root = group->party.peer,
                          .x_count = joint->x_count,
                          .y_count = joint->y_count,
-                         .sequence = group->sequence};
+                         .sequence = group->sequence,
+                         .site = TT_FIRST_SITE + site};
 }
 
 /* One at a time for a group. */
-static tt_status launch(tt_dist_group *group, const tt_module *module,
+static tt_status launch(tt_dist_group *group, const tt_module *module, uint32_t site,
                         tt_status (*run)(void *user), void *user) {
-  tt_collective what = describe(group, &module->joint);
+  tt_collective what = describe(group, &module->joint, site);
   TT_TRY(tt_dist_error(group));
   uint64_t program = tt_hash_bytes(module->text.data, module->text.size, 0);
   int64_t flight = tt_flight_begin(group->name, &what);
@@ -116,7 +117,8 @@ static tt_status launch(tt_dist_group *group, const tt_module *module,
   return tt_dist_settle(group, &what, status);
 }
 
-tt_status tt_dist_launch(const tt_program *program, tt_status (*run)(void *user), void *user) {
+tt_status tt_dist_launch(const tt_program *program, uint32_t site, tt_status (*run)(void *user),
+                         void *user) {
   const tt_joint *joint = &program->module.joint;
   tt_dist_group *group =
       tt_dist_of_party(joint->party, joint->devices, joint->device_count);
@@ -124,7 +126,7 @@ tt_status tt_dist_launch(const tt_program *program, tt_status (*run)(void *user)
     return tt_error(TT_FAILED_PRECONDITION, "%s: its process group was destroyed",
                     program->module.name);
   pthread_mutex_lock(&group->launching);
-  tt_status status = launch(group, &program->module, run, user);
+  tt_status status = launch(group, &program->module, site, run, user);
   pthread_mutex_unlock(&group->launching);
   tt_dist_release(group);
   return status;

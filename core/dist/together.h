@@ -24,8 +24,10 @@ typedef enum tt_party_kind {
 tt_status tt_dist_enlist(tt_dist_group *group, int64_t party, const int64_t *devices, int count,
                          int peer);
 
-/* Has `run` launch the program, when it is this process's turn. UNAVAILABLE: who did not come, or
- * comes with another program; FAILED_PRECONDITION: no group has this party. */
-tt_status tt_dist_launch(const tt_program *program, tt_status (*run)(void *user), void *user);
+/* Has `run` launch the program, which the Python line `site` asked for, when it is this process's
+ * turn. UNAVAILABLE: who did not come, or comes with another program; FAILED_PRECONDITION: no group
+ * has this party. */
+tt_status tt_dist_launch(const tt_program *program, uint32_t site, tt_status (*run)(void *user),
+                         void *user);
 
 #endif

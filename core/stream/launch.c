@@ -153,6 +153,7 @@ static tt_status take_results(tt_launch *launch, tt_buffer *const *outputs, tt_e
 static tt_status start_with_others(const tt_launch *launch, const scratch *s, int arguments,
                                    int keep_count, tt_event **end) {
   tt_seat seat = {.device = launch->device->raw,
+                  .site = launch->origin.site,
                   .arguments = s->buffers,
                   .count = arguments,
                   .keep = s->keep,

@@ -188,10 +188,10 @@ static tt_status run(void *user) {
 
 static bool is_local(const round *r) { return r->size == r->program->module.joint.device_count; }
 
-static tt_status launch(round *r) {
+static tt_status launch(round *r, uint32_t site) {
   tt_launch_together together = with_others;
   if (is_local(r)) return run(r);
-  if (together) return together(r->program, run, r);
+  if (together) return together(r->program, site, run, r);
   return tt_error(TT_FAILED_PRECONDITION, "%s: it runs on devices of other processes, too",
                   r->program->module.name);
 }
@@ -212,7 +212,7 @@ static tt_status meet(tt_program *program, tt_seat *seat) {
   if (r->arrived == r->size) {
     unlist(r);
     pthread_mutex_unlock(&lock);
-    tt_status status = launch(r);
+    tt_status status = launch(r, seat->site);
     pthread_mutex_lock(&lock);
     r->status = status;
     r->done = true;

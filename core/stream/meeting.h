@@ -9,6 +9,7 @@
 /* What one device brings, and takes away. */
 typedef struct tt_seat {
   tt_pjrt_device *device;
+  uint32_t site; /* the Python line */
   tt_buffer *const *arguments;
   int count;
   const int64_t *keep; /* as of tt_execute; what one device keeps, all do */
@@ -23,8 +24,8 @@ typedef struct tt_seat {
 tt_status tt_meeting_execute(tt_program *program, tt_seat *seat);
 /* Has `run` launch a program that devices of other processes run as well, when they have come; set
  * once, before the first such program. Its errors end no meeting. */
-typedef tt_status (*tt_launch_together)(const tt_program *program, tt_status (*run)(void *user),
-                                        void *user);
+typedef tt_status (*tt_launch_together)(const tt_program *program, uint32_t site,
+                                        tt_status (*run)(void *user), void *user);
 void tt_meeting_set_others(tt_launch_together launch);
 /* Who waits, and whoever comes later, gets an error with these words; the first ones stay.
  * Thread-safe. */

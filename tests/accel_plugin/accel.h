@@ -20,6 +20,7 @@
  *  TT_ACCEL_DELAY_US  scale of the delays in microseconds (25): most are 0.2 to 2 times as long,
  *                     one in 32 up to 100 times; 0 turns them off, and everything stays on threads
  *  TT_ACCEL_SPANS     anything: it spans processes, where a client is told of them
+ *  TT_ACCEL_TIMEOUT_MS  how long it waits for another process then (60,000)
  *  TT_ACCEL_FAIL      failures, see tt_accel_fail
  *
  * The functions below are exported; get them with dlsym. Thread-safe. */

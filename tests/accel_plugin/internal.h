@@ -138,9 +138,11 @@ struct PJRT_Device {
 enum { ACCEL_SPAN_SETS = 256 };
 typedef struct accel_span {
   int64_t node, nodes; /* nodes 1: this process has all devices */
+  int timeout_ms;      /* how long the others are waited for */
   PJRT_KeyValueGetCallback get;
+  PJRT_KeyValueTryGetCallback try_get;
   PJRT_KeyValuePutCallback put;
-  void *get_user, *put_user;
+  void *get_user, *try_get_user, *put_user;
   /* Under the lock: sets of devices that have run programs together, and how many. */
   int set_count;
   uint64_t sets[ACCEL_SPAN_SETS];

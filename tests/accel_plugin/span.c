@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ACCEL_SPAN_TIMEOUT_MS 60000
-
 static PJRT_Error *raise(int code, const char *message, size_t size) {
   return accel_error(code, "%.*s", (int)size, message);
 }
@@ -29,7 +27,7 @@ static PJRT_Error *get(const accel_span *span, const char *key,
                        PJRT_KeyValueGetCallback_Args *args) {
   *args = (PJRT_KeyValueGetCallback_Args){.key = key,
                                           .key_size = strlen(key),
-                                          .timeout_in_ms = ACCEL_SPAN_TIMEOUT_MS,
+                                          .timeout_in_ms = span->timeout_ms,
                                           .callback_error = &on_error,
                                           .user_arg = span->get_user};
   return span->get(args);
@@ -42,7 +40,8 @@ static bool named(const PJRT_NamedValue *option, const char *name) {
 }
 
 PJRT_Error *accel_span_read(const PJRT_Client_Create_Args *args, accel_span *span) {
-  *span = (accel_span){.nodes = 1};
+  const char *timeout = getenv("TT_ACCEL_TIMEOUT_MS");
+  *span = (accel_span){.nodes = 1, .timeout_ms = timeout ? atoi(timeout) : 60000};
   for (size_t i = 0; i < args->num_options; i++) {
     const PJRT_NamedValue *option = &args->create_options[i];
     if (named(option, "node_id")) span->node = option->value.int64_value;
@@ -55,9 +54,26 @@ PJRT_Error *accel_span_read(const PJRT_Client_Create_Args *args, accel_span *spa
   if (!args->kv_get_callback || !args->kv_put_callback || !args->kv_try_get_callback)
     return accel_error(TT_INVALID_ARGUMENT, "num_nodes: there is no key-value store");
   span->get = args->kv_get_callback;
+  span->try_get = args->kv_try_get_callback;
+  span->try_get_user = args->kv_try_get_user_arg;
   span->put = args->kv_put_callback;
   span->get_user = args->kv_get_user_arg;
   span->put_user = args->kv_put_user_arg;
+  return NULL;
+}
+
+/* It must say at once that nobody has put this there. */
+static PJRT_Error *look_for_nothing(const accel_span *span) {
+  static const char key[] = "nobody puts this";
+  PJRT_KeyValueTryGetCallback_Args args = {.key = key,
+                                           .key_size = sizeof key - 1,
+                                           .callback_error = &on_error,
+                                           .user_arg = span->try_get_user};
+  PJRT_Error *error = span->try_get(&args);
+  if (!error) return accel_error(TT_INTERNAL, "the key-value store has what nobody put there");
+  bool fine = error->code == TT_NOT_FOUND;
+  if (!fine) return error;
+  accel_error_free(error);
   return NULL;
 }
 
@@ -65,7 +81,8 @@ PJRT_Error *accel_span_read(const PJRT_Client_Create_Args *args, accel_span *spa
 PJRT_Error *accel_span_meet(const accel_span *span) {
   char key[32];
   snprintf(key, sizeof key, "here/%d", (int)span->node);
-  PJRT_Error *error = span->nodes > 1 ? put(span, key, "\0", 1) : NULL;
+  PJRT_Error *error = span->nodes > 1 ? look_for_nothing(span) : NULL;
+  if (!error && span->nodes > 1) error = put(span, key, "\0", 1);
   for (int node = 0; !error && span->nodes > 1 && node < span->nodes; node++) {
     PJRT_KeyValueGetCallback_Args args;
     snprintf(key, sizeof key, "here/%d", node);

@@ -14,20 +14,16 @@ from pathlib import Path
 BOTH = "cpu:gloo,tpu:tpu"
 GLOO = {"TORCH_TPU_TRANSPORT": "gloo"}  # also between ranks that could share memory
 _BUILD = Path(os.environ.get("TT_ABI_DUMP", "build/release/any")).resolve().parent
-# By the collectives of a plugin that spans processes.
-SPANNING = {
-    "TORCH_TPU_PLUGIN": str(_BUILD / "libtt_accel_plugin.so"),
-    "TT_ACCEL_SPANS": "1",
-}
+_ACCEL = {"TORCH_TPU_PLUGIN": str(_BUILD / "libtt_accel_plugin.so")}
+SPANNING = _ACCEL | {"TT_ACCEL_SPANS": "1"}  # by the collectives of a plugin that spans processes
+ON_HOST = _ACCEL | {"TORCH_TPU_HOST_FALLBACK": "silent"}  # it does not, nor calls functions of ours
 
 
 def serve(pipe, rank, size, file, backend, timeout, environment):
     """One rank: calls the functions that come through the pipe, and answers with their results."""
     os.environ.update(environment)
-    if os.environ.get("TT_RANKS_SPAN"):
-        os.environ.update(SPANNING)
-    if os.environ.get("TT_RANKS_HOST"):
-        os.environ["TORCH_TPU_PLUGIN"] = SPANNING["TORCH_TPU_PLUGIN"]
+    if os.environ.get("TT_RANKS"):  # to try all tests
+        os.environ.update({"spanning": SPANNING, "host": ON_HOST}[os.environ["TT_RANKS"]])
     import torch.distributed as dist
 
     dist.init_process_group(

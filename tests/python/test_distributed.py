@@ -656,6 +656,25 @@ def test_subgroups(ranks):
     assert ranks.run(subgroups) == [([1, 1], [4, 4], 1)] * 2
 
 
+def reduce_crosswise(rank, size):
+    """In two groups of the same ranks, which each rank asks in another order."""
+    first, second = dist.new_group(), dist.new_group()
+    found = []
+    for _ in range(5):
+        x, y = torch.full((4,), 1.0 + rank, device="tpu"), torch.full((4,), 10.0, device="tpu")
+        asked = [(first, x), (second, y)]
+        for group, one in asked if rank % 2 else asked[::-1]:
+            work = dist.all_reduce(one, group=group, async_op=True)
+            time.sleep(0.02)
+        work.wait()
+        found += [x[0].item(), y[0].item()]
+    return found
+
+
+def test_groups_of_the_same_ranks(ranks):
+    assert ranks.run(reduce_crosswise) == [[3.0, 20.0] * 5] * 2
+
+
 def futures(rank, size):
     x = torch.full((2,), rank + 1.0, device="tpu")
     work = dist.all_reduce(x, async_op=True)

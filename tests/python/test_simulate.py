@@ -71,6 +71,14 @@ def test_receiving_what_nobody_sends(pair):
     pair.run(receive_what_nobody_sends)
 
 
+def test_groups_of_the_same_ranks(pair):
+    processes.test_groups_of_the_same_ranks(pair)
+
+
+def test_messages_to_oneself(pair):
+    processes.test_messages_to_oneself(pair)
+
+
 def test_uneven_all_to_all(pair):
     first, second = pair.run(processes.all_to_all_uneven)
     assert first == [[0, 1], [10, 11], [12, 13], [14, 15]]
