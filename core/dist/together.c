@@ -120,8 +120,7 @@ static tt_status launch(tt_dist_group *group, const tt_module *module, uint32_t 
 tt_status tt_dist_launch(const tt_program *program, uint32_t site, tt_status (*run)(void *user),
                          void *user) {
   const tt_joint *joint = &program->module.joint;
-  tt_dist_group *group =
-      tt_dist_of_party(joint->party, joint->devices, joint->device_count);
+  tt_dist_group *group = tt_dist_of_party(joint->party, joint->devices, joint->device_count);
   if (!group)
     return tt_error(TT_FAILED_PRECONDITION, "%s: its process group was destroyed",
                     program->module.name);

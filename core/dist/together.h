@@ -8,7 +8,8 @@
 #include "dist/dist.h"
 
 /* What a group's launches are, by the order of collectives that they are of. A program names it:
- * its party is TT_PARTY_KINDS times the group's number, which all of its ranks have for it, and the kind.
+ * its party is TT_PARTY_KINDS times the group's number, which all of its ranks have for it, and the
+ * kind.
  */
 typedef enum tt_party_kind {
   TT_PARTY_ALL,      /* of all ranks, each a collective */

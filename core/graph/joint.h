@@ -6,9 +6,9 @@
 #include "ops/collective/kinds.h"
 
 typedef struct tt_joint {
-  int device_count;    /* that run it at once; 0: it has none, and runs on any device */
-  int64_t *devices;    /* their numbers, ascending */
-  int64_t party;       /* who launches it together (dist/together.h) */
+  int device_count; /* that run it at once; 0: it has none, and runs on any device */
+  int64_t *devices; /* their numbers, ascending */
+  int64_t party;    /* who launches it together (dist/together.h) */
   int collective_count;
   /* Of the first collective. */
   tt_collective_kind kind;

@@ -55,9 +55,9 @@ static tt_status await(const tt_board *board, const char *key, int64_t timeout_m
 static PJRT_Error *get(PJRT_KeyValueGetCallback_Args *args) {
   char *key = tt_strndup(args->key, args->key_size);
   args->value_deleter_callback = delete_value;
-  tt_status status = key ? await(args->user_arg, key, args->timeout_in_ms, &args->value,
-                                 &args->value_size)
-                         : tt_out_of_memory();
+  tt_status status =
+      key ? await(args->user_arg, key, args->timeout_in_ms, &args->value, &args->value_size)
+          : tt_out_of_memory();
   tt_free(key);
   return status ? raise_status(args->callback_error, status) : NULL;
 }

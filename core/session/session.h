@@ -24,8 +24,8 @@ typedef struct tt_session {
 } tt_session;
 
 /* Opens the plugin and its devices. `path` NULL or "" means TORCH_TPU_PLUGIN. The session that was
- * opened last reclaims what has grown too large, if no other is open. options: NULL, or of the client;
- * without a number of CPU devices it is TORCH_TPU_CPU_DEVICES. */
+ * opened last reclaims what has grown too large, if no other is open. options: NULL, or of the
+ * client; without a number of CPU devices it is TORCH_TPU_CPU_DEVICES. */
 tt_status tt_session_create(const char *path, const tt_client_options *options, tt_session **out);
 /* Waits for the streams, ends all threads, frees calls and programs, closes the client. All
  * storages and captured graphs must be gone, and nobody may use the session any more. NULL is

@@ -22,6 +22,7 @@ std::mutex opening;
 std::string plugin = tt_env(TT_ENV_PLUGIN);  // a name or a path; guarded by the GIL
 int cpu_devices = 0;                         // likewise; 0: what the environment says
 std::optional<tt_world> world;               // guarded by `opening`
+std::function<void(tt_session*)> tell_world;  // likewise
 constexpr int kNobodyAsked = -2;
 std::atomic<int> expected{kNobodyAsked};  // devices of the plugin that is not open
 // Of a process that owns one device: its index, and one more than that of any process of the host.
@@ -107,9 +108,10 @@ void set_plugin(const std::optional<std::string>& name, int devices) {
 
 std::string plugin_name() { return plugin; }
 
-void offer_world(const tt_world& given) {
+void offer_world(const tt_world& given, std::function<void(tt_session*)> opened) {
   std::lock_guard<std::mutex> guard(opening);
   world = given;
+  tell_world = std::move(opened);
   if (given.visible < 0) return;
   expected = 1;
   own_index = kNobodyAsked;
@@ -140,6 +142,7 @@ tt_session* open_session() {
   usable.store(opened, std::memory_order_release);
   the_session.store(opened, std::memory_order_release);
   pthread_atfork(nullptr, nullptr, [] { usable.store(nullptr); });
+  if (tell_world) std::exchange(tell_world, nullptr)(opened);
   // Python's last act, when its own handlers, finalizers and objects have had their turn. C's exit
   // handlers come later, and among them the destructors of what the plugin's threads may be using.
   if (Py_AtExit(end_session) != 0) std::atexit(end_session);

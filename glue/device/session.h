@@ -10,6 +10,7 @@ extern "C" {
 #include "stream/tier.h"
 }
 
+#include <functional>
 #include <optional>
 
 namespace tt {
@@ -62,7 +63,7 @@ bool is_forked();
 void set_plugin(const std::optional<std::string>& name, int devices);
 std::string plugin_path();
 std::string plugin_name();  // a name or a path, as it was given; the GIL is held
-// The processes that the plugin is told of when it is opened.
-void offer_world(const tt_world& world);
+// The processes that the plugin is told of when it is opened; and who is told then.
+void offer_world(const tt_world& world, std::function<void(tt_session*)> opened);
 
 }  // namespace tt

@@ -243,10 +243,8 @@ ProcessGroupTpu::Work ProcessGroupTpu::receive(const Asked& asked, OpType type,
   });
 }
 
-ProcessGroupTpu::Work ProcessGroupTpu::later(OpType type, const Tensors& outputs,
-                                             Receive receive) {
-  auto work =
-      make_work_later(getRank(), type, carrier_->timeout(), outputs, std::move(receive));
+ProcessGroupTpu::Work ProcessGroupTpu::later(OpType type, const Tensors& outputs, Receive receive) {
+  auto work = make_work_later(getRank(), type, carrier_->timeout(), outputs, std::move(receive));
   std::lock_guard<std::mutex> guard(lock_);
   if (coalescing_) later_.push_back(work);
   return work;

@@ -42,7 +42,8 @@ struct GroupOptions final : Backend::Options {
 
 struct Carrier;
 
-// The processes of the default group, each with a device of its own, where the plugin may span them.
+// The processes of the default group, each with a device of its own, where the plugin may span
+// them.
 class World : Fixed {
  public:
   World(Ptr<Store> store, int rank, int size, Milliseconds timeout);
@@ -50,15 +51,17 @@ class World : Fixed {
   // The plugin's numbers of the devices, by rank; none where it does not span the processes. Opens
   // it; the first call waits for the others.
   const std::vector<int64_t>& devices();
+  void tell(tt_session* open);  // the others, once the plugin is open
   // Has captured programs with collectives be launched by all of them; all call it.
   void launch_captured();
   int64_t number = -1;  // of the default group, as of a carrier; -1: it is being made
 
  private:
+  int64_t ask(int rank);  // its device
   Ptr<Store> store_;
   int rank_, size_;
   Milliseconds timeout_;
-  tt_board board_;  // the plugin's
+  std::atomic<bool> told_{false};
   std::vector<int64_t> devices_;
   std::once_flag found_, enlisted_;
   std::shared_ptr<Carrier> carrier_;  // of what is captured
@@ -75,7 +78,8 @@ void leave_world();
 // plugin's own, between devices: of ranks that are threads, or that are processes, which agree on
 // their launches by that backend.
 struct Carrier : Fixed {
-  // `threads`: the plugin's numbers of the devices of ranks that are threads, by their global ranks.
+  // `threads`: the plugin's numbers of the devices of ranks that are threads, by their global
+  // ranks.
   Carrier(Ptr<Store> store, int rank, int size, Milliseconds timeout, const std::string& name,
           std::vector<int64_t> global_ranks, std::vector<int64_t> threads,
           std::shared_ptr<World> world);

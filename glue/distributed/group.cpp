@@ -17,7 +17,8 @@ using c10d::OpType;
 
 TORCH_LIBRARY_FRAGMENT(torch_tpu, m) {
   m.def("collective_(Tensor(a!) turn, Tensor[] inputs, Tensor(b!)[] outputs, int kind, int op, "
-        "Scalar root, Scalar tag, Scalar site, int[] splits, int[] devices, int ranks, int party) -> ()");
+        "Scalar root, Scalar tag, Scalar site, int[] splits, int[] devices, int ranks, int party) "
+        "-> ()");
 }
 
 // Streams that users cannot get; groups take them in turn.
@@ -115,8 +116,8 @@ void ProcessGroupTpu::enlist(tt_dist_group* group, int which) {
     for (int rank = 0; rank < getSize(); rank++)
       devices.push_back(carrier.devices().at(static_cast<size_t>(carrier.members->ranks[rank])));
   } else {
-    Asked message = which <= kSends ? between(carrier, getRank(), peer)
-                                    : between(carrier, peer, getRank());
+    Asked message =
+        which <= kSends ? between(carrier, getRank(), peer) : between(carrier, peer, getRank());
     devices = message.devices;
     party = message.party;
   }
@@ -282,10 +283,10 @@ Ptr<Backend> ProcessGroupTpu::split(const Ptr<Store>& store, const std::vector<i
     TORCH_CHECK(rank >= 0 && rank < getSize(), "split_group: the group has no rank ", rank);
     global_ranks.push_back(carrier_->members->ranks[rank]);
   }
-  return c10::make_intrusive<ProcessGroupTpu>(
-      store, static_cast<int>(own - ranks.begin()), static_cast<int>(ranks.size()),
-      options->timeout, options->group_name, std::move(global_ranks), carrier_->threads,
-      carrier_->world);
+  return c10::make_intrusive<ProcessGroupTpu>(store, static_cast<int>(own - ranks.begin()),
+                                              static_cast<int>(ranks.size()), options->timeout,
+                                              options->group_name, std::move(global_ranks),
+                                              carrier_->threads, carrier_->world);
 }
 
 // A group with processes that were not in this one, which meet at the store. Each of a simulation's

@@ -1,5 +1,5 @@
-// Collectives of a plugin that neither spans processes nor calls functions of ours: operators of the
-// host, which the dispatcher falls back to as for any other (dispatch/fallback.cpp).
+// Collectives of a plugin that neither spans processes nor calls functions of ours: operators of
+// the host, which the dispatcher falls back to as for any other (dispatch/fallback.cpp).
 #include "dispatch/convert.h"
 #include "distributed/distributed.h"
 

@@ -30,11 +30,11 @@ void leave_world() {
 void enter_world(Ptr<Store> store, int rank, int size, Milliseconds timeout, int visible) {
   auto entered = std::make_shared<World>(store, rank, size, timeout);
   std::lock_guard<std::mutex> guard(lock);
-  current = std::move(entered);
+  current = entered;
   if (session()) return;
   // The plugin asks for as long as it is open, also when the group is gone.
   auto* board = new tt_board(board_of(part_of(store->clone(), "plugin")));
-  offer_world({rank, size, visible, board});
+  offer_world({rank, size, visible, board}, [entered](tt_session* open) { entered->tell(open); });
 }
 
 World::World(Ptr<Store> store, int rank, int size, Milliseconds timeout)
@@ -44,29 +44,48 @@ World::World(Ptr<Store> store, int rank, int size, Milliseconds timeout)
 
 World::~World() { tt_dist_destroy(captured_); }
 
+// As soon as it is known, for others to find while this process does something else. Where it has
+// several devices, the first collective's is the one.
+void World::tell(tt_session* open) {
+  if (!tt_client_spans(open->client)) return;
+  const tt_device* own = open->device_count == 1 ? open->devices[0] : nullptr;
+  if (!own) return;
+  store_->set(device_key(rank_), std::to_string(tt_pjrt_device_id(own->raw)));
+  told_ = true;
+}
+
 const std::vector<int64_t>& World::devices() {
   std::call_once(found_, [this] {
     tt_session* open = open_session();
     if (!tt_client_spans(open->client)) return;
-    const tt_device* own = open->device_count == 1 ? open->devices[0] : device_of(current_device());
-    store_->set(device_key(rank_), std::to_string(tt_pjrt_device_id(own->raw)));
-    std::vector<int64_t> found;
-    for (int rank = 0; rank < size_; rank++) {
-      store_->wait({device_key(rank)}, timeout_);
-      found.push_back(std::stoll(store_->get_to_str(device_key(rank))));
+    if (!told_) {
+      int own = tt_pjrt_device_id(device_of(current_device())->raw);
+      store_->set(device_key(rank_), std::to_string(own));
     }
+    std::vector<int64_t> found;
+    for (int rank = 0; rank < size_; rank++) found.push_back(ask(rank));
     devices_ = std::move(found);
   });
   return devices_;
+}
+
+int64_t World::ask(int rank) {
+  try {
+    store_->wait({device_key(rank)}, timeout_);
+  } catch (const std::exception&) {
+    TORCH_CHECK_WITH(DistBackendError, false, "rank ", rank, " has not opened its device within ",
+                     timeout_.count() / 1000.0, " s, which its plugin shares with this rank's");
+  }
+  return std::stoll(store_->get_to_str(device_key(rank)));
 }
 
 void World::launch_captured() {
   std::call_once(enlisted_, [this] {
     std::vector<int64_t> ranks;
     for (int rank = 0; rank < size_; rank++) ranks.push_back(rank);
-    carrier_ = std::make_shared<Carrier>(part_of(store_, "captured"), rank_, size_, timeout_,
-                                         "of captured programs", ranks, std::vector<int64_t>(),
-                                         nullptr);
+    carrier_ =
+        std::make_shared<Carrier>(part_of(store_, "captured"), rank_, size_, timeout_,
+                                  "of captured programs", ranks, std::vector<int64_t>(), nullptr);
     tt_transport transport = make_transport(carrier_, "all");
     const char* name = carrier_->members->name;
     check(tt_dist_create(name, rank_, size_, &transport, &captured_));

@@ -9,8 +9,8 @@
  *  - Memory is limited, allocated in blocks of 512 bytes, and counted until its last use has ended.
  *  - A donated argument is gone when Execute returns.
  *  - It knows no option of the CPU plugin, and calls nothing in a program.
- *  - It has no extensions, unless it spans processes: then it has the one, and takes the options, by
- *    which plugins of GPUs are known and are told of the others. Each process has one device.
+ *  - It has no extensions, unless it spans processes: then it has the one, and takes the options,
+ * by which plugins of GPUs are known and are told of the others. Each process has one device.
  *
  * Environment, read when a client is created:
  *  TT_ACCEL_INNER     the plugin that computes (default: the one that the build found)

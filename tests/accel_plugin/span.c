@@ -47,7 +47,8 @@ PJRT_Error *accel_span_read(const PJRT_Client_Create_Args *args, accel_span *spa
     if (named(option, "node_id")) span->node = option->value.int64_value;
     else if (named(option, "num_nodes")) span->nodes = option->value.int64_value;
     else if (!named(option, "preallocate"))
-      return accel_error(TT_INVALID_ARGUMENT, "Unexpected option passed to PJRT_Client_Create: %.*s",
+      return accel_error(TT_INVALID_ARGUMENT,
+                         "Unexpected option passed to PJRT_Client_Create: %.*s",
                          (int)option->name_size, option->name);
   }
   if (span->nodes == 1) return NULL;
@@ -94,9 +95,7 @@ PJRT_Error *accel_span_meet(const accel_span *span) {
 
 /* -- A launch -- */
 
-static size_t bytes_of(const accel_value *value) {
-  return (size_t)accel_dense_bytes(&value->type);
-}
+static size_t bytes_of(const accel_value *value) { return (size_t)accel_dense_bytes(&value->type); }
 
 static PJRT_Error *pack(accel_value *const *arguments, int count, char *to) {
   for (int i = 0; i < count; i++) {
@@ -164,8 +163,7 @@ static PJRT_Error *take(const PJRT_LoadedExecutable *executable, int64_t number,
   if (error) return error;
   if (args.value_size != size)
     error = accel_error(TT_INTERNAL, "%s: the processes run different programs", key);
-  else
-    error = unpack(executable->client, executable->places[place], like, count, args.value, out);
+  else error = unpack(executable->client, executable->places[place], like, count, args.value, out);
   args.value_deleter_callback(args.value);
   return error;
 }

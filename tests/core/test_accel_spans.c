@@ -1,5 +1,5 @@
-/* A plugin that spans processes, which are threads here: what it is told of the others, their board,
- * and programs that they run together. Skipped when TT_CPU_PLUGIN names no plugin that could
+/* A plugin that spans processes, which are threads here: what it is told of the others, their
+ * board, and programs that they run together. Skipped when TT_CPU_PLUGIN names no plugin that could
  * compute. */
 #include "pjrt/pjrt.h"
 

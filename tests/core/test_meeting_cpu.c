@@ -58,8 +58,7 @@ static tt_program *program_of(body make, const tt_groups *groups) {
   const int64_t *devices = tt_hlo_devices(h, &count);
   module.joint.device_count = count;
   tt_text_printf(&module.text, "// devices");
-  for (int i = 0; i < count; i++)
-    tt_text_printf(&module.text, " %lld", (long long)devices[i]);
+  for (int i = 0; i < count; i++) tt_text_printf(&module.text, " %lld", (long long)devices[i]);
   tt_text_printf(&module.text, "\n");
   ok(tt_hlo_finish(h, &y, 1, &module.text));
   tt_hlo_destroy(h);

@@ -378,17 +378,15 @@ static void test_who_did_not_arrive(void **state) {
   tt_members *own = join("absent", 0), *other = join("absent", 1);
   run(turn, TT_COLLECTIVE_BARRIER);
   run(turn, TT_COLLECTIVE_ALL_REDUCE);
-  ok(say("ended/all/1",
-         "0\x1f"
-         "barrier\x1f\x1f\n"));
+  ok(say("ended/all/1", "0\x1f"
+                        "barrier\x1f\x1f\n"));
   fails(explain(own, "all", TT_COLLECTIVE_ALL_REDUCE, 0, 1), TT_UNAVAILABLE,
         "the wire was cut; this rank did not arrive: 6 (it failed at collective 0) (the "
         "time-out is 5 s)");
-  ok(say("ended/all/1",
-         "0\x1f"
-         "barrier\x1f\x1f\n1\x1f"
-         "gather\x1f"
-         "a.py:1\x1f\n"));
+  ok(say("ended/all/1", "0\x1f"
+                        "barrier\x1f\x1f\n1\x1f"
+                        "gather\x1f"
+                        "a.py:1\x1f\n"));
   fails(explain(own, "all", TT_COLLECTIVE_ALL_REDUCE, 0, 1), TT_UNAVAILABLE,
         "the wire was cut; all ranks had arrived; the ranks part at collective 1: rank 4: "
         "all_reduce (SUM) of 2 f32 at train.py:12 in step; rank 6: gather at a.py:1");
@@ -527,9 +525,8 @@ static void test_memory_runs_out(void **state) {
     assert_int_equal(board.ways, 0);
   }
   saying s = {.members = join("g", 0), .sequence = 1, .number = 7};
-  ok(say("debug/1/1",
-         "1\x1f"
-         "all_reduce (SUM) of 3 f32\x1f\x1f\n"));
+  ok(say("debug/1/1", "1\x1f"
+                      "all_reduce (SUM) of 3 f32\x1f\x1f\n"));
   ok(say("parts/0/1", "9"));
   void *(*const bodies[])(void *) = {compare, agree};
   for (int i = 0; i < 2; i++) {
@@ -553,10 +550,9 @@ static void test_memory_runs_out_in_a_failure(void **state) {
   tt_dist_group *group = begin("poor", turn);
   tt_members *own = join("poor", 0);
   run(turn, TT_COLLECTIVE_BARRIER);
-  ok(say("ended/all/1",
-         "0\x1f"
-         "gather\x1f"
-         "a.py:1\x1f\n"));
+  ok(say("ended/all/1", "0\x1f"
+                        "gather\x1f"
+                        "a.py:1\x1f\n"));
   bool told = false;
   for (int64_t nth = 1; !told; nth++) {
     tt_alloc_fail_at(nth, false);

@@ -83,8 +83,7 @@ static void *launch_all(void *user) {
 static void be_process(void) {
   pthread_t threads[GROUPS];
   for (int g = 0; g < GROUPS; g++)
-    if (all->is_in[g][self])
-      pthread_create(&threads[g], NULL, launch_all, (void *)(intptr_t)g);
+    if (all->is_in[g][self]) pthread_create(&threads[g], NULL, launch_all, (void *)(intptr_t)g);
   for (int g = 0; g < GROUPS; g++)
     if (all->is_in[g][self]) pthread_join(threads[g], NULL);
   _exit(0);

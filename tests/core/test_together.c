@@ -16,9 +16,9 @@ enum { NUMBER = 3 };
 
 /* What the others do. */
 static struct {
-  int64_t ahead;   /* how much larger their words are */
+  int64_t ahead;        /* how much larger their words are */
   int rounds, fails_at; /* the exchange that fails, from 1; 0: none */
-  int64_t to, tag; /* of the last message */
+  int64_t to, tag;      /* of the last message */
   char told[sizeof(int64_t) * 8];
   size_t told_size;
 } others;
@@ -61,12 +61,13 @@ static tt_dist_group *open_group(int64_t party, int peer) {
 /* A program that a plugin need not have. */
 static tt_program program_of(int64_t party) {
   static int64_t devices[] = {4, 9};
-  tt_program program = {.module = {.name = "sum", .joint = {.device_count = 2,
-                                                            .devices = devices,
-                                                            .party = party,
-                                                            .kind = TT_COLLECTIVE_ALL_REDUCE,
-                                                            .dtype = TT_F32,
-                                                            .y_count = 12}}};
+  tt_program program = {.module = {.name = "sum",
+                                   .joint = {.device_count = 2,
+                                             .devices = devices,
+                                             .party = party,
+                                             .kind = TT_COLLECTIVE_ALL_REDUCE,
+                                             .dtype = TT_F32,
+                                             .y_count = 12}}};
   program.module.text = (tt_text){.data = "a text", .size = 6};
   return program;
 }
@@ -166,8 +167,8 @@ static void test_memory_runs_out(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_launches),  cmocka_unit_test(test_whose_it_is),
-      cmocka_unit_test(test_messages),  cmocka_unit_test(test_errors),
+      cmocka_unit_test(test_launches),        cmocka_unit_test(test_whose_it_is),
+      cmocka_unit_test(test_messages),        cmocka_unit_test(test_errors),
       cmocka_unit_test(test_memory_runs_out),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -105,8 +105,9 @@ class Operator:
         self._on_host = self._function
         if "Convolved" in self.known.kinds:
             self._on_host = torch.ops.aten.convolution.default
+        # What our own operators do on the host is done for the device (collectives, say).
         self.on_cpu = self._on_host is not self._function or (
-            not overrideable and _has_computed(name, "CPU")
+            not overrideable and not name.startswith("torch_tpu::") and _has_computed(name, "CPU")
         )
         self.for_cpu = _has(name, "CPU")
         self.has_meta = _has(name, "Meta") or (not overrideable and _has_computed(name, "Meta"))

@@ -127,7 +127,8 @@ static void unpack(tt_lower *cx, tt_node *y) {
 /* -- Between devices -- */
 
 static void take_turn(tt_lower *cx, tt_node *sequence) {
-  tt_node *turn = tt_in(cx, TT_COLLECTIVE_ARG_TURN), *at = tt_hlo_const_i(cx->h, TT_I64, TT_TURN_SEQUENCE);
+  tt_node *turn = tt_in(cx, TT_COLLECTIVE_ARG_TURN),
+          *at = tt_hlo_const_i(cx->h, TT_I64, TT_TURN_SEQUENCE);
   int64_t one = 1;
   tt_node *next = tt_hlo_add(cx->h, sequence, tt_hlo_const_i(cx->h, TT_I64, 1));
   next = tt_hlo_reshape(cx->h, next, 1, &one);
@@ -138,7 +139,8 @@ static void take_turn(tt_lower *cx, tt_node *sequence) {
 static tt_node *exchange(tt_lower *cx, tt_collective_kind kind, tt_reduction op, tt_node *x) {
   int count = 0, splits = 0;
   const int64_t *devices = tt_ints(cx, TT_COLLECTIVE_ARG_DEVICES, &count);
-  tt_node *turn = tt_in(cx, TT_COLLECTIVE_ARG_TURN), *sequence = word_of(cx, turn, TT_TURN_SEQUENCE);
+  tt_node *turn = tt_in(cx, TT_COLLECTIVE_ARG_TURN),
+          *sequence = word_of(cx, turn, TT_TURN_SEQUENCE);
   tt_exchange e = {.kind = kind,
                    .op = op,
                    .groups = {devices, count, (int)tt_int(cx, TT_COLLECTIVE_ARG_RANKS)},
@@ -160,7 +162,8 @@ static tt_node *numbers(tt_lower *cx) {
   const int64_t *splits = tt_ints(cx, TT_COLLECTIVE_ARG_SPLITS, &count);
   tt_node *parts[] = {tt_hlo_reshape(cx->h, tt_num(cx, TT_COLLECTIVE_ARG_ROOT, TT_I64), 1, &one),
                       tt_hlo_reshape(cx->h, tt_num(cx, TT_COLLECTIVE_ARG_TAG, TT_I64), 1, &one),
-                      tt_hlo_reshape(cx->h, tt_num(cx, TT_COLLECTIVE_ARG_SITE, TT_I64), 1, &one), NULL};
+                      tt_hlo_reshape(cx->h, tt_num(cx, TT_COLLECTIVE_ARG_SITE, TT_I64), 1, &one),
+                      NULL};
   if (count) parts[3] = tt_hlo_const_i64s(cx->h, TT_I64, splits, count);
   return tt_hlo_concatenate(cx->h, parts, count ? 4 : 3, 0);
 }
@@ -195,7 +198,9 @@ static tt_node *call(tt_lower *cx, tt_collective_kind kind, tt_reduction op, tt_
 /* The next turn, then the outputs. */
 void tt_lower_collective(tt_lower *cx) {
   tt_collective_kind kind = (tt_collective_kind)tt_int(cx, TT_COLLECTIVE_ARG_KIND);
-  tt_node *x = packed(cx, tt_collective_in_place(kind) ? TT_COLLECTIVE_ARG_OUTPUTS : TT_COLLECTIVE_ARG_INPUTS), *y;
+  tt_node *x = packed(cx, tt_collective_in_place(kind) ? TT_COLLECTIVE_ARG_OUTPUTS
+                                                       : TT_COLLECTIVE_ARG_INPUTS),
+          *y;
   tt_type type = room(cx);
   if (tt_collective_reduces(kind) && type.dims[0]) {
     tt_dtype dtype = type.dtype;
