@@ -31,6 +31,7 @@ tt_status tt_members_create(const char *name, int rank, int size, const int64_t 
                           .size = size,
                           .ranks = own_ranks,
                           .board = *board,
+                          .number = -1,
                           .timeout_ms = 600000,
                           .refs = 1};
   pthread_mutex_lock(&lock);
@@ -204,4 +205,24 @@ tt_status tt_members_most(tt_members *members, const char *what, int64_t own, in
   for (int i = 0; !status && i < members->size; i++)
     status = hear_number(members, what, i, begun, most);
   return status;
+}
+
+/* Members of one rank, which may be a thread of this process as others are, know of its groups. */
+static int64_t first_free(const tt_members *members) {
+  int64_t rank = members->ranks[members->rank], largest = -1;
+  pthread_mutex_lock(&lock);
+  for (const tt_members *one = first; one; one = one->next)
+    if (one->ranks[one->rank] == rank && one->number > largest) largest = one->number;
+  pthread_mutex_unlock(&lock);
+  return largest + 1;
+}
+
+/* The largest that any of them proposes is free for all of them. */
+tt_status tt_members_take_number(tt_members *members) {
+  int64_t number = 0;
+  TT_TRY(tt_members_most(members, "number", first_free(members), &number));
+  pthread_mutex_lock(&lock);
+  members->number = number;
+  pthread_mutex_unlock(&lock);
+  return TT_SUCCESS;
 }

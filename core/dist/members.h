@@ -16,6 +16,7 @@ typedef struct tt_members {
   int rank, size;       /* in the group */
   const int64_t *ranks; /* [size] by their numbers in the whole program */
   tt_board board;
+  int64_t number; /* -1 until tt_members_take_number */
   /* -- Theirs alone: -- */
   TT_ATOMIC(int64_t) timeout_ms;
   TT_ATOMIC(int) refs;
@@ -35,7 +36,7 @@ int64_t tt_members_step(const tt_members *members);
 void tt_members_set_timeout(tt_members *members, int64_t ms);
 int64_t tt_members_timeout(const tt_members *members);
 
-/* All members call these two alike. They wait until each one's word is on the board. CANCELLED: the
+/* All members call these three alike. They wait until each one's word is on the board. CANCELLED: the
  * wait was interrupted; UNAVAILABLE: a word did not come in time, or never will, since the devices'
  * meetings are over (stream/meeting.h). */
 
@@ -44,5 +45,8 @@ int64_t tt_members_timeout(const tt_members *members);
 tt_status tt_members_compare(tt_members *members, const tt_collective *c);
 /* The largest of the members' numbers. `what` names them, and is not used again. */
 tt_status tt_members_most(tt_members *members, const char *what, int64_t own, int64_t *most);
+/* Sets the number, which is equal for all of them and no other living group's that any of them is a
+ * member of. */
+tt_status tt_members_take_number(tt_members *members);
 
 #endif

@@ -19,9 +19,9 @@ namespace {
 // Both are set when the plugin is opened; a forked child has the first alone.
 std::atomic<tt_session*> the_session{nullptr}, usable{nullptr};
 std::mutex opening;
-std::string plugin = tt_env(TT_ENV_PLUGIN);  // a name or a path; guarded by the GIL
-int cpu_devices = 0;                         // likewise; 0: what the environment says
-std::optional<tt_world> world;               // guarded by `opening`
+std::string plugin = tt_env(TT_ENV_PLUGIN);   // a name or a path; guarded by the GIL
+int cpu_devices = 0;                          // likewise; 0: what the environment says
+std::optional<tt_world> world;                // guarded by `opening`
 std::function<void(tt_session*)> tell_world;  // likewise
 constexpr int kNobodyAsked = -2;
 std::atomic<int> expected{kNobodyAsked};  // devices of the plugin that is not open

@@ -1,11 +1,10 @@
-// Who carries a group's collectives, and the number that tells its launches from other groups'.
+// Who carries a group's collectives.
 #include "distributed/distributed.h"
 
 #include <pybind11/pybind11.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <exception>
-#include <set>
 
 namespace tt {
 namespace {
@@ -19,10 +18,6 @@ void tell_and_end() {
   if (before) before();
   std::abort();
 }
-
-// By the rank that has them, since ranks may be threads.
-std::mutex numbering;
-std::map<int64_t, std::set<int64_t>> numbers;
 
 // Threads have one store between them.
 std::string name_of_threads(Store* store, const std::string& group) {
@@ -49,33 +44,17 @@ Carrier::Carrier(Ptr<Store> store, int rank, int size, Milliseconds timeout,
   check(tt_members_create(name.c_str(), rank, size, global_ranks.data(), &board, &members));
   tt_members_set_timeout(members, timeout.count());
   tt_mail_init(&to_itself);
-  if (world || !threads.empty()) take_number();
-  if (world && world->number < 0) world->number = number;  // it is the first one
+  if (!world && threads.empty()) return;
+  std::optional<pybind11::gil_scoped_release> others;
+  if (PyGILState_Check()) others.emplace();
+  check(tt_members_take_number(members));
+  if (world && world->number < 0) world->number = members->number;  // it is the first one
 }
 
 Carrier::~Carrier() {
-  if (number >= 0) {
-    std::lock_guard<std::mutex> guard(numbering);
-    numbers[members->ranks[members->rank]].erase(number);
-  }
   tt_mail_deinit(&to_itself);
   tt_notices_release(notices);
   tt_members_release(members);
-}
-
-// The largest that any rank proposes is free on all of them.
-void Carrier::take_number() {
-  std::optional<pybind11::gil_scoped_release> others;
-  if (PyGILState_Check()) others.emplace();
-  int64_t rank = members->ranks[members->rank], own = 0;
-  {
-    std::lock_guard<std::mutex> guard(numbering);
-    auto& taken = numbers[rank];
-    own = taken.empty() ? 0 : *taken.rbegin() + 1;
-  }
-  check(tt_members_most(members, "number", own, &number));
-  std::lock_guard<std::mutex> guard(numbering);
-  numbers[rank].insert(number);
 }
 
 }  // namespace tt

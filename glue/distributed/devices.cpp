@@ -29,7 +29,7 @@ void ask_group(const Carrier& carrier, bool spans, Asked& asked) {
   const tt_members& members = *carrier.members;
   const std::vector<int64_t>& all = carrier.devices();
   asked.ranks = members.size;
-  asked.party = carrier.number * TT_PARTY_KINDS + TT_PARTY_ALL;
+  asked.party = carrier.party(TT_PARTY_ALL);
   std::vector<int64_t> ranks(members.ranks, members.ranks + members.size);
   if (spans) {
     int64_t whole = carrier.world ? carrier.world->number : 0;
@@ -51,7 +51,7 @@ Asked between(const Carrier& carrier, int64_t from, int64_t to) {
   asked.devices = {device_of_rank(carrier, from), device_of_rank(carrier, to)};
   asked.ranks = 2;
   auto way = asked.devices[0] < asked.devices[1] ? TT_PARTY_UP : TT_PARTY_DOWN;
-  asked.party = carrier.number * TT_PARTY_KINDS + way;
+  asked.party = carrier.party(way);
   return asked;
 }
 

@@ -98,16 +98,13 @@ struct Carrier : Fixed {
   // Returns when their receivers have them: those of a group that ends would be lost.
   void await_sent();
   uint64_t unequal = 0;  // exchanges of unequal parts between devices
-  int64_t number = -1;   // equal on all ranks, and no other group's that they are in; -1: none
   // Of all ranks of the world; none: the plugin does not carry the collectives.
   const std::vector<int64_t>& devices() const { return world ? world->devices() : threads; }
   bool on_devices() const { return !devices().empty(); }
   // Its collectives are operators of the host.
   bool on_host() const { return !on_devices() && !open_session()->target.collectives; }
   Milliseconds timeout() const { return Milliseconds(tt_members_timeout(members)); }
-
- private:
-  void take_number();
+  int64_t party(tt_party_kind kind) const { return members->number * TT_PARTY_KINDS + kind; }
 };
 
 tt_board board_of(Ptr<Store> store);

@@ -111,7 +111,7 @@ void ProcessGroupTpu::enlist(tt_dist_group* group, int which) {
   const Carrier& carrier = *carrier_;
   int peer = which == kAll ? -1 : which <= kSends ? kSends - 1 - which : which;
   std::vector<int64_t> devices;
-  int64_t party = carrier.number * TT_PARTY_KINDS + TT_PARTY_ALL;
+  int64_t party = carrier.party(TT_PARTY_ALL);
   if (peer < 0) {
     for (int rank = 0; rank < getSize(); rank++)
       devices.push_back(carrier.devices().at(static_cast<size_t>(carrier.members->ranks[rank])));

@@ -7,7 +7,7 @@ namespace tt {
 namespace {
 
 std::mutex lock;
-std::shared_ptr<World> current;
+auto& current = *new std::shared_ptr<World>;  // outlives what its store and carrier need to end
 
 Ptr<Store> part_of(const Ptr<Store>& store, const char* prefix) {
   return c10::make_intrusive<c10d::PrefixStore>(prefix, store);
