@@ -25,6 +25,10 @@ int64_t device_of_rank(const Carrier& carrier, int64_t rank) {
   return carrier.devices().at(static_cast<size_t>(carrier.members->ranks[rank]));
 }
 
+bool are_equal(const std::vector<int64_t>& parts) {
+  return std::adjacent_find(parts.begin(), parts.end(), std::not_equal_to<>()) == parts.end();
+}
+
 void ask_group(const Carrier& carrier, bool spans, Asked& asked) {
   const tt_members& members = *carrier.members;
   const std::vector<int64_t>& all = carrier.devices();
@@ -88,6 +92,8 @@ Packed::Packed(Carrier& carrier, bool spans, Asked& asked, const Tensors& given,
   default:
     break;
   }
+  // Who captures may hold a lock that the others need to do so, too: Dynamo's, between threads.
+  if (spans && are_equal(asked.splits)) asked.splits.clear();
   if (!asked.splits.empty()) pad(carrier, asked);
   ask_group(carrier, spans, asked);
 }

@@ -173,7 +173,8 @@ enum { kAll = -2, kSends = -3 };
 class Packed : Fixed {
  public:
   // Names the devices in `asked`: all of the world's where the program `spans` more collectives
-  // than this one. Waits for the other ranks where their parts have unequal sizes.
+  // than this one. Waits for the other ranks where their parts may have unequal sizes; in a program
+  // that spans more, not where this rank's are equal, and the others' are taken to be so.
   Packed(Carrier& carrier, bool spans, Asked& asked, const std::vector<at::Tensor>& inputs,
          const std::vector<at::Tensor>& outputs);
   std::vector<at::Tensor> inputs, outputs;

@@ -625,6 +625,7 @@ def test_what_is_written_into_a_tensor_with_gaps_has_them():
         assert [one.stride() for one in actual] == [one.stride() for one in expected]
 
 
+@pytest.mark.slow
 @only_tpu
 @pytest.mark.cpu_plugin("it has virtual devices")
 def test_what_scripts_ask_about_the_device():

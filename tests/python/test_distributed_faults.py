@@ -163,6 +163,7 @@ def reduce_unlike(rank, size):
     return texts
 
 
+@pytest.mark.slow
 def test_reductions_that_differ():
     """Which Gloo would not notice."""
     with Ranks(timeout=10, backend="tpu") as ranks:

@@ -153,7 +153,8 @@ def normalized(rank, size, steps):
     return fit(model, steps, own_part(rank, size), averaged)
 
 
-@pytest.mark.parametrize("steps", slow_but([2, 50], 2))
+@pytest.mark.slow
+@pytest.mark.parametrize("steps", [2, 50])
 def test_batch_normalization_over_ranks(ranks, steps):
     want = fit(net(), steps, lambda whole: whole, float)
     for found in ranks.run(normalized, steps):

@@ -82,6 +82,7 @@ def step(x, operator=torch.relu, more=False):
     return y.sum()
 
 
+@pytest.mark.slow
 @pytest.mark.tier("chunks")
 def test_a_chunk_takes_another_way(n):
     with torch.tpu.set_eager_mode("fused"):

@@ -130,6 +130,7 @@ def test_what_is_no_hlo_is_refused():
             hlo.text(data)
 
 
+@pytest.mark.slow
 def test_logs_show_programs(tmp_path):
     code = "import torch; torch.compile(lambda x: x.sin() + 1)(torch.ones(3, device='tpu')).cpu()"
     status, _, err = python(code, fresh=True, TORCH_LOGS="output_code", TORCH_TRACE=str(tmp_path))

@@ -49,6 +49,7 @@ def step(model, x):
     return out, [p.grad for p in model.parameters()]
 
 
+@pytest.mark.slow
 def test_more_layers_are_no_more_programs():
     x = torch.randn(2, 4, 8)
     made = []

@@ -119,6 +119,20 @@ def test_one_program_has_the_groups_of_a_mesh():
         assert four.run(meshes) == [([100.0] * 4,) * 3] * 4
 
 
+def compile_exchange(rank, size):
+    """Its parts have sizes, if equal ones, as functional collectives always have."""
+    import torch.distributed._functional_collectives as functional
+
+    def exchange(x):
+        return functional.all_to_all_single(x + 1, None, None, dist.group.WORLD) * 2
+
+    return torch.compile(exchange)(torch.full((2,), float(rank), device="tpu")).tolist()
+
+
+def test_a_compiled_exchange(pair):
+    assert pair.run(compile_exchange) == [[2.0, 4.0]] * 2
+
+
 def reduce_in_no_mesh(rank, size):
     group = dist.new_group([0, 1, 2])
     captured = torch.tpu.Graph()

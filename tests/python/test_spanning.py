@@ -57,6 +57,7 @@ def test_collectives_of_all_dtypes(kind, size):
     assert [wrong for _, wrong in results] == [[]] * size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", slow_but(processes.KINDS, "all_reduce"))
 def test_collectives_on_the_host(kind):
     """Of what Gloo reduces."""
@@ -179,6 +180,7 @@ def test_a_pipeline(spanning):
 # -- Faults --
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["spanning", pytest.param("host", marks=pytest.mark.slow)])
 def test_a_killed_rank(way):
     with ranks_by(way, timeout=40, backend="tpu") as ranks:

@@ -127,6 +127,7 @@ def test_images_of_targets_of_other_sizes():
     check(lambda a, out: aten.clone.out(a, out=out), image, torch.empty(3))
 
 
+@pytest.mark.slow
 def test_coordinates_lie_together():
     for column in there(numbers(5, 5)).nonzero().unbind(1):
         assert column.is_contiguous()
