@@ -17,7 +17,7 @@ thread_local c10::DeviceIndex tls_device = -1;  // none was chosen: the process'
 thread_local std::array<uint8_t, TT_SESSION_DEVICES> tls_streams{};
 
 c10::DeviceIndex checked(c10::DeviceIndex index) {
-  device_of(index);
+  require_device(index);
   return index;
 }
 

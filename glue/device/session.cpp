@@ -27,6 +27,8 @@ constexpr int kNobodyAsked = -2;
 std::atomic<int> expected{kNobodyAsked};  // devices of the plugin that is not open
 // Of a process that owns one device: its index, and one more than that of any process of the host.
 std::atomic<int> own_index{kNobodyAsked}, indices{1};
+// Nobody has said which index that is: until the plugin is open, who names another one does.
+std::atomic<bool> floats{false};
 std::array<std::atomic<tt_stream*>, TT_SESSION_DEVICES> captured{};
 std::atomic<int> captures{0};
 
@@ -75,11 +77,18 @@ int first_device() {
   return own_index;
 }
 
-void adopt_index(int index) {
-  TORCH_CHECK(!session() && owned_devices() == 1 && index >= 0 && index < TT_SESSION_DEVICES,
-              "invalid device ordinal tpu:", index, ": this process owns tpu:", first_device());
+void expect_index(int index, int count) {
+  bool known = session() || launched("LOCAL_RANK") >= 0 || expected_devices() != 1;
+  if (known || index >= TT_SESSION_DEVICES) return;
   own_index = index;
-  indices = index + 1;
+  indices = std::min<int>(count, TT_SESSION_DEVICES);
+  floats = true;
+}
+
+static void adopt_index(int index) {
+  if (!floats || session() || index < 0 || index >= TT_SESSION_DEVICES) return;
+  own_index = index;
+  indices = std::max(indices.load(), index + 1);
 }
 
 int device_count() {
@@ -149,7 +158,14 @@ tt_session* open_session() {
   return opened;
 }
 
+void require_device(c10::DeviceIndex index) {
+  adopt_index(index);
+  int known = session() ? -1 : expected_devices(), first = known > 0 ? first_device() : 0;
+  if (index < first || index >= first + known) device_of(index);
+}
+
 tt_device* device_of(c10::DeviceIndex index) {
+  adopt_index(index);
   tt_session* open = open_session();
   int at = index - first_device();
   TORCH_CHECK(at >= 0 && at < open->device_count,

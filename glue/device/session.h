@@ -33,10 +33,13 @@ int expected_devices();  // likewise, but where they are known beforehand; -1 wh
 // where that fails.
 int device_count();
 int first_device();           // the index of this process's own one, or of the first of several
-void adopt_index(int index);  // makes that another one; throws where the plugin is open
+// A rank that no launcher gave an index takes this one of `count`, or whichever it names before the
+// plugin is open. Nothing where it has several devices.
+void expect_index(int index, int count);
 // Opens the plugin on first use; throws where that fails.
 tt_session* open_session();
 tt_device* device_of(c10::DeviceIndex index);
+void require_device(c10::DeviceIndex index);  // throws as that does, but opens nothing if it can
 // Whether another process of this host has it: nothing of this one is there, or ever will be.
 bool is_of_another(c10::DeviceIndex index);
 // As device_of(); this process's own one, which is like it, where another process has it.

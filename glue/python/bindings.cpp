@@ -195,7 +195,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("device_count", &device_count, release);
   m.def("current_device", [] { return static_cast<int>(current_device()); });
   m.def("set_device", [](int64_t index) { set_current_device(number(index)); });
-  m.def("adopt_index", &adopt_index);
+  m.def("expect_index", &expect_index);
   m.def("device_kind",
         [](int64_t index) { return tt_pjrt_device_kind(device_like(number(index))->raw); });
   m.def("device_id", &device_id);

@@ -9,7 +9,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from language import agree, alone, batch, learn, made, train
 from ranks import Ranks
-from support import only_tpu, slow_but
+from support import only_tpu
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 

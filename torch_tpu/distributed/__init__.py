@@ -35,6 +35,8 @@ def _create(options: Any, _pg_options: Any) -> dist.Backend:
     ranks, timeout = (options.group_rank, options.group_size), options.timeout
     threads = _worlds.devices()
     if not threads and not dist.is_initialized():  # it is the default group
+        if options.group_size > 1:
+            _C.expect_index(*ranks)
         _enter_world(PrefixStore("world", options.store), *ranks, timeout)
     return _C.ProcessGroupTpu(
         options.store,

@@ -79,15 +79,12 @@ def current_device() -> int:
 def set_device(device: Device) -> None:
     """Makes `device` this thread's current one; a negative index changes nothing.
 
-    One of several ranks that owns one device, and has not used it yet, gives it this index, as
-    torchrun does by its local rank. Raises RuntimeError for an index that this process does not
-    have.
+    A rank that no launcher gave an index, and that owns one device and has not used it yet, gives it
+    this one. Raises RuntimeError for an index that this process does not have.
     """
     if isinstance(device, int) and device < 0:
         return
     index = _get_device_index(device)
-    if index >= device_count() and not is_initialized() and _is_one_of_many():
-        _C.adopt_index(index)
     _C.set_device(index)
 
 
