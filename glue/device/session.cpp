@@ -27,8 +27,9 @@ constexpr int kNobodyAsked = -2;
 std::atomic<int> expected{kNobodyAsked};  // devices of the plugin that is not open
 // Of a process that owns one device: its index, and one more than that of any process of the host.
 std::atomic<int> own_index{kNobodyAsked}, indices{1};
-// Nobody has said which index that is: until the plugin is open, who names another one does.
-std::atomic<bool> floats{false};
+// Nobody has said which index that is: until the device is used, who names another one does.
+std::atomic<bool> floats{false}, used{false};
+std::atomic<int> group_size{1};  // ranks, perhaps of several hosts
 std::array<std::atomic<tt_stream*>, TT_SESSION_DEVICES> captured{};
 std::atomic<int> captures{0};
 
@@ -64,29 +65,31 @@ static int launched(const char* variable) {
 
 static void find_own_index() {
   int rank = launched("LOCAL_RANK"), size = launched("LOCAL_WORLD_SIZE");
+  if (rank >= 0 && size < 0) size = std::max(rank + 1, group_size.load());
   bool one_of_many = rank >= 0 && rank < size && owned_devices() == 1;
   own_index = one_of_many ? rank : 0;
   indices = one_of_many ? size : 1;
 }
 
-// What the environment says may change until the plugin is open.
+// What the environment says may change until the device is used.
 int first_device() {
   int known = own_index.load(std::memory_order_acquire);
-  if (known >= 0 && session()) return known;
+  if (known >= 0 && used) return known;
   if (known < 0 || launched("LOCAL_RANK") >= 0) find_own_index();
   return own_index;
 }
 
 void expect_index(int index, int count) {
-  bool known = session() || launched("LOCAL_RANK") >= 0 || expected_devices() != 1;
+  group_size = std::min<int>(count, TT_SESSION_DEVICES);
+  bool known = used || launched("LOCAL_RANK") >= 0 || expected_devices() != 1;
   if (known || index >= TT_SESSION_DEVICES) return;
   own_index = index;
-  indices = std::min<int>(count, TT_SESSION_DEVICES);
+  indices = group_size.load();
   floats = true;
 }
 
 static void adopt_index(int index) {
-  if (!floats || session() || index < 0 || index >= TT_SESSION_DEVICES) return;
+  if (!floats || used || index < 0 || index >= TT_SESSION_DEVICES) return;
   own_index = index;
   indices = std::max(indices.load(), index + 1);
 }
@@ -171,6 +174,7 @@ tt_device* device_of(c10::DeviceIndex index) {
   TORCH_CHECK(at >= 0 && at < open->device_count,
               "invalid device ordinal tpu:", static_cast<int>(index), ": this process has ",
               open->device_count, " tpu device(s), numbered from ", first_device());
+  if (!used.load(std::memory_order_relaxed)) used = true;
   return open->devices[at];
 }
 

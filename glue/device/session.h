@@ -33,8 +33,8 @@ int expected_devices();  // likewise, but where they are known beforehand; -1 wh
 // where that fails.
 int device_count();
 int first_device();           // the index of this process's own one, or of the first of several
-// A rank that no launcher gave an index takes this one of `count`, or whichever it names before the
-// plugin is open. Nothing where it has several devices.
+// A rank that no launcher gave an index takes this one of `count`, or whichever it names before it
+// uses the device. Nothing where it has several devices.
 void expect_index(int index, int count);
 // Opens the plugin on first use; throws where that fails.
 tt_session* open_session();

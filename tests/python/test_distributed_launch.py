@@ -13,7 +13,7 @@ import torch.distributed as dist
 import trainee
 from hosts import TRAINEE, Hosts, Started, can_make_hosts
 from ranks import Ranks
-from support import ROOT, only_tpu
+from support import ROOT, only_tpu, slow_but
 
 from torch_tpu.distributed._fresh import fresh_store
 
@@ -134,6 +134,38 @@ def choose(rank, size):
 def test_ranks_that_choose_an_index():
     with Ranks(backend="tpu") as ranks:
         assert ranks.run(choose) == [("tpu:0", "tpu:0", 0), ("tpu:1", "tpu:1", 1)]
+
+
+def name_an_index(rank, size, named):
+    """As scripts do that start their ranks themselves: `model.to(rank)`, with nothing before."""
+    own = 1 - rank if named == "another" else rank
+    x = torch.ones(2) if named == "none" else torch.ones(2).to(own)
+    y = torch.ones(2, device="tpu")
+    dist.all_reduce(y)
+    count = torch.tpu.device_count()
+    return str(x.device), str(y.device), torch.tpu.current_device(), count, y.tolist()
+
+
+@pytest.mark.parametrize("named", ["rank", *slow_but(["another", "none", "environment"])])
+def test_ranks_that_name_an_index(named):
+    told = named == "environment"
+    with Ranks(backend="tpu", environment=lambda i: {"LOCAL_RANK": str(i)} if told else {}) as ranks:
+        for rank, found in enumerate(ranks.run(name_an_index, named)):
+            own = 1 - rank if named == "another" else rank
+            x = "cpu" if named == "none" else f"tpu:{own}"
+            assert found == (x, f"tpu:{own}", own, 2, [2.0, 2.0])
+
+
+def set_before(rank, size):
+    """The plugin stays closed, so that it may be told of the other ranks yet."""
+    torch.tpu.set_device(rank)
+    return torch.tpu.is_initialized(), torch.tpu.current_device()
+
+
+@pytest.mark.slow
+def test_choosing_a_device_opens_nothing():
+    with Ranks(backend="tpu") as ranks:
+        assert ranks.run(set_before) == [(False, 0), (False, 1)]
 
 
 PLACE = """
