@@ -36,9 +36,9 @@ int64_t tt_members_step(const tt_members *members);
 void tt_members_set_timeout(tt_members *members, int64_t ms);
 int64_t tt_members_timeout(const tt_members *members);
 
-/* All members call these three alike. They wait until each one's word is on the board. CANCELLED: the
- * wait was interrupted; UNAVAILABLE: a word did not come in time, or never will, since the devices'
- * meetings are over (stream/meeting.h). */
+/* All members call these three alike. They wait until each one's word is on the board. CANCELLED:
+ * the wait was interrupted; UNAVAILABLE: a word did not come in time, or never will, since the
+ * devices' meetings are over (stream/meeting.h). */
 
 /* Debug's handshake: tells what this rank is about to issue. UNAVAILABLE, too, where the ranks
  * part. Of `c` the arrays are not looked at. */

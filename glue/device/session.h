@@ -32,7 +32,7 @@ int expected_devices();  // likewise, but where they are known beforehand; -1 wh
 // which this process owns the one with its local rank. Opens the plugin where it must, and throws
 // where that fails.
 int device_count();
-int first_device();           // the index of this process's own one, or of the first of several
+int first_device();  // the index of this process's own one, or of the first of several
 // A rank that no launcher gave an index takes this one of `count`, or whichever it names before it
 // uses the device. Nothing where it has several devices.
 void expect_index(int index, int count);

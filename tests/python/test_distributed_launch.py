@@ -149,7 +149,9 @@ def name_an_index(rank, size, named):
 @pytest.mark.parametrize("named", ["rank", *slow_but(["another", "none", "environment"])])
 def test_ranks_that_name_an_index(named):
     told = named == "environment"
-    with Ranks(backend="tpu", environment=lambda i: {"LOCAL_RANK": str(i)} if told else {}) as ranks:
+    with Ranks(
+        backend="tpu", environment=lambda i: {"LOCAL_RANK": str(i)} if told else {}
+    ) as ranks:
         for rank, found in enumerate(ranks.run(name_an_index, named)):
             own = 1 - rank if named == "another" else rank
             x = "cpu" if named == "none" else f"tpu:{own}"

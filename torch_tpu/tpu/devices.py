@@ -79,8 +79,8 @@ def current_device() -> int:
 def set_device(device: Device) -> None:
     """Makes `device` this thread's current one; a negative index changes nothing.
 
-    A rank that no launcher gave an index, and that owns one device and has not used it yet, gives it
-    this one. Raises RuntimeError for an index that this process does not have.
+    A rank that no launcher gave an index, and that owns one device and has not used it yet, gives
+    it this one. Raises RuntimeError for an index that this process does not have.
     """
     if isinstance(device, int) and device < 0:
         return
