@@ -374,9 +374,10 @@ class _Handlers(threading.local):
 
 @contextlib.contextmanager
 def handlers_of_threads() -> Iterator[None]:
-    """Within the block, `loss_parallel` is about the thread that is in it.
+    """Within the block, `loss_parallel` and `context_parallel` are about one thread each.
 
-    It changes a dictionary of DTensor's dispatcher, which is the process's; C++ reads that, too.
+    They change a dictionary of DTensor's dispatcher, or replace it, which is the process's; C++
+    reads that, too.
     """
     from torch_tpu.integrations import _imports
 
@@ -385,7 +386,7 @@ def handlers_of_threads() -> Iterator[None]:
         def divide(module: str) -> None:
             dispatcher: Any = sys.modules[module].DTensor._op_dispatcher
             handlers, kind = _Handlers(dispatcher._custom_op_handlers), type(dispatcher)
-            now = property(lambda _: handlers.now)
+            now = property(lambda _: handlers.now, lambda _, given: setattr(handlers, "now", given))
             dispatcher.__class__ = type("OpDispatcher", (kind,), {"_custom_op_handlers": now})
             stack.callback(setattr, dispatcher, "__class__", kind)
 

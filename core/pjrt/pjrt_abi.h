@@ -254,7 +254,7 @@ typedef union PJRT_NamedValue_Value {
   NEED(Plugin_Initialize) MAYBE(Plugin_Attributes)                                                 \
   NEED(Event_Destroy) NEED(Event_IsReady) FREE(Event_Error) NEED(Event_Await) NEED(Event_OnReady)  \
   NEED(Client_Create) NEED(Client_Destroy) NEED(Client_PlatformName) FREE(Client_ProcessIndex)     \
-  NEED(Client_PlatformVersion) MAYBE(Client_Devices) NEED(Client_AddressableDevices)                \
+  NEED(Client_PlatformVersion) MAYBE(Client_Devices) NEED(Client_AddressableDevices)               \
   FREE(Client_LookupDevice) FREE(Client_LookupAddressableDevice) FREE(Client_AddressableMemories)  \
   NEED(Client_Compile) FREE(Client_DefaultDeviceAssignment) NEED(Client_BufferFromHostBuffer)      \
   NEED(DeviceDescription_Id) FREE(DeviceDescription_ProcessIndex)                                  \
