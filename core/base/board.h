@@ -21,4 +21,10 @@ typedef struct tt_board {
   void (*release)(void *user);
 } tt_board;
 
+/* Adds the bytes to `out` once they are there. *found is false where they are not by then (as of
+ * tt_now_ms). CANCELLED: the wait was interrupted; or what `over` says, which is asked in between,
+ * and may be NULL. */
+tt_status tt_board_await(const tt_board *board, const char *key, int64_t until_ms,
+                         tt_status (*over)(void), tt_text *out, bool *found);
+
 #endif

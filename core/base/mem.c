@@ -169,3 +169,8 @@ tt_status tt_grow(void **array, size_t *capacity, size_t needed, size_t size) {
   *capacity = count;
   return TT_SUCCESS;
 }
+
+int tt_compare_i64(const void *a, const void *b) {
+  int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+  return (x > y) - (x < y);
+}

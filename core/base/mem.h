@@ -49,4 +49,7 @@ tt_status tt_text_status(const tt_text *text);
 /* Makes room for `needed` elements of `size` bytes in *array, doubling; the old content stays. */
 tt_status tt_grow(void **array, size_t *capacity, size_t needed, size_t size);
 
+/* For qsort and bsearch: the smaller int64_t first. */
+int tt_compare_i64(const void *a, const void *b);
+
 #endif

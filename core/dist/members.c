@@ -91,15 +91,7 @@ static tt_status meetings_end(void) {
 /* *found is false where it is not there in time, which has begun at `begun`. */
 static tt_status await(const tt_members *m, const char *key, int64_t begun, tt_text *out,
                        bool *found) {
-  enum { SHORT = 1, LONG = 20 };
-  for (int64_t pause = SHORT;; pause = 2 * pause < LONG ? 2 * pause : LONG) {
-    TT_TRY(m->board.get(m->board.user, key, out, found));
-    if (*found) return tt_text_status(out);
-    if (tt_now_ms() - begun >= m->timeout_ms) return TT_SUCCESS;
-    TT_TRY(meetings_end());
-    TT_TRY(tt_interrupted());
-    tt_sleep_ms(pause);
-  }
+  return tt_board_await(&m->board, key, begun + m->timeout_ms, meetings_end, out, found);
 }
 
 static char *compare_key(tt_arena *arena, int64_t sequence, int rank) {

@@ -3,6 +3,7 @@
 #include "dist/internal.h"
 #include "dist/tickets.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* What the processes tell one another: of each word all get the largest. */
@@ -13,6 +14,7 @@ tt_status tt_dist_enlist(tt_dist_group *group, int64_t party, const int64_t *dev
   int64_t *own = tt_malloc((size_t)count * sizeof *own);
   if (!own) return tt_out_of_memory();
   memcpy(own, devices, (size_t)count * sizeof *own);
+  qsort(own, (size_t)count, sizeof *own, tt_compare_i64);
   tt_dist_set_party(group, &(tt_party){party, own, count, peer});
   return TT_SUCCESS;
 }

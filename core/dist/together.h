@@ -19,9 +19,9 @@ typedef enum tt_party_kind {
   TT_PARTY_KINDS
 } tt_party_kind;
 
-/* Has the group's transport agree on launches of programs with this party, by these devices, among
- * which `peer` is the rank at the message's other end; -1: all of its ranks are. The group is told
- * of errors. Copied; until the group is destroyed. */
+/* Has the group's transport agree on launches of programs with this party, by these devices (in any
+ * order), among which `peer` is the rank at the message's other end; -1: all of its ranks are. The
+ * group is told of errors. Copied; until the group is destroyed. */
 tt_status tt_dist_enlist(tt_dist_group *group, int64_t party, const int64_t *devices, int count,
                          int peer);
 

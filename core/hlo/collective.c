@@ -57,11 +57,6 @@ static bool rule_all_to_all(const tt_instr *in, tt_type *out, tt_why *why) {
 
 /* -- The devices -- */
 
-static int ascending(const void *a, const void *b) {
-  int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-  return (x > y) - (x < y);
-}
-
 /* Makes them the program's; false with a sticky error if they are not what it has. */
 static bool set_devices(tt_hlo *h, const tt_groups *groups) {
   size_t size = sizeof(int64_t) * (size_t)groups->count;
@@ -72,7 +67,7 @@ static bool set_devices(tt_hlo *h, const tt_groups *groups) {
   int64_t *sorted = tt_hlo_alloc(h, (size_t)groups->count, sizeof *sorted);
   if (!sorted) return false;
   memcpy(sorted, groups->devices, size);
-  qsort(sorted, (size_t)groups->count, sizeof *sorted, ascending);
+  qsort(sorted, (size_t)groups->count, sizeof *sorted, tt_compare_i64);
   for (int i = 1; i < groups->count; i++)
     if (sorted[i] == sorted[i - 1]) {
       tt_hlo_fail(h, TT_INVALID_ARGUMENT, "device %lld is in two groups", (long long)sorted[i]);
@@ -103,7 +98,7 @@ static bool add_groups(tt_hlo *h, const tt_groups *groups, tt_attr *attr) {
   if (!replicas) return false;
   for (int i = 0; i < groups->count; i++) {
     const int64_t *found = bsearch(&groups->devices[i], h->devices, (size_t)h->device_count,
-                                   sizeof *h->devices, ascending);
+                                   sizeof *h->devices, tt_compare_i64);
     replicas[i] = found - h->devices;
   }
   *attr = tt_attr_rows("replica_groups", replicas, groups->count, groups->size);

@@ -17,18 +17,23 @@ static PJRT_Error *raise_status(PJRT_CallbackError *error, tt_status status) {
 
 static void delete_value(char *value) { tt_free(value); }
 
-/* The caller frees *value. */
+/* The caller frees *value, which has what `text` has, where that was found. Takes the status. */
+static tt_status copy(tt_status status, const tt_text *text, bool found, char **value,
+                      size_t *size) {
+  if (!status) status = tt_text_status(text);
+  if (status || !found) return status;
+  *value = tt_malloc(text->size + 1);
+  *size = text->size;
+  if (!*value) return tt_out_of_memory();
+  if (text->size) memcpy(*value, text->data, text->size);
+  return TT_SUCCESS;
+}
+
 static tt_status look(const tt_board *board, const char *key, char **value, size_t *size,
                       bool *found) {
   tt_text text = TT_TEXT_INIT;
   tt_status status = board->get(board->user, key, &text, found);
-  if (!status) status = tt_text_status(&text);
-  if (!status && *found) {
-    *value = tt_malloc(text.size + 1);
-    *size = text.size;
-    if (!*value) status = tt_out_of_memory();
-    else if (text.size) memcpy(*value, text.data, text.size);
-  }
+  status = copy(status, &text, *found, value, size);
   tt_text_deinit(&text);
   return status;
 }
@@ -36,20 +41,16 @@ static tt_status look(const tt_board *board, const char *key, char **value, size
 /* Until it is there, or so much time has passed. */
 static tt_status await(const tt_board *board, const char *key, int64_t timeout_ms, char **value,
                        size_t *size) {
-  enum { SHORT = 1, LONG = 20 };
-  int64_t begun = tt_now_ms();
-  for (int64_t pause = SHORT;; pause = 2 * pause < LONG ? 2 * pause : LONG) {
-    bool found = false;
-    TT_TRY(look(board, key, value, size, &found));
-    if (found) return TT_SUCCESS;
-    if (tt_now_ms() - begun >= timeout_ms)
-      return tt_error(TT_UNAVAILABLE,
-                      "another process has not said '%s' within %g s: one of them did not open "
-                      "the device",
-                      key, (double)timeout_ms / 1000);
-    TT_TRY(tt_interrupted());
-    tt_sleep_ms(pause);
-  }
+  tt_text text = TT_TEXT_INIT;
+  bool found = false;
+  tt_status status = tt_board_await(board, key, tt_now_ms() + timeout_ms, NULL, &text, &found);
+  status = copy(status, &text, found, value, size);
+  tt_text_deinit(&text);
+  if (status || found) return status;
+  return tt_error(TT_UNAVAILABLE,
+                  "another process has not said '%s' within %g s: one of them did not open the "
+                  "device",
+                  key, (double)timeout_ms / 1000);
 }
 
 static PJRT_Error *get(PJRT_KeyValueGetCallback_Args *args) {

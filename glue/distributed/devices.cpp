@@ -8,18 +8,6 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// In memory of its own, so that no program's text tells what the tensors are views of.
-at::Tensor flat(const Tensors& tensors) {
-  Tensors parts;
-  for (const at::Tensor& one : tensors) {
-    TORCH_CHECK(one.scalar_type() == tensors[0].scalar_type(),
-                "a collective takes tensors of one dtype, not ", tensors[0].scalar_type(), " and ",
-                one.scalar_type());
-    parts.push_back(one.reshape({-1}));
-  }
-  return at::cat(parts);
-}
-
 int64_t device_of_rank(const Carrier& carrier, int64_t rank) {
   TORCH_CHECK(rank >= 0 && rank < carrier.members->size, "the group has no rank ", rank);
   return carrier.devices().at(static_cast<size_t>(carrier.members->ranks[rank]));
@@ -29,25 +17,33 @@ bool are_equal(const std::vector<int64_t>& parts) {
   return std::adjacent_find(parts.begin(), parts.end(), std::not_equal_to<>()) == parts.end();
 }
 
-void ask_group(const Carrier& carrier, bool spans, Asked& asked) {
+// As that of the whole world, of which the group's ranks are along a dim of a mesh.
+Asked among_all(const Carrier& carrier) {
   const tt_members& members = *carrier.members;
   const std::vector<int64_t>& all = carrier.devices();
-  asked.ranks = members.size;
-  asked.party = carrier.party(TT_PARTY_ALL);
-  std::vector<int64_t> ranks(members.ranks, members.ranks + members.size);
-  if (spans) {
-    int64_t whole = carrier.world ? carrier.world->number : 0;
-    asked.party = whole * TT_PARTY_KINDS + TT_PARTY_CAPTURED;
-    ranks.resize(all.size());
-    TORCH_CHECK(tt_dist_partition(members.ranks, members.size, static_cast<int>(ranks.size()),
-                                  ranks.data()),
-                "process group ", members.name, ": its ranks are along no dim of a mesh of the ",
-                ranks.size(), " ranks, so that no captured program of all of them can have it");
-  }
+  Asked asked = among(carrier);
+  int64_t whole = carrier.world ? carrier.world->number : 0;
+  asked.party = whole * TT_PARTY_KINDS + TT_PARTY_CAPTURED;
+  std::vector<int64_t> ranks(all.size());
+  TORCH_CHECK(
+      tt_dist_partition(members.ranks, members.size, static_cast<int>(ranks.size()), ranks.data()),
+      "process group ", members.name, ": its ranks are along no dim of a mesh of the ",
+      ranks.size(), " ranks, so that no captured program of all of them can have it");
+  asked.devices.clear();
   for (int64_t rank : ranks) asked.devices.push_back(all.at(static_cast<size_t>(rank)));
+  return asked;
 }
 
 }  // namespace
+
+Asked among(const Carrier& carrier) {
+  Asked asked{};
+  asked.ranks = carrier.members->size;
+  asked.party = carrier.party(TT_PARTY_ALL);
+  for (int64_t rank = 0; rank < asked.ranks; rank++)
+    asked.devices.push_back(device_of_rank(carrier, rank));
+  return asked;
+}
 
 // What the first of the two gives both.
 Asked between(const Carrier& carrier, int64_t from, int64_t to) {
@@ -57,6 +53,25 @@ Asked between(const Carrier& carrier, int64_t from, int64_t to) {
   auto way = asked.devices[0] < asked.devices[1] ? TT_PARTY_UP : TT_PARTY_DOWN;
   asked.party = carrier.party(way);
   return asked;
+}
+
+at::Tensor flat(at::TensorList tensors) {
+  Tensors parts;
+  for (const at::Tensor& one : tensors) {
+    TORCH_CHECK(one.scalar_type() == tensors[0].scalar_type(),
+                "a collective takes tensors of one dtype, not ", tensors[0].scalar_type(), " and ",
+                one.scalar_type());
+    parts.push_back(one.reshape({-1}));
+  }
+  return parts.empty() ? at::Tensor() : at::cat(parts);
+}
+
+void unflatten(const at::Tensor& all, at::TensorList tensors) {
+  int64_t at = 0;
+  for (const at::Tensor& one : tensors) {
+    at::Tensor(one).copy_(all.narrow(0, at, one.numel()).view(one.sizes()));
+    at += one.numel();
+  }
 }
 
 int64_t numel_of(const Tensors& tensors) {
@@ -95,7 +110,10 @@ Packed::Packed(Carrier& carrier, bool spans, Asked& asked, const Tensors& given,
   // Who captures may hold a lock that the others need to do so, too: Dynamo's, between threads.
   if (spans && are_equal(asked.splits)) asked.splits.clear();
   if (!asked.splits.empty()) pad(carrier, asked);
-  ask_group(carrier, spans, asked);
+  Asked group = spans ? among_all(carrier) : among(carrier);
+  asked.devices = std::move(group.devices);
+  asked.ranks = group.ranks;
+  asked.party = group.party;
 }
 
 // Parts of one size, of which the rest counts for nothing.
@@ -128,11 +146,7 @@ void Packed::unpack() const {
       parts.push_back(all.narrow(0, static_cast<int64_t>(i) * most, parts_[i]));
     all = at::cat(parts);
   }
-  int64_t at = 0;
-  for (const at::Tensor& one : own_) {
-    at::Tensor(one).copy_(all.narrow(0, at, one.numel()).view(one.sizes()));
-    at += one.numel();
-  }
+  unflatten(all, own_);
 }
 
 }  // namespace tt

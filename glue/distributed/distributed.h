@@ -151,6 +151,10 @@ using Receive = std::function<Ptr<c10d::Work>(Milliseconds most, int* source)>;
 Ptr<c10d::Work> make_work_later(int rank, c10d::OpType type, Milliseconds timeout,
                                 std::vector<at::Tensor> outputs, Receive receive);
 
+// One behind the other, in memory of its own, so that no program's text tells what the tensors are
+// views of; undefined where there are none. And back.
+at::Tensor flat(at::TensorList tensors);
+void unflatten(const at::Tensor& all, at::TensorList tensors);
 int64_t numel_of(const std::vector<at::Tensor>& tensors);  // of all together
 
 struct Asked {
@@ -162,6 +166,8 @@ struct Asked {
   int64_t ranks = 0, party = 0;
 };
 
+// All ranks of a group: their devices and party.
+Asked among(const Carrier& carrier);
 // Between two ranks of a group: which devices, of which party. From the first to the second.
 Asked between(const Carrier& carrier, int64_t from, int64_t to);
 

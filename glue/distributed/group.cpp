@@ -110,19 +110,11 @@ ProcessGroupTpu::~ProcessGroupTpu() = default;
 void ProcessGroupTpu::enlist(tt_dist_group* group, int which) {
   const Carrier& carrier = *carrier_;
   int peer = which == kAll ? -1 : which <= kSends ? kSends - 1 - which : which;
-  std::vector<int64_t> devices;
-  int64_t party = carrier.party(TT_PARTY_ALL);
-  if (peer < 0) {
-    for (int rank = 0; rank < getSize(); rank++)
-      devices.push_back(carrier.devices().at(static_cast<size_t>(carrier.members->ranks[rank])));
-  } else {
-    Asked message =
-        which <= kSends ? between(carrier, getRank(), peer) : between(carrier, peer, getRank());
-    devices = message.devices;
-    party = message.party;
-  }
-  std::sort(devices.begin(), devices.end());
-  check(tt_dist_enlist(group, party, devices.data(), static_cast<int>(devices.size()), peer));
+  Asked asked = peer < 0          ? among(carrier)
+                : which <= kSends ? between(carrier, getRank(), peer)
+                                  : between(carrier, peer, getRank());
+  auto count = static_cast<int>(asked.devices.size());
+  check(tt_dist_enlist(group, asked.party, asked.devices.data(), count, peer));
 }
 
 std::shared_ptr<Order> ProcessGroupTpu::order(int which, c10::DeviceIndex device) {

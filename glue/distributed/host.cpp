@@ -8,22 +8,6 @@
 namespace tt {
 namespace {
 
-using Tensors = std::vector<at::Tensor>;
-
-at::Tensor packed(at::TensorList tensors) {
-  Tensors flat;
-  for (const at::Tensor& one : tensors) flat.push_back(one.reshape({-1}));
-  return flat.empty() ? at::Tensor() : at::cat(flat);
-}
-
-void unpack(const at::Tensor& all, at::TensorList tensors) {
-  int64_t at = 0;
-  for (const at::Tensor& one : tensors) {
-    at::Tensor(one).copy_(all.narrow(0, at, one.numel()).view(one.sizes()));
-    at += one.numel();
-  }
-}
-
 // What is only moved is bytes.
 void lend(const at::Tensor& tensor, bool reduces, const void** data, int64_t* count) {
   if (!tensor.defined()) return;
@@ -41,7 +25,7 @@ void collective(at::Tensor& turn, at::TensorList inputs, at::TensorList outputs,
   c.root = root.toLong();
   c.tag = tag.toLong();
   c.site = static_cast<uint32_t>(site.toLong());
-  at::Tensor x = packed(inputs), y = packed(outputs);
+  at::Tensor x = flat(inputs), y = flat(outputs);
   c.dtype = reduces && y.defined() ? require_dtype(y.scalar_type()) : TT_U8;
   if (reduces) check(tt_reduction_check(c.op, c.dtype));
   const void* to = nullptr;
@@ -59,7 +43,7 @@ void collective(at::Tensor& turn, at::TensorList inputs, at::TensorList outputs,
   check(tt_dist_run(words, &c, words));
   if (mean && y.is_floating_point()) y.div_(words[TT_TURN_SIZE]);
   else if (mean) y.div_(words[TT_TURN_SIZE], "trunc");
-  if (y.defined()) unpack(y, outputs);
+  if (y.defined()) unflatten(y, outputs);
 }
 
 TORCH_LIBRARY_IMPL(torch_tpu, CPU, m) { m.impl("collective_", &collective); }

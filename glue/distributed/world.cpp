@@ -47,10 +47,8 @@ World::~World() { tt_dist_destroy(captured_); }
 // As soon as it is known, for others to find while this process does something else. Where it has
 // several devices, the first collective's is the one.
 void World::tell(tt_session* open) {
-  if (!tt_client_spans(open->client)) return;
-  const tt_device* own = open->device_count == 1 ? open->devices[0] : nullptr;
-  if (!own) return;
-  store_->set(device_key(rank_), std::to_string(tt_pjrt_device_id(own->raw)));
+  if (!tt_client_spans(open->client) || open->device_count > 1) return;
+  store_->set(device_key(rank_), std::to_string(tt_pjrt_device_id(open->devices[0]->raw)));
   told_ = true;
 }
 
@@ -89,9 +87,7 @@ void World::launch_captured() {
     tt_transport transport = make_transport(carrier_, "all");
     const char* name = carrier_->members->name;
     check(tt_dist_create(name, rank_, size_, &transport, &captured_));
-    auto devices = devices_;
-    std::sort(devices.begin(), devices.end());
-    check(tt_dist_enlist(captured_, number * TT_PARTY_KINDS + TT_PARTY_CAPTURED, devices.data(),
+    check(tt_dist_enlist(captured_, number * TT_PARTY_KINDS + TT_PARTY_CAPTURED, devices_.data(),
                          size_, -1));
   });
 }

@@ -48,17 +48,21 @@ def test_a_rank_that_does_not_arrive(tmp_path):
     assert [one["state"] for one in entries] == ["completed", "started"]
 
 
+def check_a_killed_rank(ranks):
+    ranks.run(reduce_once)
+    ranks.start(reduce_once, 1)
+    time.sleep(1)
+    os.kill(ranks.processes[1].pid, signal.SIGKILL)
+    text, took = error_of(ranks, 0, 30)
+    assert "collective 1 (all_reduce of 3 elements of f32) failed" in text
+    assert "this rank did not arrive: 1" in text
+    assert took < 20
+
+
 @pytest.mark.parametrize("transport", [{}, pytest.param(GLOO, marks=pytest.mark.slow)])
 def test_a_killed_rank(transport):
     with Ranks(timeout=40, backend="tpu", environment=lambda rank: transport) as ranks:
-        ranks.run(reduce_once)
-        ranks.start(reduce_once, 1)
-        time.sleep(1)
-        os.kill(ranks.processes[1].pid, signal.SIGKILL)
-        text, took = error_of(ranks, 0, 30)
-        assert "collective 1 (all_reduce of 3 elements of f32) failed" in text
-        assert "this rank did not arrive: 1" in text
-        assert took < 20
+        check_a_killed_rank(ranks)
 
 
 def receive_from_nobody(rank, size):
