@@ -89,6 +89,10 @@ tt_node *tt_product_apart(tt_lower *cx, tt_node *x);
 /* x, made once for all that use it: XLA's CPU compiler makes it anew in each kernel that does, and
  * each instruction that it then has takes ten microseconds to load. */
 tt_node *tt_once(tt_lower *cx, tt_node *x);
+/* a times b, contracting dim contract_a of a with contract_b of b; their first `batch` dims are
+ * batch dims. Operands of a large one of bf16 are laid out as XLA's CPU compiler wants them. */
+tt_node *tt_contract(tt_lower *cx, tt_node *a, tt_node *b, int batch, int contract_a,
+                     int contract_b, tt_dtype result); /* contract.c */
 /* Flat row-major reshape to rank 1, and back to given dims. */
 tt_node *tt_flatten(tt_lower *cx, tt_node *x);
 /* Complex numbers of rank 1 as their real and imaginary parts in turn, and back. */

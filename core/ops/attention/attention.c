@@ -21,10 +21,8 @@ typedef struct attention {
 /* a [.., i, x] times b [.., j, x] or b [.., x, j], by `transposed_b`; a [.., x, i] likewise */
 static tt_node *matmul(tt_lower *cx, tt_node *a, tt_node *b, bool transposed_a, bool transposed_b,
                        tt_dtype result) {
-  int batch[TT_MAX_RANK], n = a->type.rank - 2;
-  for (int d = 0; d < n; d++) batch[d] = d;
-  int contract_a = transposed_a ? n : n + 1, contract_b = transposed_b ? n + 1 : n;
-  return tt_hlo_dot_general(cx->h, a, b, batch, batch, n, &contract_a, &contract_b, 1, result);
+  int n = a->type.rank - 2;
+  return tt_contract(cx, a, b, n, transposed_a ? n : n + 1, transposed_b ? n + 1 : n, result);
 }
 
 /* Between [.., heads, rows, x] and [.., key's heads, group * rows, x]. */

@@ -52,10 +52,9 @@ tt_node *tt_product_of_channels(tt_lower *cx, tt_node *x, tt_node *w, bool adjoi
 /* x [n, c, in..], y [n, o, in..] -> [o, c, 1..] */
 static tt_node *multiply_places(tt_lower *cx, tt_node *x, tt_node *y) {
   int64_t dims[TT_MAX_RANK] = {y->type.dims[1], x->type.dims[1]};
-  const int zero = 0, two = 2;
+  const int zero = 0;
   for (int d = 2; d < x->type.rank; d++) dims[d] = 1;
-  tt_node *each = tt_hlo_dot_general(cx->h, flat(cx, y), flat(cx, x), &zero, &zero, 1, &two, &two,
-                                     1, tt_conv_sum_dtype(x));
+  tt_node *each = tt_contract(cx, flat(cx, y), flat(cx, x), 1, 2, 2, tt_conv_sum_dtype(x));
   return tt_hlo_reshape(cx->h, tt_sum(cx, each, &zero, 1), x->type.rank, dims);
 }
 
@@ -118,7 +117,7 @@ static tt_node *as_matrix(tt_lower *cx, tt_node *w) {
 }
 
 static tt_node *product(tt_lower *cx, tt_node *a, int a_dim, tt_node *b, int b_dim) {
-  return tt_hlo_dot_general(cx->h, a, b, NULL, NULL, 0, &a_dim, &b_dim, 1, tt_conv_sum_dtype(a));
+  return tt_contract(cx, a, b, 0, a_dim, b_dim, tt_conv_sum_dtype(a));
 }
 
 static tt_node *convolve_few(tt_lower *cx, const tt_geometry *g, tt_node *x, tt_node *w,

@@ -10,7 +10,7 @@ static tt_node *dot(tt_lower *cx, tt_node *a, tt_node *b, int batch, int contrac
 
 /* [batch] m x k times [batch] k x n. */
 static tt_node *product(tt_lower *cx, tt_node *a, tt_node *b, int batch, tt_dtype result) {
-  return dot(cx, a, b, batch, 1, (const int[]){batch + 1}, (const int[]){batch}, result);
+  return tt_contract(cx, a, b, batch, batch + 1, batch, result);
 }
 
 /* beta * self + alpha * product, arguments `at` and `at + 1` being beta and alpha. A beta of 0
