@@ -68,6 +68,20 @@ static tt_status add_step(tt_chunk *chunk, tt_call *call, tt_value *const *input
   return status;
 }
 
+/* Of the call's results, but those that replace one of the chunk's: that would not be written. */
+static int64_t added_bytes(const tt_chunk *chunk, const tt_call *call, tt_value *const *inputs,
+                           tt_value *const *outputs) {
+  int64_t bytes = 0;
+  for (int r = 0, k = 0; r < call->result_count; r++) {
+    const tt_call_result *result = &call->results[r];
+    if (!result->defined) continue;
+    bool again = result->over >= 0 && !chunk->section.is_input[inputs[result->over]->slot];
+    if (!again) bytes += tt_type_held_bytes(outputs[k]->holding.type);
+    k++;
+  }
+  return bytes;
+}
+
 tt_status tt_chunk_add(tt_chunk *chunk, tt_call *call, tt_value *const *inputs,
                        tt_value *const *outputs, const uint32_t *words, uint32_t site) {
   tt_section *s = &chunk->section;
@@ -75,10 +89,8 @@ tt_status tt_chunk_add(tt_chunk *chunk, tt_call *call, tt_value *const *inputs,
   TT_TRY(tt_section_reserve(s, s->slot_count + call->input_count + call->output_count,
                             s->at->depth + 1, s->word_count + call->word_count));
   TT_TRY(add_step(chunk, call, inputs, &node));
-  for (int k = 0; k < call->output_count; k++) {
-    add_slot(chunk, outputs[k], false);
-    chunk->bytes += tt_type_held_bytes(outputs[k]->holding.type);
-  }
+  chunk->bytes += added_bytes(chunk, call, inputs, outputs);
+  for (int k = 0; k < call->output_count; k++) add_slot(chunk, outputs[k], false);
   if (call->word_count)
     memcpy(s->words + s->word_count, words, sizeof *words * (size_t)call->word_count);
   s->word_count += call->word_count;

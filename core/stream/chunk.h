@@ -10,7 +10,7 @@
 typedef struct tt_chunk {
   tt_section section;
   uint64_t id;   /* of the open chunk; tt_value.section refers to it */
-  int64_t bytes; /* of the results, if all were written */
+  int64_t bytes; /* of the results, if all were written that no later one replaces */
   bool shares;   /* other lanes may have used its inputs, too, and left their slots there */
   int idle;      /* chunks of other lanes that ended since it got an operator */
   tt_cutter cutter;

@@ -304,6 +304,19 @@ def test_cuts_by_bytes():
         assert x[:2].tolist() == [7.0, 7.0]
 
 
+def test_results_that_others_replace_are_no_bytes_of_a_chunk():
+    """An optimizer's lists were cut elsewhere in each step, and compiled anew each time."""
+    with torch.tpu.set_eager_mode("fused"):
+        xs = [torch.ones(1 << 23, device="tpu") for _ in range(2)]
+        torch.tpu.synchronize()
+        torch.tpu.reset_metrics()
+        for _ in range(10):
+            torch._foreach_add_(xs, 1)
+        xs[0].mul_(2)
+        assert torch.tpu.metrics()["cuts"]["bytes"] == 0
+        assert [x[-2:].tolist() for x in xs] == [[22.0, 22.0], [11.0, 11.0]]
+
+
 # -- no_recompile --
 
 
