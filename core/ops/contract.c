@@ -1,13 +1,14 @@
 /* Products of matrices, laid out as XLA's CPU compiler multiplies them fastest. */
 #include "ops/lower.h"
 
-#include <assert.h>
-
 /* YNNPACK takes a product of bf16 whose left operand has the contracted dim last and whose right
  * one has it before that. Eigen takes the rest, in up to 4 times as long. Below these sizes a copy
  * costs more. In f32 Eigen needs up to 1.8 times as long, too, but training steps gained nothing.
  */
 enum { LEAST_COLUMNS = 32, LEAST_PRODUCTS = 1 << 22 };
+
+/* Of the last two, which are a matrix. */
+static int other_dim(const tt_node *x, int dim) { return 2 * x->type.rank - 3 - dim; }
 
 /* In memory, as far as is known here, the contracted dim is the last one. */
 static bool lies_last(const tt_node *x, int contract) {
@@ -18,16 +19,11 @@ static bool lies_last(const tt_node *x, int contract) {
 /* x with its last two dims exchanged in memory. One barrier keeps what makes x from being done
  * again for the copy, the other the copy from being folded into the product. */
 static tt_node *exchanged(tt_lower *cx, tt_node *x, int *contract) {
-  int rank = x->type.rank, perm[TT_MAX_RANK];
-  assert(rank >= 2);
   tt_node *from = tt_hlo_transposed_from(x);
-  for (int d = 0; d < rank; d++) perm[d] = d;
-  perm[rank - 1] = rank - 2;
-  perm[rank - 2] = rank - 1;
-  if (!from) *contract = *contract == rank - 1 ? rank - 2 : rank - 1;
-  from = tt_hlo_transpose(cx->h, tt_once(cx, from ? from : x), perm);
+  if (!from) *contract = other_dim(x, *contract);
+  from = tt_swap_last(cx, tt_once(cx, from ? from : x));
   x = tt_once(cx, tt_flatten(cx, from)); /* flat: elsewise it would be copied twice */
-  return tt_hlo_reshape(cx->h, x, rank, from->type.dims);
+  return tt_hlo_reshape(cx->h, x, from->type.rank, from->type.dims);
 }
 
 static bool pays(const tt_lower *cx, const tt_node *a, const tt_node *b, int batch,
@@ -35,7 +31,7 @@ static bool pays(const tt_lower *cx, const tt_node *a, const tt_node *b, int bat
   int rank = b->type.rank;
   if (!cx->target->xla_cpu || a->type.dtype != TT_BF16 || b->type.dtype != TT_BF16) return false;
   if (rank < 2 || rank != batch + 2 || a->type.rank != rank) return false; /* or poison */
-  int64_t columns = b->type.dims[contract_b == rank - 1 ? rank - 2 : rank - 1];
+  int64_t columns = b->type.dims[other_dim(b, contract_b)];
   return columns >= LEAST_COLUMNS && tt_type_numel(&a->type) >= LEAST_PRODUCTS / columns;
 }
 

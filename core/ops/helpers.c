@@ -121,6 +121,15 @@ tt_node *tt_once(tt_lower *cx, tt_node *x) {
   return cx->target->xla_cpu ? tt_hlo_optimization_barrier(cx->h, x) : x;
 }
 
+tt_node *tt_swap_last(tt_lower *cx, tt_node *x) {
+  int perm[TT_MAX_RANK], rank = x->type.rank;
+  if (!tt_need_rank(cx, x, 2)) return x;
+  for (int i = 0; i < rank; i++) perm[i] = i;
+  perm[rank - 1] = rank - 2;
+  perm[rank - 2] = rank - 1;
+  return tt_hlo_transpose(cx->h, x, perm);
+}
+
 tt_node *tt_flatten(tt_lower *cx, tt_node *x) {
   int64_t count = tt_type_numel(&x->type);
   return tt_hlo_reshape(cx->h, x, 1, &count);

@@ -93,6 +93,8 @@ tt_node *tt_once(tt_lower *cx, tt_node *x);
  * batch dims. Operands of a large one of bf16 are laid out as XLA's CPU compiler wants them. */
 tt_node *tt_contract(tt_lower *cx, tt_node *a, tt_node *b, int batch, int contract_a,
                      int contract_b, tt_dtype result); /* contract.c */
+/* The transposes of the matrices in the last two dims. */
+tt_node *tt_swap_last(tt_lower *cx, tt_node *x);
 /* Flat row-major reshape to rank 1, and back to given dims. */
 tt_node *tt_flatten(tt_lower *cx, tt_node *x);
 /* Complex numbers of rank 1 as their real and imaginary parts in turn, and back. */

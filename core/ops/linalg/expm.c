@@ -35,13 +35,13 @@ static tt_node *halvings(tt_lower *cx, tt_node *a, double most) {
 /* The sum of a^k / k! for k up to `degree`, three terms at a time. */
 static tt_node *polynomial(tt_lower *cx, tt_node *a, int degree) {
   tt_hlo *h = cx->h;
-  tt_node *square = tt_matrix_product(h, a, a), *cube = tt_matrix_product(h, square, a),
+  tt_node *square = tt_matrix_product(cx, a, a), *cube = tt_matrix_product(cx, square, a),
           *sum = NULL;
   tt_node *powers[BLOCK] = {tt_identity_matrix(cx, &a->type), a, square};
   double factors[32] = {1};
   for (int k = 1; k <= degree; k++) factors[k] = factors[k - 1] / k;
   for (int first = degree - degree % BLOCK; first >= 0; first -= BLOCK) {
-    if (sum) sum = tt_matrix_product(h, sum, cube);
+    if (sum) sum = tt_matrix_product(cx, sum, cube);
     for (int k = 0; k < BLOCK && first + k <= degree; k++) {
       tt_node *term = tt_hlo_multiply(h, powers[k], tt_like(cx, a, factors[first + k]));
       sum = sum ? tt_hlo_add(h, sum, term) : term;
@@ -57,13 +57,13 @@ static void squaring_left(tt_hlo *h, tt_node *const *args, tt_node **results, vo
 }
 
 static void squaring(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
-  (void)user;
+  tt_lower *cx = user;
   tt_node *step = args[0], *x = args[3];
   tt_node *due = over_matrices(h, tt_hlo_compare(h, TT_GT, args[1], step), &x->type);
   results[0] = tt_hlo_add(h, step, tt_hlo_const(h, step->type.dtype, 1));
   results[1] = args[1];
   results[2] = args[2];
-  results[3] = tt_hlo_select(h, due, tt_matrix_product(h, x, x), x);
+  results[3] = tt_hlo_select(h, due, tt_matrix_product(cx, x, x), x);
 }
 
 void tt_lower_matrix_exp(tt_lower *cx) {
@@ -88,7 +88,7 @@ void tt_lower_matrix_exp(tt_lower *cx) {
   tt_node *inits[4] = {tt_like(cx, count, 0), count,
                        tt_hlo_reduce(h, TT_MAX, count, dims, count->type.rank),
                        polynomial(cx, a, fine ? 20 : 17)};
-  tt_hlo_while(h, 4, inits, squaring_left, squaring, NULL, out);
+  tt_hlo_while(h, 4, inits, squaring_left, squaring, cx, out);
   (void)tt_hlo_precision(h, before);
   tt_out_in(cx, 0, out[3], dtype);
 }

@@ -105,7 +105,7 @@ static tt_node *diagonal_of(tt_lower *cx, tt_node *x) {
  */
 static tt_node *refined(tt_lower *cx, tt_node *a, tt_node *v, tt_node **values) {
   tt_hlo *h = cx->h;
-  tt_node *b = tt_matrix_product(h, tt_adjoint(cx, v), tt_matrix_product(h, a, v)), *r;
+  tt_node *b = tt_matrix_product(cx, tt_adjoint(cx, v), tt_matrix_product(cx, a, v)), *r;
   tt_node *d = diagonal_of(cx, b), *size = tt_hlo_abs(h, b);
   tt_node *gap =
       tt_hlo_subtract(h, tt_by_column(cx, d, &b->type, false), tt_by_column(cx, d, &b->type, true));
@@ -113,9 +113,9 @@ static tt_node *refined(tt_lower *cx, tt_node *a, tt_node *v, tt_node **values) 
       tt_hlo_compare(h, TT_LT, tt_hlo_multiply(h, size, tt_like(cx, size, 16)), tt_hlo_abs(h, gap));
   tt_node *turn = tt_hlo_divide(h, b, tt_cast(cx, gap, b->type.dtype));
   turn = tt_hlo_select(h, clear, turn, tt_hlo_zeros(h, &b->type));
-  tt_node *better = tt_hlo_add(h, v, tt_matrix_product(h, v, turn));
+  tt_node *better = tt_hlo_add(h, v, tt_matrix_product(cx, v, turn));
   tt_qr(cx, better, tt_columns(better), &v, &r);
-  *values = diagonal_of(cx, tt_matrix_product(h, tt_adjoint(cx, v), tt_matrix_product(h, a, v)));
+  *values = diagonal_of(cx, tt_matrix_product(cx, tt_adjoint(cx, v), tt_matrix_product(cx, a, v)));
   return v;
 }
 

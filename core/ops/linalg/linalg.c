@@ -21,22 +21,11 @@ tt_node *tt_identity_matrix(tt_lower *cx, const tt_type *type) {
   return tt_cast(cx, same, type->dtype);
 }
 
-tt_node *tt_swap_last(tt_lower *cx, tt_node *x) {
-  int perm[TT_MAX_RANK], rank = x->type.rank;
-  if (!tt_need_rank(cx, x, 2)) return x;
-  for (int i = 0; i < rank; i++) perm[i] = i;
-  perm[rank - 1] = rank - 2;
-  perm[rank - 2] = rank - 1;
-  return tt_hlo_transpose(cx->h, x, perm);
-}
-
 tt_node *tt_adjoint(tt_lower *cx, tt_node *x) { return tt_conjugate(cx, tt_swap_last(cx, x)); }
 
-tt_node *tt_matrix_product(tt_hlo *h, tt_node *a, tt_node *b) {
-  int rank = a->type.rank, batch[TT_MAX_RANK];
-  for (int i = 0; i < rank - 2; i++) batch[i] = i;
-  return tt_hlo_dot_general(h, a, b, batch, batch, rank - 2, (const int[]){rank - 1},
-                            (const int[]){rank - 2}, 1, a->type.dtype);
+tt_node *tt_matrix_product(tt_lower *cx, tt_node *a, tt_node *b) {
+  int rank = a->type.rank;
+  return tt_contract(cx, a, b, rank - 2, rank - 1, rank - 2, a->type.dtype);
 }
 
 tt_node *tt_finite(tt_lower *cx, tt_node *x) {

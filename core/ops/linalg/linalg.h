@@ -8,11 +8,10 @@
 tt_node *tt_triangle(tt_lower *cx, tt_node *x, tt_cmp keep, int64_t diagonal);
 /* 1 on the diagonal, of this type. */
 tt_node *tt_identity_matrix(tt_lower *cx, const tt_type *type);
-/* The transpose, and the conjugate transpose. */
-tt_node *tt_swap_last(tt_lower *cx, tt_node *x);
+/* The conjugate transpose. */
 tt_node *tt_adjoint(tt_lower *cx, tt_node *x);
 /* a b, of equal batches. */
-tt_node *tt_matrix_product(tt_hlo *h, tt_node *a, tt_node *b);
+tt_node *tt_matrix_product(tt_lower *cx, tt_node *a, tt_node *b);
 /* Broadcasts the dims before the matrices to each other. */
 void tt_match_batches(tt_lower *cx, tt_node **a, tt_node **b);
 

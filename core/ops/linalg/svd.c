@@ -74,7 +74,7 @@ static void halley_step(tt_hlo *h, tt_node *const *args, tt_node **results, void
   tt_qr(cx, tt_hlo_concatenate(h, parts, 2, row), n, &q, &r);
   tt_node *q1 = tt_hlo_slice_dim(h, q, row, 0, n, 1),
           *q2 = tt_hlo_slice_dim(h, q, row, n, 2 * n, 1);
-  tt_node *product = tt_matrix_product(h, q1, tt_adjoint(cx, q2));
+  tt_node *product = tt_matrix_product(cx, q1, tt_adjoint(cx, q2));
   results[0] = tt_hlo_add(h, k, tt_hlo_const_i(h, TT_I32, 1));
   results[1] = tt_hlo_add(h, tt_hlo_multiply(h, x, weight_of(it, k, it->keep, x)),
                           tt_hlo_multiply(h, product, weight_of(it, k, it->add, x)));
@@ -121,12 +121,12 @@ static tt_node *square_svd(tt_lower *cx, tt_node *a, tt_node **u, tt_node **v) {
   tt_node *size = tt_hlo_abs(h, a);
   size = tt_hlo_reduce(h, TT_SUM, tt_hlo_multiply(h, size, size), matrix, 2);
   a = scaled(cx, a, tt_hlo_sqrt(h, size), &scale);
-  tt_node *w = polar(cx, a), *p = tt_matrix_product(h, tt_adjoint(cx, w), a);
+  tt_node *w = polar(cx, a), *p = tt_matrix_product(cx, tt_adjoint(cx, w), a);
   p = tt_hlo_multiply(h, tt_hlo_add(h, p, tt_adjoint(cx, p)), tt_like(cx, p, 0.5));
   tt_node *vectors = tt_eigh(cx, p, &values);
   int value_dim = values->type.rank - 1;
   *v = tt_hlo_reverse(h, vectors, &last, 1);
-  *u = orthonormal(cx, tt_matrix_product(h, w, *v), tt_columns(a));
+  *u = orthonormal(cx, tt_matrix_product(cx, w, *v), tt_columns(a));
   values = tt_hlo_maximum(h, tt_hlo_reverse(h, values, &value_dim, 1), tt_like(cx, values, 0));
   return tt_hlo_multiply(h, values, over_matrix(cx, scale, &values->type));
 }
@@ -139,7 +139,7 @@ static tt_node *tall_svd(tt_lower *cx, tt_node *a, int64_t columns, tt_node **u,
   tt_node *values =
       square_svd(cx, tt_hlo_slice_dim(cx->h, r, r->type.rank - 2, 0, n, 1), &inner, v);
   int last = q->type.rank - 1;
-  *u = tt_matrix_product(cx->h, tt_hlo_slice_dim(cx->h, q, last, 0, n, 1), inner);
+  *u = tt_matrix_product(cx, tt_hlo_slice_dim(cx->h, q, last, 0, n, 1), inner);
   if (columns > n) {
     tt_node *parts[2] = {*u, tt_hlo_slice_dim(cx->h, q, last, n, columns, 1)};
     *u = tt_hlo_concatenate(cx->h, parts, 2, last);
