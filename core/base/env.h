@@ -27,6 +27,10 @@
   X(CALL_LIMIT, "32768",                                                                           \
     "Operators on operands of their kind that are remembered; 0 means no limit.")                  \
   X(LAPACK, "on", "`on` or `off`: whether the CPU plugin's programs call PyTorch's LAPACK.")       \
+  X(HOST_PAGES, "on",                                                                              \
+    "`on` or `off`: whether memory of the CPU plugin stays with malloc for its next use and "      \
+    "large "                                                                                       \
+    "blocks take huge pages.")                                                                     \
   X(CPU_DEVICES, "1", "Number of virtual devices of the CPU plugin.")                              \
   X(INTEGRATIONS, "on",                                                                            \
     "`on`, `off`, or names of libraries, comma-separated: which of them choose device tpu "        \

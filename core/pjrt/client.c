@@ -1,3 +1,4 @@
+#include "pjrt/host_pages.h"
 #include "pjrt/internal.h"
 
 #include <string.h>
@@ -116,6 +117,9 @@ static tt_status client_open(tt_client *client, int64_t cpu_devices, const tt_wo
   TT_TRY(client_names(client));
   if (!strcmp(client->platform, "cpu")) {
     size_t sent = 0;
+    void *code = NULL; /* ISO C has no cast from function to data pointers */
+    memcpy(&code, &client->api->PJRT_Client_Create, sizeof code);
+    tt_host_pages_tune(code);
     TT_TRY(client_reopen(client, (int)cpu_devices, &sent));
     client->host_memory = TT_HAS(client->api, Buffer_UnsafePointer);
     client->runs_inline = client->host_memory && sent == 2;
