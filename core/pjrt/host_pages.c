@@ -16,6 +16,8 @@
 
 #define TT_MAPPED_BLOCK ((size_t)32 << 20) /* as far as glibc itself would raise its threshold */
 #define TT_KEPT_HEAP ((size_t)512 << 20)
+/* A thread's heap that became empty is unmapped unless it is smaller than the padding. */
+#define TT_THREAD_HEAP ((size_t)64 << 20)
 
 #ifdef __x86_64__
 #define TT_JUMP_SLOT R_X86_64_JUMP_SLOT
@@ -130,6 +132,7 @@ void tt_host_pages_tune(const void *code) {
   if (!pages_set_by_user()) {
     (void)mallopt(M_MMAP_THRESHOLD, (int)TT_MAPPED_BLOCK);
     (void)mallopt(M_TRIM_THRESHOLD, (int)TT_KEPT_HEAP);
+    (void)mallopt(M_TOP_PAD, (int)TT_THREAD_HEAP);
   }
   tt_linkage linkage = {.code = (uintptr_t)code};
   if (!dl_iterate_phdr(&linkage_find, &linkage)) return;
