@@ -18,6 +18,7 @@ typedef struct places {
   int64_t size[TT_MAX_RANK], unit[TT_MAX_RANK];  /* without */
   int64_t room[TT_MAX_RANK], width[TT_MAX_RANK]; /* with */
   int64_t start[TT_MAX_RANK];                    /* where the view begins */
+  int64_t last[TT_MAX_RANK];                     /* how far the dims placed so far reach together */
 } places;
 
 static void measure(places *p, const tt_type *type, int64_t length) {
@@ -37,7 +38,7 @@ static void measure(places *p, const tt_type *type, int64_t length) {
 static bool start_at(places *p, int64_t offset, int64_t *out) {
   *out = 0;
   for (int i = 0; i < p->count; i++) {
-    p->start[i] = offset / p->unit[i];
+    p->start[i] = p->last[i] = offset / p->unit[i];
     offset %= p->unit[i];
     if (p->start[i] >= p->size[i]) return false;
     *out += p->start[i] * p->width[i];
@@ -53,11 +54,12 @@ static int digit_of(const places *p, int64_t stride) {
 }
 
 /* A dim of the view that runs through whole digits, from the k-th, the lowest, upwards. */
-static bool place_run(const places *p, int dim, int k, tt_view *view, tt_mark *mark) {
+static bool place_run(places *p, int dim, int k, tt_view *view, tt_mark *mark) {
   int64_t size = 1, room = 1, inner = 1, outer = 1;
   int top = k;
   for (; top >= 0 && size < view->sizes[dim]; top--) {
-    if (p->start[top] != 0) return false;
+    if (p->last[top] != 0) return false;
+    p->last[top] = p->size[top] - 1;
     if (top > p->along) inner *= p->room[top];
     if (top < p->along) outer *= p->room[top];
     size *= p->size[top];
@@ -71,15 +73,16 @@ static bool place_run(const places *p, int dim, int k, tt_view *view, tt_mark *m
   return true;
 }
 
-static bool place_dim(const places *p, int dim, tt_view *view, tt_mark *mark) {
+static bool place_dim(places *p, int dim, tt_view *view, tt_mark *mark) {
   int64_t size = view->sizes[dim], stride = view->strides[dim];
   if (size == 1 || stride == 0) return true;
   int k = stride > 0 ? digit_of(p, stride) : -1;
   if (k < 0) return false;
   int64_t step = stride / p->unit[k];
   bool whole = k == p->along && step == 1 && size == p->size[k];
-  if (whole || p->start[k] + step * (size - 1) >= p->size[k])
+  if (whole || p->last[k] + step * (size - 1) >= p->size[k])
     return step == 1 && place_run(p, dim, k, view, mark);
+  p->last[k] += step * (size - 1);
   view->strides[dim] = step * p->width[k];
   return true;
 }

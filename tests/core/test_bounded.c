@@ -193,6 +193,20 @@ static void test_refused_views(void **state) {
   tt_guard_leave();
 }
 
+/* Dims that step along one digit may together leave it, where each alone stays inside. */
+static void test_steps_that_meet(void **state) {
+  (void)state;
+  const tt_type *type = NULL;
+  tt_type rows = {.dtype = TT_F32, .rank = 2, .dims = {3, 64}};
+  tt_view wide, view = {.dtype = TT_F32, .rank = 2, .sizes = {2, 2}, .strides = {2, 1}};
+  tt_mark mark;
+  tt_guard_enter();
+  ok(tt_type_intern_bounded(&rows, 1, &type));
+  assert_true(tt_bounded_view(type, 4, &view, &wide, &mark));
+  assert_false(tt_bounded_view(type, 3, &view, &wide, &mark));
+  tt_guard_leave();
+}
+
 /* -- New values -- */
 
 /* What is made with room is seen, without the padding, by its first tensor: there and back. */
@@ -349,10 +363,15 @@ static void test_welcome(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_views),        cmocka_unit_test(test_refused_views),
-      cmocka_unit_test(test_results),      cmocka_unit_test(test_bounds),
-      cmocka_unit_test(test_covering),     cmocka_unit_test(test_growing),
-      cmocka_unit_test(test_live_lengths), cmocka_unit_test(test_growing_when_full),
+      cmocka_unit_test(test_views),
+      cmocka_unit_test(test_refused_views),
+      cmocka_unit_test(test_steps_that_meet),
+      cmocka_unit_test(test_results),
+      cmocka_unit_test(test_bounds),
+      cmocka_unit_test(test_covering),
+      cmocka_unit_test(test_growing),
+      cmocka_unit_test(test_live_lengths),
+      cmocka_unit_test(test_growing_when_full),
       cmocka_unit_test(test_welcome),
   };
   return cmocka_run_group_tests(tests, setup, NULL);

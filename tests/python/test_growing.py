@@ -363,6 +363,23 @@ def test_labels_that_go_on_with_one_size_stay_exact():
     assert (learnt, settled) == (1, 0)
 
 
+def test_views_whose_dims_leave_a_row_together():
+    """Padding was read and written, which the fuzzer found in a process that knew many sizes."""
+    code = """
+import torch
+def numbers(device):
+    a = torch.arange(9).reshape(3, 3).to(device)
+    b = torch.arange(16).reshape(4, 4).to(device)
+    c = torch.arange(6).reshape(2, 3).to(device)
+    b.as_strided((2, 2), (3, 1)).add_(2)
+    a = a.as_strided((2, 2, 2), (1, 1, 2))
+    return [x.tolist() for x in (a, b, c.view(6)[:4].view(2, 2))]
+assert numbers("tpu") == numbers("cpu"), numbers("tpu")
+"""
+    status, _, errors = python(code, TORCH_TPU_GROWING="last")
+    assert status == 0, errors
+
+
 @pytest.mark.slow
 def test_it_can_be_turned_off():
     code = """
