@@ -28,8 +28,7 @@
     "Operators on operands of their kind that are remembered; 0 means no limit.")                  \
   X(LAPACK, "on", "`on` or `off`: whether the CPU plugin's programs call PyTorch's LAPACK.")       \
   X(HOST_PAGES, "on",                                                                              \
-    "`on` or `off`: whether memory of the CPU plugin stays with malloc for its next use and "      \
-    "large "                                                                                       \
+    "`on` or `off`: whether malloc keeps memory of the CPU plugin for its next use, and large "    \
     "blocks take huge pages.")                                                                     \
   X(CPU_DEVICES, "1", "Number of virtual devices of the CPU plugin.")                              \
   X(INTEGRATIONS, "on",                                                                            \

@@ -17,8 +17,7 @@ typedef struct places {
   int count, along;
   int64_t size[TT_MAX_RANK], unit[TT_MAX_RANK];  /* without */
   int64_t room[TT_MAX_RANK], width[TT_MAX_RANK]; /* with */
-  int64_t start[TT_MAX_RANK];                    /* where the view begins */
-  int64_t last[TT_MAX_RANK];                     /* how far the dims placed so far reach together */
+  int64_t last[TT_MAX_RANK]; /* where the view begins and, then, how far its placed dims reach */
 } places;
 
 static void measure(places *p, const tt_type *type, int64_t length) {
@@ -38,10 +37,10 @@ static void measure(places *p, const tt_type *type, int64_t length) {
 static bool start_at(places *p, int64_t offset, int64_t *out) {
   *out = 0;
   for (int i = 0; i < p->count; i++) {
-    p->start[i] = p->last[i] = offset / p->unit[i];
+    p->last[i] = offset / p->unit[i];
     offset %= p->unit[i];
-    if (p->start[i] >= p->size[i]) return false;
-    *out += p->start[i] * p->width[i];
+    if (p->last[i] >= p->size[i]) return false;
+    *out += p->last[i] * p->width[i];
   }
   return offset == 0;
 }
