@@ -98,6 +98,15 @@ void touch(const Walk& walk, tt_storage* storage) {
   check(tt_capture_touch(stream, storage, &walk.policy));
 }
 
+// Strides of dims of one element tell nothing of this tensor, but results may take them on.
+bool has_strides_of_rows(const at::Tensor& tensor) {
+  auto sizes = tensor.sizes(), strides = tensor.strides();
+  int64_t expected = 1;
+  for (size_t i = sizes.size(); i-- > 0; expected *= std::max<int64_t>(sizes[i], 1))
+    if (strides[i] != expected) return false;
+  return true;
+}
+
 void add_tensor(Walk& walk, const ArgPlan& arg, const at::Tensor& tensor) {
   if (!tensor.defined()) return tag(walk, TT_TAG_NONE);
   if (!tensor.device().is_privateuseone()) return add_host_scalar(walk, arg, tensor);
@@ -113,7 +122,7 @@ void add_tensor(Walk& walk, const ArgPlan& arg, const at::Tensor& tensor) {
   tt_storage* storage = storage_of(tensor);
   if (is_capturing()) touch(walk, storage);
   int same_as = -1;
-  bool canonical = is_canonical(tensor, storage);
+  bool canonical = is_canonical(tensor, storage) && has_strides_of_rows(tensor);
   if (walk.storages.size() < 8 || (arg.write && !canonical))
     for (size_t i = 0; i < walk.storages.size() && same_as < 0; i++)
       if (walk.storages[i] == storage) same_as = static_cast<int>(i);

@@ -174,6 +174,10 @@ def laid_by_rows(name):
 
 
 def lies_as_its_first(name):
+    if name != "log_sigmoid_backward":
+        image = numbers(2, 3, 1, 1).to(memory_format=torch.channels_last)
+        found = overload(name)(image, *([[1], [0]] if name == "roll" else [])).stride()
+        return found == image.stride() != image.exp().stride()
     first, second = numbers(2, 3), numbers(3, 2).t()
     iterated = torch.addcmul(second, second, first).stride()
     found = overload(name)(first, second, second).stride()

@@ -195,5 +195,5 @@ def test_splitting_at_places_on_the_device():
     for places in (torch.tensor([1, 4]), torch.tensor(3)):
         parts = torch.tensor_split(x.to(DEVICE), places.to(DEVICE))
         assert [one.tolist() for one in parts] == [one.tolist() for one in x.tensor_split(places)]
-    with pytest.raises(RuntimeError, match="dtype of long"):
+    with pytest.raises(RuntimeError, match="dtype of long, but got Float"):
         torch.tensor_split(x.to(DEVICE), torch.tensor([1.0], device=DEVICE))

@@ -147,6 +147,14 @@ def test_permutation_and_integers():
     assert x.min().item() == -5 and x.max().item() == 4
 
 
+@pytest.mark.parametrize(("dtype", "most"), [(torch.half, 2**11 + 1), (torch.float, 2**24 + 1)])
+def test_a_permutation_has_no_more_numbers_than_its_dtype(dtype, most):
+    with pytest.raises(RuntimeError, match="n cannot be greater than"):
+        torch.randperm(most + 1, dtype=dtype, device=DEVICE)
+    if dtype == torch.half:
+        assert torch.randperm(most, dtype=dtype, device=DEVICE).unique().numel() == most
+
+
 def test_multinomial_respects_weights():
     weights = torch.tensor([0.0, 1.0, 3.0], device=DEVICE)
     drawn = torch.multinomial(weights, 4000, replacement=True).cpu()

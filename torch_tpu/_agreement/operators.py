@@ -20,6 +20,8 @@ COMPUTES_WITH_FIRST = ("pool", "loss", "conv", "norm", "random")
 """The classes of rows that compute with their first operand, and may take indices, too."""
 
 _INDICES = "List[Optional[Tensor]]"
+_WRAPPED = {"self", "other", "x", "n"}
+"""What Scalar overloads call the numbers that the CPU's kernels make tensors of."""
 
 _has = torch._C._dispatch_has_kernel_for_dispatch_key
 _has_computed = torch._C._dispatch_has_computed_kernel_for_dispatch_key
@@ -99,6 +101,11 @@ class Operator:
             i
             for i, one in enumerate(schema.arguments)
             if str(one.type) == "Tensor" and not torch._C._should_allow_numbers_as_tensors(operator)
+        ]
+        self.wrapped = [
+            i
+            for i, one in enumerate(schema.arguments)
+            if str(one.type) == "Tensor" or (str(one.type) == "number" and one.name in _WRAPPED)
         ]
         # The composite kernels of *_overrideable operators only throw, on any device.
         overrideable = operator.endswith("_overrideable")

@@ -240,7 +240,8 @@ CORRECTIONS: dict[str, Callable[[Operator, list[Any], Results], None]] = {
 def _iterate(op: Operator, args: list[Any], result: Tensor) -> Tensor:
     """Numbers computed element by element lie as PyTorch's iterator has it.
 
-    Shape functions in Python do without it, and only come near.
+    Shape functions in Python do without it, and only come near. A number that the CPU makes a
+    tensor of has another shape than the others, which decides how dims of one element lie.
     """
     kinds = op.known.kinds
     operands = tensors_of(args[: -len(op.outs)] if op.outs else args)
@@ -248,6 +249,8 @@ def _iterate(op: Operator, args: list[Any], result: Tensor) -> Tensor:
         operands[:2] = operands[1], operands[0]
     if "WithNoise" in kinds:
         operands = [operands[2 if _training(op, args) else 1], operands[0]]
+    if any(not isinstance(args[i], Tensor) for i in op.wrapped):
+        operands.append(result.new_empty(()))
     return _C.iterated(operands, result)
 
 

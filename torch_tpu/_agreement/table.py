@@ -155,6 +155,8 @@ ROWS = (
     Row("Contiguous", "pow.Scalar log_sigmoid_forward", "makes its result without an iterator"),
     Row("Contiguous", "masked_fill.Scalar masked_fill.Tensor", "has a Meta kernel that is where's"),
     Row("LikeFirst", "log_sigmoid_backward", "makes its result without an iterator"),
+    Row("LikeFirst", "hardtanh nan_to_num deg2rad rad2deg roll", "makes its result first"),
+    Row("Contiguous", "tril triu", "makes its result first"),
     Row(
         "FillsTarget",
         "arange arange.start_step linspace linspace.Tensor_Tensor "

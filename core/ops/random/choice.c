@@ -1,4 +1,6 @@
 /* Random orders and choices. */
+#include <inttypes.h>
+
 #include "ops/random/philox.h"
 #include "ops/sort/search.h"
 #include "ops/sort/sort.h"
@@ -8,12 +10,24 @@ static void smaller_key(tt_hlo *h, tt_node *const *args, tt_node **results, void
   results[0] = tt_hlo_compare(h, TT_LT, args[0], args[1]);
 }
 
+/* Up to which number PyTorch lets a dtype count, or -1. */
+static int64_t most_counted(tt_dtype dtype) {
+  if (dtype == TT_F16) return (1 << 11) + 1;
+  if (dtype == TT_F32) return (1 << 24) + 1;
+  return dtype == TT_F64 ? ((int64_t)1 << 53) + 1 : -1;
+}
+
 /* The order of random 64-bit keys; equal ones keep theirs. */
 void tt_lower_randperm(tt_lower *cx) {
   tt_hlo *h = cx->h;
   tt_type type = *tt_meta_type(cx, 0), index = type;
   if (tt_nothing_drawn(cx, &type)) return;
-  int64_t n = tt_type_numel(&type);
+  int64_t n = tt_type_numel(&type), most = most_counted(type.dtype);
+  if (most >= 0 && n > most) {
+    tt_hlo_fail(h, TT_INVALID_ARGUMENT, "%s: n cannot be greater than %" PRId64 " in %s, not %" PRId64,
+                cx->row->name, most, tt_dtype_name(type.dtype), n);
+    return;
+  }
   index.dtype = n <= INT32_MAX ? TT_I32 : TT_I64;
   tt_draws draws = {0};
   tt_node *xs[2] = {tt_draw_u64(cx, &draws, n), tt_hlo_iota(h, &index, 0)}, *sorted[2];
