@@ -251,7 +251,7 @@ def test_metrics_count_hits_by_tier(tmp_path):
     def tiers(name):
         folders = {"CACHE_DIR": tmp_path / name, "SHARED_CACHE_DIR": shared}
         here = {f"TORCH_TPU_{key}": str(value) for key, value in folders.items()}
-        status, out, err = python(CACHED, **here)
+        status, out, err = python(CACHED, TORCH_TPU_EAGER_MODE="strict", **here)
         assert status == 0, err
         metrics = json.loads(out)
         assert (metrics["compile_seconds"] > 0) == (metrics["cache"]["compiled"] > 0)

@@ -442,6 +442,22 @@ def test_what_is_put_was_read_before(name):
     same(compiled(x.to(DEVICE)), work(x.clone()))
 
 
+@pytest.mark.parametrize("shape", [(4, 3), (1, 4, 3), (12,)], ids=str)
+def test_bits_that_become_bf16(shape):
+    """Padded as they are compiled."""
+
+    def work(x):
+        x.zero_()
+        x.view(torch.int16).view(-1)[1:].bitwise_or_(2)
+
+    compiled = torch.compile(work) if DEVICE == "tpu" else work
+    device, host = torch.ones(shape, dtype=torch.bfloat16, device=DEVICE), torch.ones(shape)
+    host = host.bfloat16()
+    compiled(device)
+    work(host)
+    assert device.cpu().view(torch.int16).tolist() == host.view(torch.int16).tolist()
+
+
 MANY_DIMS = {
     "sum": lambda x: x.sum(),
     "mean of some": lambda x: x.mean((-1, 5)),
