@@ -106,6 +106,11 @@ def without_meta_for_floats(name):
     return refuses(meta, name, args, torch.Tensor.size) and not refuses(overload(name), *args)
 
 
+def norm_of_none(name):
+    args = numbers(0, 5), float("inf"), [-1]
+    return refuses(meta, name, args, torch.Tensor.size) and not refuses(overload(name), *args)
+
+
 def other_on_cuda(name):
     if name == "histc":
         x = torch.arange(3)
@@ -274,6 +279,7 @@ NEEDED = {
     "Reflected": without_meta,
     "Normalized": without_meta,
     "Grouped": without_meta_for_floats,
+    "NormOfNone": norm_of_none,
     "AsOnCuda": other_on_cuda,
     "BoolOnCuda": lambda name: refuses_dtype(name, torch.bool),
     "ComplexOnCuda": lambda name: refuses_dtype(name, torch.complex64),

@@ -104,12 +104,23 @@ def _normalize(args: list[Any]) -> Results:
     return [torch.empty_like(second if back else args[0])]
 
 
+def _norm_of_none(args: list[Any]) -> Results:
+    """Nothing unless no number is reduced for want of results: along dims that are not empty."""
+    x, _, dims, keep, dtype = args
+    if x.numel() or not dims or not x.dtype.is_floating_point:
+        return []
+    if any(not -x.dim() <= dim < x.dim() or x.shape[dim] == 0 for dim in dims):
+        return []
+    return [x.sum(dims, keepdim=keep, dtype=dtype)]
+
+
 STATED: dict[str, Callable[[list[Any]], Results]] = {
     "Convolved": _convolve,
     "ConvolvedBack": _convolve_back,
     "Reflected": _reflect,
     "Normalized": _normalize,
     "Grouped": _multiply_groups,
+    "NormOfNone": _norm_of_none,
 }
 
 # -- Results of plain tensors, whose Meta kernels in Python take a millisecond to say the same --

@@ -14,6 +14,7 @@ KINDS = {
     "Reflected": "has no Meta kernel; it returns reflectors in columns, and their factors",
     "Normalized": "has no Meta kernel; its result lies as the image does",
     "Grouped": "multiplies matrices of any dtype that the CPU takes",
+    "NormOfNone": "reduces dims that have elements where another has none",
     "AsOnCuda": "is implemented with CUDA's results, so Meta is not asked about the CPU",
     "NarrowStatistics": "keeps statistics in the input's dtype unless its parameters are wider",
     "NoStatistics": "saves no statistics in evaluation",
@@ -90,6 +91,7 @@ ROWS = (
         "batch_norm_elemt batch_norm_backward_elemt",
         "is for other backends, and has no kernel for the CPU",
     ),
+    Row("NormOfNone", "linalg_vector_norm", "has a Meta kernel that finds dims from the last empty"),
     Row("Grouped", "_grouped_mm", "has a Meta kernel that takes bfloat16 alone"),
     Row(
         "AsOnCuda",

@@ -52,7 +52,7 @@ static tt_node *read_image(tt_lower *cx, const tt_sampler *s, tt_node *flat) {
                     .start_map = two,
                     .start_count = 1,
                     .index_vector_dim = 2,
-                    .slice_sizes = (int64_t[]){1, s->channels, 1}};
+                    .slice_sizes = (int64_t[]){s->n > 0, s->channels, 1}};
   return tt_hlo_gather(cx->h, s->image, tt_unsqueeze(cx, flat, 2), &dims);
 }
 

@@ -18,6 +18,7 @@ void tt_lower_masked_index(tt_lower *cx) {
   tt_node *y = tt_picked(cx, x, &picks);
   mask = tt_hlo_broadcast_to(cx->h, tt_cast(cx, mask, TT_BOOL), y->type.rank, y->type.dims);
   fill = tt_hlo_broadcast_to(cx->h, fill, y->type.rank, y->type.dims);
+  if (tt_type_numel(&x->type) == 0) y = fill; /* whatever the mask says */
   tt_out_as(cx, 0, tt_hlo_select(cx->h, mask, y, fill));
 }
 

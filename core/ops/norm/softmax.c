@@ -75,7 +75,8 @@ void tt_lower_softmax_backward(tt_lower *cx) {
   out_in_shape(cx, g, input, result);
 }
 
-/* self, mask (true: left out), dim?, mask_type? (0: [L, L], 1: [B, L], 2: self's shape) */
+/* self, mask (true: left out), dim?, mask_type? (0: [L, L], 1: [B, L], 2: self's shape); NaN where
+ * all of a row is left out */
 void tt_lower_masked_softmax(tt_lower *cx) {
   tt_node *input = tt_in(cx, 0), *mask = tt_cast(cx, tt_in(cx, 1), TT_BOOL);
   const tt_type *type = &input->type;
@@ -88,7 +89,7 @@ void tt_lower_masked_softmax(tt_lower *cx) {
   tt_node *x = tt_cast(cx, input, tt_compute_dtype(type->dtype));
   tt_node *lowest = tt_hlo_lowest(cx->h, x->type.dtype);
   lowest = tt_hlo_broadcast_to(cx->h, lowest, type->rank, type->dims);
-  tt_node *y = softmax(cx, tt_hlo_select(cx->h, mask, lowest, x), dim, true);
+  tt_node *y = softmax(cx, tt_hlo_select(cx->h, mask, lowest, x), dim, false);
   tt_out_as(cx, 0, tt_cast(cx, y, type->dtype));
 }
 
