@@ -111,6 +111,16 @@ def norm_of_none(name):
     return refuses(meta, name, args, torch.Tensor.size) and not refuses(overload(name), *args)
 
 
+def gradient_of_none(name):
+    none = numbers(0, 3)
+    args = none.sum(), none, none, 1, *([] if name.startswith("mse") else [1.0])
+    try:
+        meta(name, args, torch.Tensor.size)
+    except ZeroDivisionError:
+        return not refuses(overload(name), *args)
+    return False
+
+
 def other_on_cuda(name):
     if name == "histc":
         x = torch.arange(3)
@@ -280,6 +290,7 @@ NEEDED = {
     "Normalized": without_meta,
     "Grouped": without_meta_for_floats,
     "NormOfNone": norm_of_none,
+    "GradientOfNone": gradient_of_none,
     "AsOnCuda": other_on_cuda,
     "BoolOnCuda": lambda name: refuses_dtype(name, torch.bool),
     "ComplexOnCuda": lambda name: refuses_dtype(name, torch.complex64),

@@ -24,6 +24,9 @@ CASES = {
     "least of rows": (lambda x: x.norm(-1, [1], keepdim=True), torch.rand(0, 5)),
     "largest of all": (lambda x: torch.linalg.vector_norm(x, float("inf")), torch.rand(0, 5)),
     "empty rows": (lambda x: torch.linalg.vector_norm(x, float("inf"), -1), torch.rand(5, 0)),
+    "squared errors": (F.mse_loss, torch.rand(0, 3), torch.rand(0, 3)),
+    "smooth errors": (F.smooth_l1_loss, torch.rand(0, 3), torch.rand(0, 3)),
+    "clipped errors": (F.huber_loss, torch.rand(0, 3), torch.rand(0, 3)),
     "masked": (picked, torch.rand(0, 2), torch.eye(3, dtype=torch.bool)),
 }
 

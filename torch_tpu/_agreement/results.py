@@ -114,6 +114,11 @@ def _norm_of_none(args: list[Any]) -> Results:
     return [x.sum(dims, keepdim=keep, dtype=dtype)]
 
 
+def _gradient_of_none(args: list[Any]) -> Results:
+    """Of the second argument; nothing where that has elements."""
+    return [] if args[1].numel() else [torch.empty_like(args[1])]
+
+
 STATED: dict[str, Callable[[list[Any]], Results]] = {
     "Convolved": _convolve,
     "ConvolvedBack": _convolve_back,
@@ -121,6 +126,7 @@ STATED: dict[str, Callable[[list[Any]], Results]] = {
     "Normalized": _normalize,
     "Grouped": _multiply_groups,
     "NormOfNone": _norm_of_none,
+    "GradientOfNone": _gradient_of_none,
 }
 
 # -- Results of plain tensors, whose Meta kernels in Python take a millisecond to say the same --

@@ -15,6 +15,7 @@ KINDS = {
     "Normalized": "has no Meta kernel; its result lies as the image does",
     "Grouped": "multiplies matrices of any dtype that the CPU takes",
     "NormOfNone": "reduces dims that have elements where another has none",
+    "GradientOfNone": "has an empty gradient where the loss is of nothing",
     "AsOnCuda": "is implemented with CUDA's results, so Meta is not asked about the CPU",
     "NarrowStatistics": "keeps statistics in the input's dtype unless its parameters are wider",
     "NoStatistics": "saves no statistics in evaluation",
@@ -92,6 +93,11 @@ ROWS = (
         "is for other backends, and has no kernel for the CPU",
     ),
     Row("NormOfNone", "linalg_vector_norm", "has a Meta kernel that finds dims from the last empty"),
+    Row(
+        "GradientOfNone",
+        "mse_loss_backward smooth_l1_loss_backward huber_loss_backward",
+        "has a Meta kernel that divides by the number of elements",
+    ),
     Row("Grouped", "_grouped_mm", "has a Meta kernel that takes bfloat16 alone"),
     Row(
         "AsOnCuda",
