@@ -23,6 +23,17 @@ def test_autocast_chooses_dtypes(dtype):
 
 
 @only_tpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_autocast_takes_what_cuda_does(dtype):
+    a, half = torch.rand(4, 4, device=DEVICE), torch.rand(4, 4, device=DEVICE).half()
+    layer = nn.Linear(4, 2).to(DEVICE)
+    with torch.autocast(DEVICE, dtype):
+        assert (a @ a).dtype == layer(half).dtype == torch.softmax(a @ a, 0).dtype == dtype
+        layer(a).sum().backward()
+    assert layer.weight.grad.dtype == torch.float32
+
+
+@only_tpu
 def test_autocast_keeps_float32_where_it_matters():
     x = torch.rand(4, 4, device="tpu")
     with torch.autocast("tpu", torch.bfloat16):

@@ -171,8 +171,8 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
-    """The dtypes that `torch.autocast("tpu")` takes."""
-    return [torch.bfloat16, torch.float16]
+    """The dtypes that `torch.autocast("tpu")` takes: those of CUDA's."""
+    return [torch.bfloat16, torch.float16, torch.float32, torch.float64]
 
 
 def set_plugin(plugin: str | None = None, *, cpu_devices: int | None = None) -> None:
