@@ -79,7 +79,8 @@ def main():
     everyone = [None] * size
     dist.all_gather_object(everyone, losses)
     assert everyone[0] == everyone[-1]
-    print("losses", *losses, flush=True)
+    line = " ".join(["losses", *map(str, losses)])
+    print(f"{line}\n", end="", flush=True)  # at once, or those of two ranks may mix
     dist.destroy_process_group()
 
 

@@ -242,8 +242,9 @@ def printed_losses(script, folder, **environment):
     path = folder / "script.py"
     path.write_text(script)
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", path, folder]
-    env = os.environ | environment | {"PYTHONUNBUFFERED": ""}  # whole lines, or two may mix
-    done = subprocess.run(command, capture_output=True, text=True, timeout=150, env=env)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=150, env=os.environ | environment
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     lines = [line for line in done.stdout.splitlines() if line.startswith("losses ")]
     assert len(lines) == 2, done.stdout
