@@ -268,6 +268,8 @@ static tt_status find_or_add(tt_program_table *table, tt_module *module, tt_want
   const tt_module *text = found ? &found->module : module;
   if (missing && want == TT_WANT_KNOWN) TT_TRY(load(table, text, &ready));
   bool at_hand = want == TT_WANT_FOUND && missing && is_in_a_folder(table, text);
+  *out = found;
+  if (want == TT_WANT_FOUND && !found && !at_hand) return TT_SUCCESS;
   if (want == TT_WANT_FOUND) want = TT_WANT_BACKGROUND;
   tt_count_add(found ? TT_COUNT_PROGRAM_HITS : TT_COUNT_PROGRAMS, 1);
   if (found && want != TT_WANT_BACKGROUND) promote(found);
@@ -320,7 +322,7 @@ static tt_status program_of_graph(tt_program_table *table, const tt_graph *graph
 tt_status tt_program_of_graph(tt_program_table *table, const tt_graph *graph, tt_want want,
                               tt_program **out, bool *fresh) {
   TT_TRY(program_of_graph(table, graph, want, out, fresh));
-  atomic_store(&(*out)->lasting, true);
+  if (*out) atomic_store(&(*out)->lasting, true);
   return TT_SUCCESS;
 }
 
@@ -403,10 +405,11 @@ void tt_program_unpin(tt_program *program) {
 }
 
 bool tt_program_is_ready(const tt_program *program) {
-  return atomic_load(&program->state) == TT_PROGRAM_READY;
+  return program && atomic_load(&program->state) == TT_PROGRAM_READY;
 }
 
 bool tt_program_poll(tt_program *program, tt_want want) {
+  if (!program) return false;
   if (want != TT_WANT_KNOWN && atomic_load(&program->state) == TT_PROGRAM_UNLOADED) {
     pthread_mutex_lock(&program->table->lock);
     if (atomic_load(&program->state) == TT_PROGRAM_UNLOADED) start(program);
@@ -416,7 +419,7 @@ bool tt_program_poll(tt_program *program, tt_want want) {
 }
 
 bool tt_program_is_coming(tt_program *program) {
-  if (tt_program_is_ready(program)) return true;
+  if (!program || tt_program_is_ready(program)) return program;
   pthread_mutex_lock(&program->table->lock);
   bool waited_for = !program->background && atomic_load(&program->state) == TT_PROGRAM_COMPILING;
   pthread_mutex_unlock(&program->table->lock);

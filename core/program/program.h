@@ -37,7 +37,8 @@ typedef enum tt_want {
   TT_WANT_NOW,        /* it is compiled at once */
   TT_WANT_BACKGROUND, /* it may never be needed: it is compiled once tt_program_poll asks for it,
                          and then delays no other; or at once, when somebody wants it now */
-  TT_WANT_FOUND,      /* the same, but without being asked for if a cache folder has it */
+  TT_WANT_FOUND,      /* the same, but there is none, NULL, unless it is in memory already or in a
+                         cache folder, and then without being asked for */
   TT_WANT_KNOWN /* nothing new may be compiled: FAILED_PRECONDITION unless it is in memory or in
                    a cache folder */
 } tt_want;
@@ -83,8 +84,8 @@ void tt_program_release(tt_program *program);
 void tt_program_pin(tt_program *program);
 /* What nobody pins any more is unloaded as soon as nobody uses it, unless it lasts. Thread-safe. */
 void tt_program_unpin(tt_program *program);
-/* Is it ready? One that is not loaded is loaded or compiled meanwhile, if `want` allows that.
- * Thread-safe. */
+/* Is it ready? One that is not loaded is loaded or compiled meanwhile, if `want` allows that. NULL,
+ * here and below, is none that could be. Thread-safe. */
 bool tt_program_poll(tt_program *program, tt_want want);
 bool tt_program_is_ready(const tt_program *program);
 /* Is it ready, or on its way for somebody who waits for it? Thread-safe. */

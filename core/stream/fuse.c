@@ -116,7 +116,7 @@ static tt_status launch_piece(tt_parts *parts, pieces *p, int i, tt_cut why,
 static bool has_program(const tt_trace_node *node, int64_t *took) {
   bool ready = false;
   for (const tt_live_set *v = node->live_sets; v; v = v->next) {
-    *took += atomic_load(&v->program->compile_ns);
+    if (v->program) *took += atomic_load(&v->program->compile_ns);
     ready |= tt_program_is_ready(v->program);
   }
   return ready;
@@ -159,8 +159,7 @@ static tt_status launch_pieces(const tt_fusing *fuse, const tt_section *whole, t
 /* -- Closing -- */
 
 /* A fused program that cannot be made is none: the pieces have run. */
-static void ask(tt_group *group, tt_section *whole, tt_cut why) {
-  tt_live_set *live_set = NULL;
+static void ask(tt_group *group, tt_section *whole, tt_cut why, tt_live_set *live_set) {
   tt_status status = tt_section_program(whole, why, TT_WANT_BACKGROUND, &live_set);
   if (!status) {
     group->program = live_set->program;
@@ -187,7 +186,8 @@ tt_status tt_fuse_close(tt_fusing *fuse, tt_section *section, tt_cut why, const 
   if (!tt_section_any_live(section)) return TT_SUCCESS;
   tt_live_set *live_set = tt_trace_find(section->at, section->live, false);
   if (live_set) group->program = live_set->program;
-  if (live_set && tt_program_is_ready(live_set->program)) {
+  bool asked = live_set && live_set->program;
+  if (asked && tt_program_is_ready(live_set->program)) {
     tt_count_add(TT_COUNT_FUSED, fuse->count + 1);
     tt_count_add(TT_COUNT_TIER_CHUNKS, section->at->depth);
     if (group->misses) group->misses--;
@@ -196,6 +196,7 @@ tt_status tt_fuse_close(tt_fusing *fuse, tt_section *section, tt_cut why, const 
   TT_TRY(launch_pieces(fuse, section, why, policy, &about, out));
   if (!fuse->trying) group->apart = ++group->misses > MISSES;
   else if (about == NOT_YET) put_off(group);
-  else if (about == NOW && !live_set && !by_chance && !policy->known_only) ask(group, section, why);
+  else if (about == NOW && !asked && !by_chance && !policy->known_only)
+    ask(group, section, why, live_set);
   return TT_SUCCESS;
 }

@@ -47,7 +47,8 @@ tt_status tt_section_program(tt_section *section, tt_cut why, tt_want want, tt_l
   tt_section *s = section;
   tt_text text = TT_TEXT_INIT;
   bool fresh = false;
-  *out = NULL;
+  if (*out)
+    return tt_program_of_graph(s->device->programs, (*out)->graph, want, &(*out)->program, &fresh);
   tt_explain_chunk(s->at, s->live, s->sites, why, &text);
   tt_status status = make_variant(s, want, out, &fresh);
   bool comes = !status && (want != TT_WANT_FOUND || tt_program_is_coming((*out)->program));
@@ -100,7 +101,7 @@ tt_status tt_section_launch(tt_section *section, tt_live_set *live_set, tt_cut w
   tt_section *s = section;
   tt_status refused = TT_SUCCESS;
   tt_want want = policy->known_only ? TT_WANT_KNOWN : TT_WANT_NOW;
-  if (!live_set) refused = tt_section_program(s, why, want, &live_set);
+  if (!live_set || !live_set->program) refused = tt_section_program(s, why, want, &live_set);
   if (refused && (!live_set || s->at->depth == 1 || policy->known_only)) return refused;
   return make_launch(s, live_set, want, refused, out);
 }

@@ -29,8 +29,8 @@ tt_status tt_section_reserve(tt_section *section, int slots, int steps, int word
 
 /* -- Once `live` is filled in -- */
 bool tt_section_any_live(const tt_section *section);
-/* A new graph for it, and its program, which nobody has yet; `why` the section ended. *out has the
- * graph also where no program could be made; NULL: there is no graph. */
+/* The program of *out, which has none; where *out is NULL, of a new graph. `why` the section ended.
+ * *out has the graph also where no program could be made, or is wanted; NULL: there is no graph. */
 tt_status tt_section_program(tt_section *section, tt_cut why, tt_want want, tt_live_set **out);
 /* Its launch as one program. `live_set` NULL: a new one. If there is no program, the launch has the
  * reason, and will be run operator by operator, unless the policy forbids new programs, or there is

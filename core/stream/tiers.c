@@ -128,14 +128,15 @@ static tt_status launch_pieces(tt_parts *parts, tt_tier tier, const int *ends, i
 
 /* -- The section's own program -- */
 
-/* *found: the live set that is known, or NULL; then there is one afterwards. One that comes again
- * is compiled from then on, if no cache folder had it. Is the program there, or soon will be? */
+/* *found: the live set that is known, or NULL; then there is one afterwards. It has a program if it
+ * comes again, or a cache folder does. Is the program there, or soon will be? */
 static bool order(tt_section *section, tt_cut why, const tt_policy *policy, tt_live_set **found) {
-  bool known_only = policy->known_only;
+  bool again = *found;
+  tt_want want = again ? TT_WANT_BACKGROUND : TT_WANT_FOUND;
   tt_status status = TT_SUCCESS;
-  if (*found)
-    (void)tt_program_poll((*found)->program, known_only ? TT_WANT_KNOWN : TT_WANT_BACKGROUND);
-  else status = tt_section_program(section, why, known_only ? TT_WANT_KNOWN : TT_WANT_FOUND, found);
+  if (policy->known_only) want = TT_WANT_KNOWN;
+  if (!again || !(*found)->program) status = tt_section_program(section, why, want, found);
+  if (again && !status) (void)tt_program_poll((*found)->program, want);
   bool comes = !status && tt_program_is_coming((*found)->program);
   tt_status_release(status); /* what is said of the pieces will do */
   return comes;

@@ -149,7 +149,8 @@ def iterations(optimizer_name, period, parts=1, clip=False, schedule=True):
         yield
 
 
-def settles(steps, warmup=5, more=20):
+def settles(steps, warmup=8, more=20):
+    """Chunks have programs of their own from the second time on."""
     for _ in range(warmup):
         next(steps)
     before = asked()
@@ -163,15 +164,14 @@ def test_every_optimizer_settles(name):
     settles(iterations(name, period=1))
 
 
-# What a read ends is known once it has come twice.
 @pytest.mark.parametrize("period", [0, 1, 2, 7, 10])
 def test_every_pattern_of_reads_settles(period):
-    settles(iterations("AdamW", period), warmup=5 + 2 * period)
+    settles(iterations("AdamW", period), warmup=8 + 3 * period)
 
 
 @pytest.mark.parametrize("period", slow_but([0, 1, 10], 1))
 def test_accumulation_and_clipping_settle(period):
-    settles(iterations("SGD momentum", period, parts=3, clip=True), warmup=5 + 2 * period)
+    settles(iterations("SGD momentum", period, parts=3, clip=True), warmup=8 + 3 * period)
 
 
 def test_a_settled_loop_does_not_care_where_it_began():
@@ -197,7 +197,7 @@ def test_a_loop_in_place_settles():
             state.clamp_(-1, 1)
             yield
 
-    settles(steps(), warmup=30, more=40)
+    settles(steps(), warmup=60, more=40)
 
 
 # -- Few programs, and nothing that nobody needs --
@@ -217,7 +217,7 @@ def test_first_step_of_an_optimizer_makes_the_programs_of_the_next():
         before = asked()
         torch.tpu.synchronize()
         new.append(asked() - before)
-    assert new[1:] == [0, 0]
+    assert new[1:] == [1, 0]  # that of the chunk, which comes again
 
 
 def test_storages_that_share_zeros_keep_them():

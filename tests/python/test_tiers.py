@@ -51,6 +51,25 @@ def test_training_is_the_cpu_s_in_every_tier(tier):
         torch.testing.assert_close(got, one, rtol=1e-3, atol=1e-5)
 
 
+def test_a_chunk_that_comes_once_has_no_program():
+    """Its operators have; else each of many that never come again would keep its text."""
+    x = torch.rand(7, 7, device="tpu")
+    operators = [lambda t: t @ t, lambda t: t.cumsum(0), lambda t: t.sort(0).values]
+
+    def programs_of(numbers):
+        before, y = torch.tpu.metrics()["programs"], x
+        for i in numbers:
+            y = operators[i](y)
+        y.tolist()
+        return torch.tpu.metrics()["programs"] - before
+
+    for i in range(3):
+        programs_of([i])
+    orders = [[i, j, k, 0] for i in range(3) for j in range(3) for k in range(3)]
+    assert [programs_of(order) for order in orders] == [0] * len(orders)
+    assert [programs_of(order) for order in orders] == [1] * len(orders)
+
+
 def launched_as(fn):
     """Returns how many operators were launched in each tier meanwhile."""
     torch.tpu.synchronize()
