@@ -62,7 +62,9 @@ class Soak:
         torch.testing.assert_close(losses, self.expected, rtol=1e-4, atol=1e-5)
 
     def swap(self, chance):
-        self.replace(chance.randint(2, 9))  # a 1 shapes programs: which of them are, is new each time
+        self.replace(
+            chance.randint(2, 9)
+        )  # a 1 shapes programs: which of them are, is new each time
 
     def read(self, chance):
         rows = chance.choice((1, 4, 64))

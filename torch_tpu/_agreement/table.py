@@ -92,7 +92,9 @@ ROWS = (
         "batch_norm_elemt batch_norm_backward_elemt",
         "is for other backends, and has no kernel for the CPU",
     ),
-    Row("NormOfNone", "linalg_vector_norm", "has a Meta kernel that finds dims from the last empty"),
+    Row(
+        "NormOfNone", "linalg_vector_norm", "has a Meta kernel that finds dims from the last empty"
+    ),
     Row(
         "GradientOfNone",
         "mse_loss_backward smooth_l1_loss_backward huber_loss_backward",

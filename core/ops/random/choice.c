@@ -24,8 +24,9 @@ void tt_lower_randperm(tt_lower *cx) {
   if (tt_nothing_drawn(cx, &type)) return;
   int64_t n = tt_type_numel(&type), most = most_counted(type.dtype);
   if (most >= 0 && n > most) {
-    tt_hlo_fail(h, TT_INVALID_ARGUMENT, "%s: n cannot be greater than %" PRId64 " in %s, not %" PRId64,
-                cx->row->name, most, tt_dtype_name(type.dtype), n);
+    tt_hlo_fail(h, TT_INVALID_ARGUMENT,
+                "%s: n cannot be greater than %" PRId64 " in %s, not %" PRId64, cx->row->name, most,
+                tt_dtype_name(type.dtype), n);
     return;
   }
   index.dtype = n <= INT32_MAX ? TT_I32 : TT_I64;
