@@ -58,6 +58,20 @@ def test_elementwise_in_other_orders():
     check(lambda one: one.masked_fill(one > 0, one.sum()), x)
 
 
+WITH_NUMBERS = (lambda x: x * 5, lambda x: x > 0, lambda x: 3 - x, lambda x: x % 2, torch.sign)
+WITH_OTHERS = (lambda x: x + x[0], lambda x: x[0] + x, lambda x: x + x, lambda x: x.lerp(x, 0.3))
+FIRST_MADE = (nn.functional.hardtanh, torch.nan_to_num, torch.deg2rad, torch.tril)
+
+
+def test_dims_of_one_element():
+    """They say whether an image has its channels last, whatever was computed before."""
+    for layout in (torch.channels_last, torch.contiguous_format):
+        x = numbers(4, 3, 1, 1).to(memory_format=layout)
+        y = there(x)
+        for work in (*WITH_NUMBERS, *WITH_OTHERS, *FIRST_MADE):
+            assert work(y).stride() == work(x).stride()
+
+
 @pytest.mark.parametrize("shape", slow_but([(5, 3), (3, 5), (2, 5, 3)], (2, 5, 3)))
 def test_factorisations(shape):
     for x in (numbers(*shape), numbers(*shape).mT):
