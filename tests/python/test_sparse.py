@@ -353,3 +353,24 @@ def test_sampled_products_of_another_dtype_are_refused():
         x, out = csr(device), csr(device).double()
         with pytest.raises(RuntimeError, match="same dtype"):
             torch.sparse.sampled_addmm(x, dense(device, 5, 3), dense(device, 3, 7), out=out)
+
+
+@pytest.mark.parametrize("name", ["add_", "sub_", "mul_"])
+@pytest.mark.parametrize("kinds", ["sparse sparse", "dense sparse"])
+def test_what_its_target_cannot_hold_is_refused(name, kinds):
+    def work(device):
+        target = torch.tensor([[1, 0], [0, 2]], device=device)
+        other = target.float().to_sparse()
+        target = target.to_sparse() if kinds.startswith("sparse") else target
+        return getattr(target, name)(other)
+
+    for device in ("cpu", DEVICE):
+        with pytest.raises(RuntimeError, match="Can't convert result type"):
+            work(device)
+
+
+@pytest.mark.parametrize("work", [lambda x: x + 3, lambda x: 3 - x, lambda x: x.add_(3)])
+def test_no_number_is_added(work):
+    for device in ("cpu", DEVICE):
+        with pytest.raises(RuntimeError, match="add"):
+            work(torch.eye(2, device=device).to_sparse())

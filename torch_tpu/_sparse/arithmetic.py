@@ -20,7 +20,8 @@ def _add_values(dense: Tensor, sparse: Tensor, alpha: float) -> Tensor:
 
 
 def add(self: Tensor, other: Tensor, *, alpha: float = 1, out: Tensor) -> Tensor:
-    """Dense + COO is dense; COO + COO has the places of both."""
+    """Dense + COO is dense; COO + COO has the places of both. A number is a dense operand."""
+    self, other = (x if isinstance(x, Tensor) else torch.tensor(x) for x in (self, other))
     dtype = torch.result_type(self, other)
     if self.layout == torch.strided:
         return coo.write(out, _add_values(self.to(dtype), other, alpha))

@@ -81,6 +81,8 @@ def write(out: Tensor, result: Tensor) -> Tensor:
             f"a result of layout {result.layout} cannot be written to a tensor of layout "
             f"{out.layout}"
         )
+    if not torch.can_cast(result.dtype, out.dtype):
+        raise RuntimeError(f"Can't convert result type {result.dtype} to output {out.dtype}")
     if out.layout == torch.sparse_coo:
         _aten.copy_sparse_to_sparse_(out, result.to(out.dtype))
         return out
