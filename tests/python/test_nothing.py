@@ -51,6 +51,13 @@ def test_of_nothing(name):
         same(torch.autograd.grad(got.sum(), [device[i] for i in needed]), gradients)
 
 
+def test_nothing_has_no_elements_to_pick():
+    for device in ("cpu", DEVICE):
+        x, index = torch.zeros(0, 5, device=device), torch.tensor([0], device=device)
+        with pytest.raises(IndexError, match="out of bounds for dimension with size 0"):
+            x[index]
+
+
 def test_a_row_of_which_all_is_left_out():
     x, mask = torch.rand(1, 2, 3, 3), torch.zeros(1, 2, 3, 3, dtype=torch.bool)
     mask[0, 0, 1] = True

@@ -15,11 +15,14 @@ void tt_lower_masked_index(tt_lower *cx) {
   tt_picks picks;
   tt_node *x = tt_in(cx, 0), *mask = tt_in(cx, 1), *fill = tt_num(cx, 3, x->type.dtype);
   tt_pick(cx, 2, &x->type, false, &picks);
-  tt_node *y = tt_picked(cx, x, &picks);
-  mask = tt_hlo_broadcast_to(cx->h, tt_cast(cx, mask, TT_BOOL), y->type.rank, y->type.dims);
-  fill = tt_hlo_broadcast_to(cx->h, fill, y->type.rank, y->type.dims);
-  if (tt_type_numel(&x->type) == 0) y = fill; /* whatever the mask says */
-  tt_out_as(cx, 0, tt_hlo_select(cx->h, mask, y, fill));
+  const tt_type *to = &picks.result;
+  fill = tt_hlo_broadcast_to(cx->h, fill, to->rank, to->dims);
+  if (tt_type_numel(&x->type) == 0) { /* whatever the mask says */
+    tt_out_as(cx, 0, fill);
+    return;
+  }
+  mask = tt_hlo_broadcast_to(cx->h, tt_cast(cx, mask, TT_BOOL), to->rank, to->dims);
+  tt_out_as(cx, 0, tt_hlo_select(cx->h, mask, tt_picked(cx, x, &picks), fill));
 }
 
 /* -- Along one dim -- */

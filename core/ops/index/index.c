@@ -161,8 +161,8 @@ void tt_pick(tt_lower *cx, int arg, const tt_type *x, bool check, tt_picks *pick
 
 tt_node *tt_picked(tt_lower *cx, tt_node *x, const tt_picks *picks) {
   int64_t sizes[TT_MAX_RANK];
-  bool nothing = tt_type_numel(&picks->result) == 0 || tt_type_numel(&x->type) == 0;
-  if (tt_hlo_failed(cx->h) || nothing) return tt_hlo_zeros(cx->h, &picks->result);
+  if (tt_hlo_failed(cx->h) || tt_type_numel(&picks->result) == 0)
+    return tt_hlo_zeros(cx->h, &picks->result);
   for (int i = 0; i < x->type.rank; i++) sizes[i] = x->type.dims[i];
   for (int k = 0; k < picks->count; k++) sizes[picks->dims[k]] = 1;
   tt_gather dims = {.offset_dims = picks->window,
