@@ -171,7 +171,7 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
-    """The dtypes that `torch.autocast("tpu")` takes: those of CUDA's."""
+    """The dtypes that `torch.autocast("tpu")` takes, as CUDA's does."""
     return [torch.bfloat16, torch.float16, torch.float32, torch.float64]
 
 
