@@ -7,10 +7,14 @@
 
 #define TT_INTERN_FIRST 16 /* entries; a power of two, as all later capacities */
 
+static void free_key(const tt_intern *table, const void *key) {
+  if (!table->lent) tt_free((void *)key);
+}
+
 void tt_intern_deinit(tt_intern *table) {
-  for (size_t i = 0; i < table->capacity; i++) tt_free((void *)table->entries[i].key);
+  for (size_t i = 0; i < table->capacity; i++) free_key(table, table->entries[i].key);
   tt_free(table->entries);
-  *table = (tt_intern)TT_INTERN_INIT;
+  *table = (tt_intern){.lent = table->lent};
 }
 
 void *tt_intern_find(const tt_intern *table, const void *key, size_t size) {
@@ -50,17 +54,20 @@ static tt_status intern_reserve(tt_intern *table) {
 
 tt_status tt_intern_add(tt_intern *table, const void *key, size_t size, void *value) {
   TT_TRY(intern_reserve(table));
-  void *copy = tt_malloc(size);
-  if (!copy) return tt_out_of_memory();
-  if (size) memcpy(copy, key, size);
-  tt_intern_entry entry = {tt_hash_bytes(key, size, 0), size, copy, value};
+  if (!table->lent) {
+    void *copy = tt_malloc(size);
+    if (!copy) return tt_out_of_memory();
+    if (size) memcpy(copy, key, size);
+    key = copy;
+  }
+  tt_intern_entry entry = {tt_hash_bytes(key, size, 0), size, key, value};
   intern_place(table->entries, table->capacity, entry);
   table->count++;
   return TT_SUCCESS;
 }
 
 tt_status tt_intern_filter(tt_intern *table, bool (*keep)(void *value), void (*drop)(void *value)) {
-  tt_intern kept = TT_INTERN_INIT; /* shares the keys */
+  tt_intern kept = {.lent = table->lent}; /* shares the keys */
   for (size_t i = 0; i < table->capacity; i++) {
     if (!table->entries[i].key || !keep(table->entries[i].value)) continue;
     tt_status status = intern_reserve(&kept);
@@ -74,8 +81,8 @@ tt_status tt_intern_filter(tt_intern *table, bool (*keep)(void *value), void (*d
   for (size_t i = 0; i < table->capacity; i++) {
     const tt_intern_entry *e = &table->entries[i];
     if (!e->key || tt_intern_find(&kept, e->key, e->size)) continue;
+    free_key(table, e->key);
     drop(e->value);
-    tt_free((void *)e->key);
   }
   tt_free(table->entries);
   *table = kept;

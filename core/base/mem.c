@@ -1,5 +1,6 @@
 #include "base/mem.h"
 
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -92,6 +93,12 @@ char *tt_arena_printf(tt_arena *arena, const char *format, ...) {
   return text;
 }
 
+void tt_memory_trim(void) {
+#ifdef __GLIBC__
+  (void)malloc_trim(0);
+#endif
+}
+
 /* -- Text -- */
 
 void tt_text_deinit(tt_text *text) {
@@ -111,6 +118,13 @@ static bool text_reserve(tt_text *text, size_t more) {
   text->data = data;
   text->capacity = capacity;
   return true;
+}
+
+void tt_text_trim(tt_text *text) {
+  char *data = text->data ? tt_realloc(text->data, text->size + 1) : NULL;
+  if (!data) return;
+  text->data = data;
+  text->capacity = text->size + 1;
 }
 
 void tt_text_add(tt_text *text, const char *data, size_t size) {

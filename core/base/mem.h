@@ -13,6 +13,9 @@ bool tt_mul_size(size_t a, size_t b, size_t *out);
 bool tt_mul_i64(int64_t a, int64_t b, int64_t *out);
 bool tt_add_i64(int64_t a, int64_t b, int64_t *out);
 
+/* What was freed goes back to the system, where the C library would keep it for later. */
+void tt_memory_trim(void);
+
 /* Bytes that somebody else owns. */
 typedef struct tt_bytes {
   const void *data;
@@ -44,6 +47,7 @@ void tt_text_deinit(tt_text *text);
 void tt_text_add(tt_text *text, const char *data, size_t size);
 void tt_text_printf(tt_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void tt_text_bytes(tt_text *text, int64_t bytes); /* "1.5 MiB" */
+void tt_text_trim(tt_text *text); /* gives back room beyond the content, which may move */
 tt_status tt_text_status(const tt_text *text);
 
 /* Makes room for `needed` elements of `size` bytes in *array, doubling; the old content stays. */

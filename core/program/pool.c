@@ -18,6 +18,9 @@
 /* Milliseconds after an urgent job before one in the background begins. A first step compiles one
  * program after the other: what began between two would take a core from the next. */
 #define TT_POOL_REST 100
+/* Milliseconds after the last job before the C library gives back what compilers have freed, which
+ * it would keep: half of a process's memory. It takes some ten milliseconds. */
+#define TT_POOL_TRIM 1000
 #define TT_POOL_NAME "tt-compile-"
 
 typedef struct job {
@@ -37,6 +40,7 @@ struct tt_pool {
   ring waiting[2];    /* by urgency */
   int running;        /* urgent jobs */
   int64_t rest_until; /* background jobs begin no earlier: tt_now_ms() */
+  int64_t trim_at;    /* or 0: no job since the last time */
   int thread_count;
   bool has_background, runs_background;
   bool may_rise, low; /* the priority of all threads that compile */
@@ -116,6 +120,7 @@ static void *work(void *user) {
     pool->running++;
     run(pool, one);
     pool->rest_until = tt_now_ms() + 1 + TT_POOL_REST; /* with the millisecond that has begun */
+    pool->trim_at = pool->rest_until + TT_POOL_TRIM;
     if (--pool->running == 0) (void)pthread_cond_signal(&pool->idle);
     share(pool);
   }
@@ -131,30 +136,50 @@ static void release(tt_pool *pool) {
   tt_free(pool);
 }
 
+/* The lock is held, as by all that follow but the thread itself. */
+static void run_background(tt_pool *pool) {
+  job one;
+  if (!pop(&pool->waiting[TT_BACKGROUND], &one)) return;
+  pool->runs_background = true;
+  share(pool);
+  run(pool, one);
+  pool->runs_background = false;
+  pool->trim_at = tt_now_ms() + TT_POOL_TRIM;
+  share(pool);
+}
+
+static void trim(tt_pool *pool) {
+  pool->trim_at = 0;
+  (void)pthread_mutex_unlock(&pool->lock);
+  tt_memory_trim();
+  (void)pthread_mutex_lock(&pool->lock);
+}
+
+/* Does what is due, or waits until something may be. */
+static void turn(tt_pool *pool) {
+  bool busy = pool->running || pool->waiting[TT_NOW].count;
+  bool waiting = pool->waiting[TT_BACKGROUND].count;
+  int64_t when = waiting ? pool->rest_until : pool->trim_at, rest = when - tt_now_ms();
+  if (busy || (!waiting && !pool->trim_at)) {
+    (void)pthread_cond_wait(&pool->idle, &pool->lock);
+  } else if (rest > 0) {
+    struct timespec until = tt_deadline(rest);
+    (void)pthread_cond_timedwait(&pool->idle, &pool->lock, &until);
+  } else if (waiting) {
+    run_background(pool);
+  } else {
+    trim(pool);
+  }
+}
+
 static void *work_background(void *user) {
   tt_pool *pool = user;
-  job one;
   bool may_rise = tt_priority_may_rise();
   (void)setpriority(PRIO_PROCESS, (id_t)gettid(), TT_POOL_NICE);
   (void)pthread_mutex_lock(&pool->lock);
   pool->may_rise = may_rise;
   pool->background_id = gettid();
-  while (!pool->stopping) {
-    bool busy = pool->running || pool->waiting[TT_NOW].count;
-    int64_t rest = pool->rest_until - tt_now_ms();
-    if (busy || !pool->waiting[TT_BACKGROUND].count) {
-      (void)pthread_cond_wait(&pool->idle, &pool->lock);
-    } else if (rest > 0) {
-      struct timespec until = tt_deadline(rest);
-      (void)pthread_cond_timedwait(&pool->idle, &pool->lock, &until);
-    } else if (pop(&pool->waiting[TT_BACKGROUND], &one)) {
-      pool->runs_background = true;
-      share(pool);
-      run(pool, one);
-      pool->runs_background = false;
-      share(pool);
-    }
-  }
+  while (!pool->stopping) turn(pool);
   bool left = pool->left;
   (void)pthread_mutex_unlock(&pool->lock);
   if (left) release(pool);

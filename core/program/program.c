@@ -19,7 +19,7 @@ struct tt_program_table {
   tt_compiler *compiler;
   pthread_mutex_t lock; /* guards what follows, up to `ending` */
   pthread_cond_t ended; /* a compilation has */
-  tt_intern programs;
+  tt_intern programs; /* by their texts, which they lend */
   tt_pool *pool;
   int64_t loaded_count, loaded_bytes; /* of programs that are ready, and of their text */
   int64_t unseen, look_after;         /* bytes loaded since mappings were counted, and until */
@@ -233,6 +233,7 @@ static bool is_in_a_folder(tt_program_table *table, const tt_module *module) {
 /* Takes the module's fields. */
 static tt_status add(tt_program_table *table, tt_module *module, tt_program **out) {
   tt_program *added = tt_calloc(1, sizeof *added);
+  tt_text_trim(&module->text);
   tt_status status =
       added ? tt_intern_add(&table->programs, module->text.data, module->text.size, added)
             : tt_out_of_memory();
@@ -462,6 +463,7 @@ tt_status tt_program_table_create(const tt_target *target, tt_program_table **ou
   tt_program_table *table = tt_calloc(1, sizeof *table);
   if (!table) return tt_out_of_memory();
   table->target = target;
+  table->programs = (tt_intern)TT_INTERN_LENT;
   table->look_after = LOOK_EVERY;
   pthread_mutex_init(&table->lock, NULL);
   pthread_cond_init(&table->ended, NULL);

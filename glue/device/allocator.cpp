@@ -52,6 +52,7 @@ struct Allocator final : c10::DeviceAllocator {
       tt_device_release_zeros(device);
       tt_device_unlock(device);
     }
+    tt_memory_trim();
   }
   void recordStream(const c10::DataPtr&, c10::Stream) override {}
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override {

@@ -10,6 +10,8 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -212,6 +214,49 @@ static void test_later_rests(void **state) {
   tt_pool_destroy(pool);
 }
 
+static int64_t resident(void) {
+  long pages = 0;
+  FILE *file = fopen("/proc/self/statm", "r");
+  assert_non_null(file);
+  assert_int_equal(fscanf(file, "%*d %ld", &pages), 1);
+  assert_int_equal(fclose(file), 0);
+  return (int64_t)pages * sysconf(_SC_PAGESIZE);
+}
+
+/* The C library keeps what was freed below what was not. */
+static void leave_free_memory(void *user, bool is_cancelled) {
+  enum { BLOCKS = 1024, SIZE = 64 << 10 };
+  static char *blocks[BLOCKS];
+  for (int i = 0; i < BLOCKS; i++) assert_non_null(memset(blocks[i] = malloc(SIZE), 1, SIZE));
+  *(char **)user = malloc(64);
+  for (int i = 0; i < BLOCKS; i++) free(blocks[i]);
+  count_job(NULL, is_cancelled);
+}
+
+/* What compilers have freed goes back to the system, whoever compiled, and once. */
+static void test_freed_memory_goes_back(void **state) {
+  (void)state;
+#if !defined(__GLIBC__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  skip();
+#else
+  tt_urgency urgencies[] = {TT_NOW, TT_BACKGROUND};
+  for (int i = 0; i < 2; i++) {
+    reset();
+    tt_pool *pool = NULL;
+    char *last = NULL;
+    int64_t before = resident();
+    assert_null(tt_pool_create(1, &pool));
+    assert_null(tt_pool_submit(pool, urgencies[i], leave_free_memory, &last));
+    wait_for(&ran, 1);
+    assert_true(resident() - before > 48 << 20);
+    for (int k = 0; k < 5000 && resident() - before > 8 << 20; k++) nap();
+    assert_true(resident() - before <= 8 << 20);
+    tt_pool_destroy(pool);
+    free(last);
+  }
+#endif
+}
+
 /* Others do not wait for a job for later that runs, even if there is but one thread. */
 static void test_later_delays_nobody(void **state) {
   (void)state;
@@ -344,6 +389,7 @@ int main(void) {
       cmocka_unit_test(test_out_of_memory),
       cmocka_unit_test(test_later_waits),
       cmocka_unit_test(test_later_rests),
+      cmocka_unit_test(test_freed_memory_goes_back),
       cmocka_unit_test(test_later_delays_nobody),
       cmocka_unit_test(test_priority),
       cmocka_unit_test(test_hurry),

@@ -78,7 +78,7 @@ def reset_accumulated_memory_stats(device: Device = None) -> None:
 
 
 def empty_cache() -> None:
-    """Lets go of device memory that is kept only to be used again; compiled programs stay."""
+    """Lets go of memory that is kept only to be used again, the host's too; programs stay."""
     torch._C._accelerator_emptyCache()
 
 
