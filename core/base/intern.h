@@ -12,7 +12,7 @@ typedef struct tt_intern_entry {
   uint64_t hash;
   size_t size;
   const void *key;
-  void *value;     /* owned by the caller */
+  void *value; /* owned by the caller */
 } tt_intern_entry;
 
 typedef struct tt_intern {

@@ -19,7 +19,7 @@ struct tt_program_table {
   tt_compiler *compiler;
   pthread_mutex_t lock; /* guards what follows, up to `ending` */
   pthread_cond_t ended; /* a compilation has */
-  tt_intern programs; /* by their texts, which they lend */
+  tt_intern programs;   /* by their texts, which they lend */
   tt_pool *pool;
   int64_t loaded_count, loaded_bytes; /* of programs that are ready, and of their text */
   int64_t unseen, look_after;         /* bytes loaded since mappings were counted, and until */

@@ -15,6 +15,7 @@ import pytest
 import torch
 from support import DEVICE, only_tpu
 from torch._subclasses import FakeTensorMode
+from torch._subclasses.fake_impls import op_implementations_dict
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -283,9 +284,21 @@ def not_as_its_schema(name):
     return bool(running) and not any(argument.alias_info for argument in running)
 
 
+def fakes_lie_by_rows(name):
+    """Whether PyTorch's fake convolution of an image with channels last has them first."""
+    with FakeTensorMode() as mode:
+        x = torch.empty(2, 3, 8, 8, device=DEVICE).to(memory_format=torch.channels_last)
+        w = torch.empty(3, 3, 1, 1, device=DEVICE)
+        rest = ([1, 1], [0, 0], [1, 1], False, [0, 0], 1)
+        args = [x, w, None, *rest] if name == "convolution" else [x, x, w, [3], *rest, [True] * 3]
+        found = op_implementations_dict[overload(name)](mode, overload(name), *args)
+    return (found if name == "convolution" else found[0]).is_contiguous()
+
+
 NEEDED = {
     "Convolved": without_meta,
     "ConvolvedBack": without_meta,
+    "AsConvolved": fakes_lie_by_rows,
     "Reflected": without_meta,
     "Normalized": without_meta,
     "Grouped": without_meta_for_floats,

@@ -11,6 +11,7 @@ KINDS = {
     # Results (results.py)
     "Convolved": "has no Meta kernel; its result lies as its image or its weight does",
     "ConvolvedBack": "has no Meta kernel; its results lie as the image or the weight does",
+    "AsConvolved": "has fake results that lie by rows; they lie as the image or the weight does",
     "Reflected": "has no Meta kernel; it returns reflectors in columns, and their factors",
     "Normalized": "has no Meta kernel; its result lies as the image does",
     "Grouped": "multiplies matrices of any dtype that the CPU takes",
@@ -85,6 +86,11 @@ ROWS = (
         "ConvolvedBack",
         "convolution_backward_overrideable",
         "is for other backends, and throws on the meta device",
+    ),
+    Row(
+        "AsConvolved",
+        "convolution convolution_backward",
+        "is what PyTorch's fake tensors know of, for backends of its own",
     ),
     Row("Reflected", "geqrf", "has a kernel for the CPU and CUDA alone"),
     Row(
@@ -286,6 +292,11 @@ def _table() -> dict[str, Known]:
             before = table.get(name, Known())
             table[name] = Known(before.kinds | {row.kind}, row.argument or before.argument)
     return table
+
+
+def names(kinds: set[str]) -> set[str]:
+    """Returns the operators of these kinds, as rows name them."""
+    return {name for name, one in _table().items() if one.kinds & kinds}
 
 
 def known(*names: str) -> Known:

@@ -341,4 +341,4 @@ def padded(
     parts = value.detach().cpu().reshape(exact)
     made = functional.pad(parts, more, value=filler(value.dtype))
     with set_eager_mode(EagerMode.DEBUG):  # which gives uploads no room for more
-        return made.reshape(like.shape).to(like.device)
+        return made.reshape(like.shape).contiguous().to(like.device)

@@ -1,28 +1,59 @@
-"""Results of fake tensors on `tpu`, where PyTorch's Meta kernels know less than the device does."""
+"""Results of fake tensors on `tpu`: those of eager mode, where PyTorch's are another device's."""
 
+import threading
 from typing import Any
 
 import torch
-from torch._subclasses.fake_impls import register_op_impl
+from torch import Tensor
+from torch._subclasses import fake_impls
 
-from torch_tpu._agreement import operators, results
+from torch_tpu._agreement import operators, results, table
 
-OVERLOADS = (torch.ops.aten._grouped_mm.default, torch.ops.aten.geqrf.default)
+
+class _Asking(threading.local):
+    now = False
+
+
+_asking = _Asking()
 
 
 def install() -> None:
-    """Has fake tensors of the device have the results that `_agreement` states."""
-    register_op_impl(OVERLOADS)(_state)
+    """Has fake tensors of the device have the results that `_agreement` knows."""
+    overloads = frozenset(map(_overload, table.names({*results.STATED, *results.CORRECTIONS})))
+    # Before PyTorch's own entries, of which the first serves convolutions.
+    fake_impls.op_implementations_checks.insert(0, (overloads.__contains__, _results))
 
 
-def _state(mode: Any, overload: Any, *args: Any, **kwargs: Any) -> Any:
+def _overload(name: str) -> Any:
+    operator, _, overload = name.partition(".")
+    return getattr(getattr(torch.ops.aten, operator), overload or "default")
+
+
+def _results(mode: Any, overload: Any, *args: Any, **kwargs: Any) -> Any:
+    if _asking.now:
+        return NotImplemented  # the question is what PyTorch says
     schema = overload._schema
     given = dict(zip((one.name for one in schema.arguments), args, strict=False)) | kwargs
     ordered = [given.get(one.name, one.default_value) for one in schema.arguments]
     if not any(one.device.type == "tpu" for one in operators.tensors_of(ordered)):
         return NotImplemented
+    op = operators.operator(overload.name(), "")
     with mode:
-        found = results.state(operators.operator(schema.name, ""), ordered)
-    if not found:
-        return NotImplemented  # Meta then says why not
+        found = results.state(op, ordered) or _corrected(op, ordered, _ask(overload, args, kwargs))
     return found[0] if len(schema.returns) == 1 else tuple(found)
+
+
+def _ask(overload: Any, args: Any, kwargs: Any) -> operators.Results:
+    _asking.now = True
+    try:
+        found = overload(*args, **kwargs)
+    finally:
+        _asking.now = False
+    return [found] if isinstance(found, Tensor) else list(found)
+
+
+def _corrected(
+    op: operators.Operator, args: list[Any], found: operators.Results
+) -> operators.Results:
+    results.correct(op, args, found)
+    return found

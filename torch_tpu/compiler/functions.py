@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 from torch_tpu import _C, tpu
 from torch_tpu._explain import graphs_by_operator
-from torch_tpu.compiler import artifacts, checks, control, gaps, logs, mixed, origin
+from torch_tpu.compiler import artifacts, checks, control, layouts, logs, mixed, origin
 from torch_tpu.compiler.bucketed import Bucketed, Pair, Sizes
 from torch_tpu.compiler.padding import Padding, RefusedError
 
@@ -48,7 +48,7 @@ class Compiled:
         is_backward: bool = False,
         options: str = "",
     ) -> None:
-        gaps.keep(graph)
+        layouts.keep(graph)
         self.whole = graph
         self.repeat = repeat
         self.options = options

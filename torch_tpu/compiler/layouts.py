@@ -1,4 +1,4 @@
-"""Functional writes into tensors with gaps, whose results have these gaps, too."""
+"""Where a graph's results lie otherwise than AOTAutograd, which asks fake tensors, took note of."""
 
 import torch
 from torch import fx
@@ -14,7 +14,15 @@ WRITES = (
 
 
 def keep(graph: fx.GraphModule) -> None:
-    """Gives what these operators make the strides that AOTAutograd took note of.
+    """Has the graph work with what the device's operators make."""
+    _keep_gaps(graph)
+    for node in graph.graph.find_nodes(op="call_function", target=aten.view.default):
+        node.target = aten.reshape.default  # a copy where the device's strides allow no view
+    graph.recompile()
+
+
+def _keep_gaps(graph: fx.GraphModule) -> None:
+    """Gives what writes into tensors with gaps make the strides that AOTAutograd took note of.
 
     The device's operators make results without gaps (core/call/layout.h). A graph's results, and
     views by strides, would show it. Sizes that vary are left alone.
@@ -32,8 +40,6 @@ def keep(graph: fx.GraphModule) -> None:
             new.meta["val"] = value
         node.replace_all_uses_with(made, delete_user_cb=lambda user, made=made: user is not made)
         node.meta["val"] = torch.empty_like(value)
-    if nodes:
-        graph.recompile()
 
 
 def _has_gaps(node: fx.Node) -> bool:
