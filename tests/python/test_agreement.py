@@ -161,6 +161,14 @@ def normalization(name, dtype):
 
 
 def forgets_format(name):
+    if "batch_norm" in name and not name.endswith("backward"):
+        lain, rest = numbers(2, 3, 4).transpose(0, 1), [numbers(2)] * 4
+        args = [lain, *rest, True, 0.1, 1e-5]
+        if name.endswith("no_stats"):
+            args[3:5] = []
+        if name.endswith("no_training"):
+            args.pop(5)
+        return differs(name, args, torch.Tensor.stride)
     x = numbers(2, 4, 2, 2).to(memory_format=torch.channels_last)
     if "3d" in name:
         x = numbers(2, 4, 2, 2, 2).to(memory_format=torch.channels_last_3d)

@@ -104,6 +104,27 @@ def test_amp_module():
         assert (x @ x).dtype == torch.bfloat16
 
 
+@only_tpu
+def test_functions_of_ones_own_under_autocast():
+    class Twice(torch.autograd.Function):
+        @staticmethod
+        @torch.tpu.amp.custom_fwd(cast_inputs=torch.float32)
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        @torch.tpu.amp.custom_bwd
+        def backward(ctx, gradient):
+            return gradient * 2 * (1 - torch.is_autocast_enabled("tpu"))
+
+    x = torch.rand(4, device="tpu").bfloat16().requires_grad_()
+    with torch.autocast("tpu", torch.bfloat16):
+        y = Twice.apply(x)
+        assert y.dtype == torch.float32
+    y.sum().backward()
+    same(x.grad, torch.full((4,), 2.0).bfloat16())
+
+
 def test_what_is_composed_is_not_cast_again():
     """A kernel of the CPU's calls no other operators that autocast would find."""
     a = torch.randn(4, 3, generator=torch.Generator().manual_seed(1))

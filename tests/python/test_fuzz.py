@@ -40,7 +40,15 @@ def test_many_random_programs(part):
 def test_compiled_programs(part):
     """By torch.compile: ten programs, or of the slow ones forty each."""
     count = 40 if part else 10
-    for report in campaign.run(range(40 * part, 40 * part + count), (runner.COMPILED,), salts=1):
+    for report in campaign.run(range(40 * part, 40 * part + count), ("compiled",), salts=1):
+        pytest.fail(report, pytrace=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(10))
+def test_compiled_programs_of_sizes_that_vary(part):
+    first = 50_000 + 20 * part
+    for report in campaign.run(range(first, first + 20), ("dynamic",), salts=1):
         pytest.fail(report, pytrace=False)
 
 

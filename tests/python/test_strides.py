@@ -1,6 +1,7 @@
 """Results lie in memory as the CPU's do."""
 
 import copy
+import itertools
 import random
 
 import pytest
@@ -47,6 +48,22 @@ def test_elementwise(operator):
     for _ in range(8):
         shape = [draw.choice([2, 3, 4]) for _ in range(3)]
         check(operator, turned(shape, draw), turned(shape, draw))
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 6), (2, 3, 4, 5)])
+@pytest.mark.parametrize("training", [True, False])
+def test_batch_norm_in_other_orders(shape, training):
+    """Planes or channels last, whatever the order in memory."""
+
+    def normalize(x):
+        mean, variance = (torch.full((3,), one, device=x.device) for one in (0.0, 1.0))
+        x = x.detach().requires_grad_()
+        y = nn.functional.batch_norm(x, mean, variance, training=training)
+        return y, *torch.autograd.grad((y * y).sum(), x)
+
+    for order in itertools.permutations(range(len(shape))):
+        lain = numbers(*(shape[i] for i in order))
+        check(normalize, lain.permute(torch.tensor(order).argsort().tolist()))
 
 
 def test_elementwise_in_other_orders():

@@ -231,7 +231,8 @@ def _promote(op: Operator, args: list[Any], results: Results) -> None:
 
 def _keep_format(op: Operator, args: list[Any], results: Results) -> None:
     if results[0] is not None:
-        layout = suggest_memory_format(args[max(op.argument, 0)])
+        image = next(one for one in ("input", "self") if one in op.names)
+        layout = suggest_memory_format(args[op.names.index(image)])
         results[0] = torch.empty_like(results[0], memory_format=layout)
 
 

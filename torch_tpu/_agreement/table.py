@@ -22,7 +22,7 @@ KINDS = {
     "NoStatistics": "saves no statistics in evaluation",
     "NoSampleDim": "gives the loss of a lone sample no dims",
     "Promotes": "computes in the dtype that its operands are promoted to",
-    "KeepsFormat": "keeps an image's channels last, its first operand's if no other is named",
+    "KeepsFormat": "keeps an image's channels last, and no other order of its dims",
     "Contiguous": "lays its results row by row, whatever its operands do",
     "LikeFirst": "lays its result as its first operand",
     "FillsTarget": "fills an out= tensor of any sizes that has as many elements as the result",
@@ -146,21 +146,16 @@ ROWS = (
     Row("Promotes", "ldexp.Tensor", "multiplies by powers of two that have a dtype of their own"),
     Row(
         "KeepsFormat",
-        "channel_shuffle max_unpool2d reflection_pad3d replication_pad3d",
-        "has a Meta kernel that forgets channels_last",
-    ),
-    Row(
-        "KeepsFormat",
-        "native_batch_norm_backward",
-        "has a Meta kernel that forgets channels_last",
-        argument="input",
-    ),
-    Row(
-        "KeepsFormat",
+        "channel_shuffle max_unpool2d reflection_pad3d replication_pad3d native_batch_norm_backward "
         "reflection_pad2d_backward reflection_pad3d_backward replication_pad2d_backward "
         "replication_pad3d_backward",
         "has a Meta kernel that forgets channels_last",
-        argument="self",
+    ),
+    Row(
+        "KeepsFormat",
+        "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit.no_stats "
+        "_native_batch_norm_legit_no_training _native_batch_norm_legit_functional",
+        "has a Meta kernel that keeps other orders of dims as well",
     ),
     Row(
         "ClassNumbers",

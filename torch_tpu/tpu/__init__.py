@@ -8,6 +8,7 @@ import sys
 import types
 
 import torch
+from torch import AcceleratorError, OutOfMemoryError
 
 from torch_tpu import _C
 from torch_tpu._explain import explain
@@ -102,6 +103,7 @@ from torch_tpu.tpu.tensors import (
 )
 
 __all__ = [
+    "AcceleratorError",
     "BFloat16Tensor",
     "BoolTensor",
     "ByteTensor",
@@ -114,6 +116,7 @@ __all__ = [
     "HalfTensor",
     "IntTensor",
     "LongTensor",
+    "OutOfMemoryError",
     "Precision",
     "ShortTensor",
     "Stream",

@@ -1,5 +1,8 @@
 """Mixed precision under the names of `torch.cuda.amp`."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 
 
@@ -27,3 +30,17 @@ class autocast(torch.autocast):  # noqa: N801 (torch.cuda.amp's name)
         cache_enabled: bool = True,
     ) -> None:
         super().__init__("tpu", dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
+
+
+def custom_fwd(
+    fwd: Callable[..., Any] | None = None, *, cast_inputs: torch.dtype | None = None
+) -> Callable[..., Any]:
+    """`torch.amp.custom_fwd(..., device_type="tpu")`; see there."""
+    made: Callable[..., Any] = torch.amp.custom_fwd(fwd, device_type="tpu", cast_inputs=cast_inputs)
+    return made
+
+
+def custom_bwd(bwd: Callable[..., Any]) -> Callable[..., Any]:
+    """`torch.amp.custom_bwd(..., device_type="tpu")`; see there."""
+    made: Callable[..., Any] = torch.amp.custom_bwd(bwd, device_type="tpu")
+    return made

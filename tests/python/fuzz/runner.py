@@ -16,7 +16,8 @@ from torch._dynamo.backends.common import aot_autograd
 from .pool import EXACT, LOOSE, RAW
 
 MODES = ("strict", "debug", "fused", "mixed")
-COMPILED = "compiled"  # a mode as well: by torch.compile
+# Modes as well: by torch.compile, and so that one program serves sizes that vary.
+COMPILED = {"compiled": {}, "dynamic": {"dynamic": True}}
 # Relative to the largest number that a program may hold after each step.
 TOLERANCES = {torch.bfloat16: 3e-2, torch.float16: 4e-3, torch.float64: 1e-4}
 VIEWS = torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView)
@@ -228,9 +229,9 @@ def traced_only(graph, inputs):
     return made(graph, inputs)
 
 
-def is_pytorchs(made, lines, want, marks, salt):
+def is_pytorchs(made, lines, want, marks, salt, **options):
     """Tells if the CPU, given the program by torch.compile, makes of it what the device made."""
-    traced = run_compiled(lines, [*want.tensors], "cpu", salt, backend=traced_only)
+    traced = run_compiled(lines, [*want.tensors], "cpu", salt, backend=traced_only, **options)
     if made.errors or traced.errors:
         return [*map(type, made.errors)] == [*map(type, traced.errors)]
     return not differences_of_numbers(made, traced, marks)
@@ -257,8 +258,8 @@ def check(lines, marks, modes=MODES, salt=0, tally=None):
             return None
         tally["compared"] += 1
         for mode in modes:
-            if mode == COMPILED:
-                found = check_compiled(lines, marks, want, salt, tally)
+            if mode in COMPILED:
+                found = check_compiled(lines, marks, want, salt, tally, **COMPILED[mode])
             else:
                 found = differences(run(lines, "tpu", mode, salt), want, marks, lines)
             if found:
@@ -266,13 +267,13 @@ def check(lines, marks, modes=MODES, salt=0, tally=None):
     return None
 
 
-def check_compiled(lines, marks, want, salt, tally):
+def check_compiled(lines, marks, want, salt, tally, **options):
     """Sentences about what torch.compile makes of a program that is not as it should be."""
     if any(want.errors):
         return []  # what is left undone after an error is another program
-    made = run_compiled(lines, [*want.tensors], salt=salt)
+    made = run_compiled(lines, [*want.tensors], salt=salt, **options)
     found = differences_of_numbers(made, want, marks)
-    if found and is_pytorchs(made, lines, want, marks, salt):
+    if found and is_pytorchs(made, lines, want, marks, salt, **options):
         tally[PYTORCHS] += 1
         return []
     return found

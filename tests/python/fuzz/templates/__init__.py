@@ -7,7 +7,7 @@ from .pointwise import make
 from . import views, writes
 from .indexing import index_write, scatter_write
 from .rest import foreach
-from . import aliases, loops
+from . import aliases, loops, images
 
 # isort: on
 
@@ -16,6 +16,7 @@ __all__ = [
     "Step",
     "aliases",
     "foreach",
+    "images",
     "index_write",
     "loops",
     "make",
