@@ -146,9 +146,9 @@ ROWS = (
     Row("Promotes", "ldexp.Tensor", "multiplies by powers of two that have a dtype of their own"),
     Row(
         "KeepsFormat",
-        "channel_shuffle max_unpool2d reflection_pad3d replication_pad3d native_batch_norm_backward "
-        "reflection_pad2d_backward reflection_pad3d_backward replication_pad2d_backward "
-        "replication_pad3d_backward",
+        "channel_shuffle max_unpool2d native_batch_norm_backward reflection_pad3d "
+        "reflection_pad2d_backward reflection_pad3d_backward replication_pad3d "
+        "replication_pad2d_backward replication_pad3d_backward",
         "has a Meta kernel that forgets channels_last",
     ),
     Row(
