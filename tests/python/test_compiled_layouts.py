@@ -83,3 +83,17 @@ def test_channels_last_of_sizes_that_vary(make):
     for count in (2, 3, 5, 9):
         x = channels_last(torch.randn(count, 3, 6, 5))
         same(compiled(x.to(DEVICE)), module(x).flatten(1), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("dynamic", [True, None])
+def test_views_of_arguments_that_begin_elsewhere(dynamic):
+    """No guard is about where in its storage an argument begins; views of it were at its start."""
+    compiled = torch.compile(lambda x: (x[: len(x) // 2], x.flatten(), x[1:] * 2), dynamic=dynamic)
+    whole = torch.randn(12, 3)
+    there = whole.to(DEVICE)
+    for first, last in ((0, 4), (2, 6), (1, 8), (3, 10)):
+        x = whole[first:last]
+        for argument in (there[first:last], there.as_strided(x.shape, x.stride(), 3 * first)):
+            half, flat, rest = compiled(argument)
+            same([half, flat, rest], [x[: len(x) // 2], x.flatten(), x[1:] * 2])
+            assert half.storage_offset() == flat.storage_offset() == 3 * first

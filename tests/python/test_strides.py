@@ -69,6 +69,9 @@ def test_batch_norm_in_other_orders(shape, training):
 def test_elementwise_in_other_orders():
     x, y = numbers(4, 3).T, numbers(3, 4)
     check(torch.rsub, x, y)
+    check(lambda one: one.roll(1, 0), x)
+    for loss in (nn.functional.mse_loss, nn.functional.smooth_l1_loss, nn.functional.huber_loss):
+        check(lambda a, b, loss=loss: torch.func.grad(loss)(a, b), x, y.T.contiguous().T)
     check(lambda one: torch.pow(2.5, one), x)
     check(torch.nn.functional.logsigmoid, x)
     check(lambda one: one.masked_fill(one > 0, 2.5), x)

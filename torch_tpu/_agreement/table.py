@@ -148,7 +148,7 @@ ROWS = (
         "KeepsFormat",
         "channel_shuffle max_unpool2d native_batch_norm_backward reflection_pad3d "
         "reflection_pad2d_backward reflection_pad3d_backward replication_pad3d "
-        "replication_pad2d_backward replication_pad3d_backward",
+        "replication_pad2d_backward replication_pad3d_backward roll",
         "has a Meta kernel that forgets channels_last",
     ),
     Row(
@@ -166,8 +166,13 @@ ROWS = (
     Row("Contiguous", "pow.Scalar log_sigmoid_forward", "makes its result without an iterator"),
     Row("Contiguous", "masked_fill.Scalar masked_fill.Tensor", "has a Meta kernel that is where's"),
     Row("LikeFirst", "log_sigmoid_backward", "makes its result without an iterator"),
-    Row("LikeFirst", "hardtanh nan_to_num deg2rad rad2deg roll", "makes its result first"),
+    Row("LikeFirst", "hardtanh nan_to_num deg2rad rad2deg", "makes its result first"),
     Row("Contiguous", "tril triu", "makes its result first"),
+    Row(
+        "Contiguous",
+        "mse_loss_backward smooth_l1_loss_backward huber_loss_backward",
+        "makes its result first",
+    ),
     Row(
         "FillsTarget",
         "arange arange.start_step linspace linspace.Tensor_Tensor "

@@ -298,7 +298,8 @@ class Bucketed:
         for i, layout in sizes.views.items():
             rank = len(layout) // 2
             base = bases[self.padding.results[i].place]
-            all_[i] = base.as_strided(layout[:rank], layout[rank:-1], layout[-1])
+            place = base.storage_offset() + layout[-1]  # arguments lie anywhere in their storages
+            all_[i] = base.as_strided(layout[:rank], layout[rank:-1], place)
         return all_
 
     def _shown(

@@ -39,7 +39,7 @@ class Result(NamedTuple):
     """What becomes of a result of the padded graph."""
 
     kind: str  # "plain", "number", "argument", "view", "saved", "shown"
-    value: Any = None  # a number, or its expression; of a view its sizes, strides and offset
+    value: Any = None  # a number, or its expression; of a view its sizes, strides, and how far behind it begins
     place: int = -1  # of an argument, or of what is viewed: an argument or, behind them, a result
     dims: tuple[Dim, ...] = ()  # of a shown tensor
     order: tuple[int, ...] = ()  # of a shown tensor: how its dims lie, the outermost first
@@ -223,7 +223,8 @@ class Padding(Context):
             if one.op == "placeholder":
                 self.results.append(Result("argument", place=self.placeholders.index(one)))
             elif viewed and seen and base in bases:
-                layout = (*value.shape, *value.stride(), value.storage_offset())
+                behind = value.storage_offset() - self.value(base).storage_offset()
+                layout = (*value.shape, *value.stride(), behind)
                 place = bases.index(base)
                 self.results.append(Result("view", tuple(map(d.expr_of, layout)), place))
             elif not padded and not argument:
