@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 import torch
-from support import DEVICE, check, modes, move, same, slow_but
+from support import DEVICE, check, modes, move, raises_alike, same, slow_but
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten
 
@@ -224,3 +224,14 @@ def test_bools_that_are_added():
         there = torch.empty(3, dtype=out, device=DEVICE)
         torch.add(x.to(DEVICE), x.to(DEVICE), out=there)
         same(there, torch.add(x, x, out=torch.empty(3, dtype=out)))
+
+
+@pytest.mark.parametrize("function", [torch.abs, torch.angle], ids=["abs", "angle"])
+def test_sizes_of_complex_numbers_in_wider_targets(function):
+    """Meta kernels in Python want float32 alone; the CPU casts to what holds it."""
+    x = torch.tensor([3 + 4j, 1 - 1j])
+    for dtype in (torch.float32, torch.float64, torch.complex64):
+        there = torch.empty(2, dtype=dtype, device=DEVICE)
+        function(x.to(DEVICE), out=there)
+        same(there, function(x, out=torch.empty(2, dtype=dtype)))
+    raises_alike(lambda x: function(x, out=torch.empty(2, dtype=torch.int64, device=x.device)), x)

@@ -46,7 +46,8 @@ def _ask_meta(trial: Trial, twins: list[Any]) -> tuple[int, Results, list[Tensor
     except Exception:
         if not trial.raise_as_cpu():
             raise
-        return REFUSED, [], []
+        # Those in Python want one dtype of out= arguments, to which the CPU casts.
+        return (MISSING if op.outs and op.functional else REFUSED), [], []
     if outs:
         return DONE, fresh, results.lay_targets(op, twins, sizes, outs)
     results.correct(op, twins, fresh)
