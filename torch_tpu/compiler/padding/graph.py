@@ -39,7 +39,7 @@ class Result(NamedTuple):
     """What becomes of a result of the padded graph."""
 
     kind: str  # "plain", "number", "argument", "view", "saved", "shown"
-    value: Any = None  # a number, or its expression; of a view its sizes, strides, and how far behind it begins
+    value: Any = None  # a number, its expression, or of a view sizes, strides and what is before it
     place: int = -1  # of an argument, or of what is viewed: an argument or, behind them, a result
     dims: tuple[Dim, ...] = ()  # of a shown tensor
     order: tuple[int, ...] = ()  # of a shown tensor: how its dims lie, the outermost first

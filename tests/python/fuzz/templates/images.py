@@ -104,9 +104,7 @@ def normalize(pool):
                      "instance_norm({a})", "layer_norm({a}, {a}.shape[1:])",
                      "layer_norm({a}.permute(0, 2, 3, 1), {a}.shape[1:2])", "softmax({a}, 1)",
                      "glu({a}, 1)", "normalize({a}, dim=1)", "logsigmoid({a})")  # fmt: skip
-    return new(
-        pool, f"torch.nn.functional.{form.format(a=a, c=pool[a].shape[1])}", mark=LOOSE
-    )
+    return new(pool, f"torch.nn.functional.{form.format(a=a, c=pool[a].shape[1])}", mark=LOOSE)
 
 
 @template(2)
