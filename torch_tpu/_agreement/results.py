@@ -247,17 +247,14 @@ def _lay_like_first(op: Operator, args: list[Any], results: Results) -> None:
 def _lay_as_convolved(op: Operator, args: list[Any], results: Results) -> None:
     """PyTorch computes what has one dim as if it had two."""
     x, w = (args[op.names.index(name)] for name in ("input", "weight"))
-    lone = x.dim() == 3
-    layout = (
-        _of_convolution(x.contiguous().unsqueeze(2), w.unsqueeze(2))
-        if lone
-        else (_of_convolution(x, w))
-    )
+    if x.dim() == 3:
+        x, w = x.contiguous().unsqueeze(2), w.unsqueeze(2)
+    layout = _of_convolution(x, w)
     for i, one in enumerate(results[:2]):
-        if one is not None and one.dim() == x.dim():
-            wide = one.unsqueeze(2) if lone else one
+        if one is not None:
+            wide = one.unsqueeze(2) if one.dim() == 3 else one
             laid = torch.empty_like(wide, memory_format=layout)
-            results[i] = laid.squeeze(2) if lone else laid
+            results[i] = laid.squeeze(2) if one.dim() == 3 else laid
 
 
 CORRECTIONS: dict[str, Callable[[Operator, list[Any], Results], None]] = {

@@ -39,7 +39,10 @@ def _results(mode: Any, overload: Any, *args: Any, **kwargs: Any) -> Any:
         return NotImplemented
     op = operators.operator(overload.name(), "")
     with mode:
-        found = results.state(op, ordered) or _corrected(op, ordered, _ask(overload, args, kwargs))
+        found = results.state(op, ordered)
+        if not found:
+            found = _ask(overload, args, kwargs)
+            results.correct(op, ordered, found)
     return found[0] if len(schema.returns) == 1 else tuple(found)
 
 
@@ -50,10 +53,3 @@ def _ask(overload: Any, args: Any, kwargs: Any) -> operators.Results:
     finally:
         _asking.now = False
     return [found] if isinstance(found, Tensor) else list(found)
-
-
-def _corrected(
-    op: operators.Operator, args: list[Any], found: operators.Results
-) -> operators.Results:
-    results.correct(op, args, found)
-    return found
