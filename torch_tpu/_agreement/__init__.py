@@ -46,8 +46,7 @@ def _ask_meta(trial: Trial, twins: list[Any]) -> tuple[int, Results, list[Tensor
     except Exception:
         if not trial.raise_as_cpu():
             raise
-        # Those in Python want one dtype of out= arguments, to which the CPU casts.
-        return (MISSING if op.outs and op.functional else REFUSED), [], []
+        return (MISSING if results.casts(op, twins) else REFUSED), [], []
     if outs:
         return DONE, fresh, results.lay_targets(op, twins, sizes, outs)
     results.correct(op, twins, fresh)

@@ -318,6 +318,25 @@ def fills(op: Operator, args: list[Any]) -> bool:
     return bool(op.outs) and _same_counts(*_fresh_targets(op, args))
 
 
+def casts(op: Operator, args: list[Any]) -> bool:
+    """Whether out= arguments can hold the results, though in another dtype.
+
+    Meta kernels in Python want one dtype of them where the CPU casts.
+    """
+    functional = op.functional
+    if not op.outs or not functional or not functional.has_meta:
+        return False
+    try:
+        fresh = functional.call_meta(args[: -len(op.outs)])
+    except Exception:
+        return False  # Meta refuses the other arguments, too
+    outs = tensors_of([args[i] for i in op.outs])
+    return len(fresh) == len(outs) and all(
+        one is not None and torch.can_cast(one.dtype, out.dtype)
+        for one, out in zip(fresh, outs, strict=True)
+    )
+
+
 def unfit(op: Operator, args: list[Any]) -> list[Tensor]:
     """Returns what out= arguments become where one is larger or smaller than the result."""
     if not op.has_meta or "FillsTarget" in op.known.kinds:
