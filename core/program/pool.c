@@ -19,7 +19,7 @@
  * program after the other: what began between two would take a core from the next. */
 #define TT_POOL_REST 100
 /* Milliseconds after the last job before the C library gives back what compilers have freed, which
- * it would keep: half of a process's memory. It takes some ten milliseconds. */
+ * it would keep: up to a third of a process's memory. It takes some ten milliseconds. */
 #define TT_POOL_TRIM 1000
 #define TT_POOL_NAME "tt-compile-"
 
@@ -106,6 +106,7 @@ static void run(tt_pool *pool, job one) {
   (void)pthread_mutex_unlock(&pool->lock);
   one.fn(one.user, false);
   (void)pthread_mutex_lock(&pool->lock);
+  pool->trim_at = tt_now_ms() + TT_POOL_TRIM;
 }
 
 static void *work(void *user) {
@@ -120,7 +121,6 @@ static void *work(void *user) {
     pool->running++;
     run(pool, one);
     pool->rest_until = tt_now_ms() + 1 + TT_POOL_REST; /* with the millisecond that has begun */
-    pool->trim_at = pool->rest_until + TT_POOL_TRIM;
     if (--pool->running == 0) (void)pthread_cond_signal(&pool->idle);
     share(pool);
   }
@@ -144,7 +144,6 @@ static void run_background(tt_pool *pool) {
   share(pool);
   run(pool, one);
   pool->runs_background = false;
-  pool->trim_at = tt_now_ms() + TT_POOL_TRIM;
   share(pool);
 }
 

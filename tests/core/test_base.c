@@ -277,6 +277,22 @@ static void test_intern_filter(void **state) {
   tt_intern_deinit(&table);
 }
 
+static void test_intern_lends(void **state) {
+  (void)state;
+  static int values[] = {0, 1, 2, 3};
+  tt_intern table = TT_INTERN_LENT;
+  for (int i = 0; i < 4; i++)
+    assert_null(tt_intern_add(&table, &values[i], sizeof values[i], &values[i]));
+  dropped = 0;
+  assert_null(tt_intern_filter(&table, is_even, drop));
+  assert_int_equal(dropped, 2);
+  for (size_t i = 0; i < table.capacity; i++)
+    assert_ptr_equal(table.entries[i].key, table.entries[i].value); /* no copy */
+  tt_intern_deinit(&table);
+  assert_null(tt_intern_add(&table, &values[1], sizeof values[1], &values[1]));
+  tt_intern_deinit(&table);
+}
+
 static void test_intern_out_of_memory(void **state) {
   (void)state;
   tt_intern table = TT_INTERN_INIT;
@@ -387,6 +403,7 @@ int main(void) {
       cmocka_unit_test(test_hash_spread),
       cmocka_unit_test(test_intern),
       cmocka_unit_test(test_intern_filter),
+      cmocka_unit_test(test_intern_lends),
       cmocka_unit_test(test_intern_out_of_memory),
       cmocka_unit_test(test_env),
       cmocka_unit_test(test_log),

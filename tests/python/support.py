@@ -36,6 +36,12 @@ def slow_but(cases, *quick):
     return [one if one in quick else pytest.param(one, marks=pytest.mark.slow) for one in cases]
 
 
+def strides_that_matter(tensor):
+    """Those of dims that have several elements."""
+    pairs = zip(tensor.stride(), tensor.shape, strict=True)
+    return [stride for stride, size in pairs if size > 1]
+
+
 def modes():
     """The eager modes that this build has."""
     names = ["debug", "strict"]

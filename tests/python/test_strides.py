@@ -6,7 +6,7 @@ import random
 
 import pytest
 import torch
-from support import DEVICE, only_tpu, raises_alike, same, slow_but
+from support import DEVICE, only_tpu, raises_alike, same, slow_but, strides_that_matter
 from torch import nn
 
 BINARY = (torch.complex, torch.polar, torch.copysign, torch.clamp_min, torch.logical_and)
@@ -19,10 +19,7 @@ def numbers(*shape):
 
 def strides(results):
     results = (results,) if isinstance(results, torch.Tensor) else results
-    return [
-        [stride for stride, size in zip(x.stride(), x.shape, strict=True) if size > 1]
-        for x in results
-    ]
+    return [*map(strides_that_matter, results)]
 
 
 def there(x):

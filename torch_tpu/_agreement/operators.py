@@ -64,6 +64,13 @@ def _alias(schema: Any, returned: Any) -> int:
     return -1
 
 
+def overload(name: str) -> Any:
+    """Returns the overload of a qualified name, such as "aten::add_.Tensor"."""
+    namespace, _, short = name.partition("::")
+    operator, _, rest = short.partition(".")
+    return getattr(getattr(getattr(torch.ops, namespace), operator), rest or "default")
+
+
 class Operator:
     """What is known of an overload.
 
@@ -71,13 +78,12 @@ class Operator:
     """
 
     def __init__(self, name: str, row: str) -> None:
-        namespace, _, short = name.partition("::")
-        operator, _, overload = short.partition(".")
+        short = name.partition("::")[2]
+        operator = short.partition(".")[0]
         self.name, self.row = name, row
         self.kind = _classes().get(row, "")
         self.known = table.known(short, row)
-        packet = getattr(getattr(torch.ops, namespace), operator)
-        self._function = getattr(packet, overload or "default")
+        self._function = overload(name)
         schema = self._function._schema
         self._returns = [one.alias_info is None for one in schema.returns]
         self.fresh_count = sum(self._returns)

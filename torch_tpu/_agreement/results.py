@@ -318,16 +318,25 @@ def fills(op: Operator, args: list[Any]) -> bool:
     return bool(op.outs) and _same_counts(*_fresh_targets(op, args))
 
 
+def _without_targets(op: Operator, args: list[Any]) -> Results:
+    """What the same overload without out= returns; nothing where there is none."""
+    own, functional = args[: -len(op.outs)], op.functional
+    if not functional or functional.names != op.names[: len(own)]:
+        return []
+    fresh = functional.call_meta(own)
+    correct(functional, own, fresh)
+    return fresh
+
+
 def casts(op: Operator, args: list[Any]) -> bool:
     """Whether out= arguments can hold the results, though in another dtype.
 
     Meta kernels in Python want one dtype of them where the CPU casts.
     """
-    functional = op.functional
-    if not op.outs or not functional or not functional.has_meta:
+    if not op.outs:
         return False
     try:
-        fresh = functional.call_meta(args[: -len(op.outs)])
+        fresh = _without_targets(op, args)
     except Exception:
         return False  # Meta refuses the other arguments, too
     outs = tensors_of([args[i] for i in op.outs])
@@ -362,12 +371,9 @@ def lay_targets(
     """
     laid: Results = list(targets)
     correct(op, args, laid)
-    own, functional = args[: -len(op.outs)], op.functional
     resized = [one.shape != size for one, size in zip(targets, sizes, strict=True)]
-    if any(resized) and op.for_cpu and functional and functional.names == op.names[: len(own)]:
-        fresh = functional.call_meta(own)
-        correct(functional, own, fresh)
-        for i, (one, like) in enumerate(zip(targets, fresh, strict=False)):
+    if any(resized) and op.for_cpu:
+        for i, (one, like) in enumerate(zip(targets, _without_targets(op, args), strict=False)):
             if resized[i] and like is not None and like.shape == one.shape:
                 laid[i] = one.new_empty_strided(like.shape, like.stride())
     return [one for one in laid if one is not None]

@@ -3,7 +3,6 @@
 import threading
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch._subclasses import fake_impls
 
@@ -19,14 +18,10 @@ _asking = _Asking()
 
 def install() -> None:
     """Has fake tensors of the device have the results that `_agreement` knows."""
-    overloads = frozenset(map(_overload, table.names({*results.STATED, *results.CORRECTIONS})))
+    names = table.names({*results.STATED, *results.CORRECTIONS})
+    overloads = frozenset(operators.overload(f"aten::{name}") for name in names)
     # Before PyTorch's own entries, of which the first serves convolutions.
     fake_impls.op_implementations_checks.insert(0, (overloads.__contains__, _results))
-
-
-def _overload(name: str) -> Any:
-    operator, _, overload = name.partition(".")
-    return getattr(getattr(torch.ops.aten, operator), overload or "default")
 
 
 def _results(mode: Any, overload: Any, *args: Any, **kwargs: Any) -> Any:

@@ -15,31 +15,33 @@ WRITES = (
 
 def keep(graph: fx.GraphModule) -> None:
     """Has the graph work with what the device's operators make."""
-    _keep_gaps(graph)
-    for node in graph.graph.find_nodes(op="call_function", target=aten.view.default):
+    writes = [one for one in graph.graph.nodes if one.target in WRITES and _has_gaps(one)]
+    views = graph.graph.find_nodes(op="call_function", target=aten.view.default)
+    for node in writes:
+        _keep_gaps(graph, node)
+    for node in views:
         node.target = aten.reshape.default  # a copy where the device's strides allow no view
-    graph.recompile()
+    if writes or views:
+        graph.recompile()
 
 
-def _keep_gaps(graph: fx.GraphModule) -> None:
-    """Gives what writes into tensors with gaps make the strides that AOTAutograd took note of.
+def _keep_gaps(graph: fx.GraphModule, node: fx.Node) -> None:
+    """Gives what a write into a tensor with gaps makes the strides that AOTAutograd took note of.
 
     The device's operators make results without gaps (core/call/layout.h). A graph's results, and
     views by strides, would show it. Sizes that vary are left alone.
     """
-    nodes = [one for one in graph.graph.nodes if one.target in WRITES and _has_gaps(one)]
-    for node in nodes:
-        value = node.meta["val"]
-        with graph.graph.inserting_after(node):
-            size, strides = tuple(value.shape), value.stride()
-            kind = {"dtype": value.dtype, "device": value.device}
-            room = graph.graph.call_function(aten.empty_strided.default, (size, strides), kind)
-        with graph.graph.inserting_after(room):
-            made = graph.graph.call_function(aten.copy_.default, (room, node))
-        for new in (room, made):
-            new.meta["val"] = value
-        node.replace_all_uses_with(made, delete_user_cb=lambda user, made=made: user is not made)
-        node.meta["val"] = torch.empty_like(value)
+    value = node.meta["val"]
+    with graph.graph.inserting_after(node):
+        size, strides = tuple(value.shape), value.stride()
+        kind = {"dtype": value.dtype, "device": value.device}
+        room = graph.graph.call_function(aten.empty_strided.default, (size, strides), kind)
+    with graph.graph.inserting_after(room):
+        made = graph.graph.call_function(aten.copy_.default, (room, node))
+    for new in (room, made):
+        new.meta["val"] = value
+    node.replace_all_uses_with(made, delete_user_cb=lambda user: user is not made)
+    node.meta["val"] = torch.empty_like(value)
 
 
 def _has_gaps(node: fx.Node) -> bool:

@@ -48,19 +48,20 @@ def view_image(pool):
     return new(pool, form.format(a))
 
 
+def weight(pool, layout, *sizes):
+    data = f"data({pool.rng.randrange(100)}, {sizes}, torch.float32).clamp(-1, 1)"
+    return layout.format(data)
+
+
 @template(3)
 def convolve(pool):
     a = pool.tensor(is_image)
     channels, made = pool[a].shape[1], pool.rng.choice((1, 2, 4))
     high, wide = pool.rng.choice(((1, 1), (3, 3), (2, 1), (1, 3)))
     layout = pool.choice(LAYOUTS[:2])
-
-    def weight(*sizes):
-        data = f"data({pool.rng.randrange(100)}, {sizes}, torch.float32).clamp(-1, 1)"
-        return layout.format(data)
-
-    whole, each = weight(made, channels, high, wide), weight(channels, 1, high, wide)
-    turned = weight(channels, made, high, wide)
+    whole = weight(pool, layout, made, channels, high, wide)
+    each = weight(pool, layout, channels, 1, high, wide)
+    turned = weight(pool, layout, channels, made, high, wide)
     forms = {
         "padded": f"conv2d({a}, {whole}, padding=1)",
         "strided": f"conv2d({a}, {whole}, stride=2, padding={high // 2, wide // 2})",
@@ -110,9 +111,7 @@ def normalize(pool):
 @template(2)
 def image_gradient(pool):
     a = pool.tensor(is_image)
-    channels = pool[a].shape[1]
-    layout = pool.choice(LAYOUTS[:2])
-    data = f"data({pool.rng.randrange(100)}, {(2, channels, 2, 2)}, torch.float32).clamp(-1, 1)"
+    kernel = weight(pool, pool.choice(LAYOUTS[:2]), 2, pool[a].shape[1], 2, 2)
     form = pool.pick(
         "image gradient",
         "torch.nn.functional.conv2d(x, w, padding=1)",
@@ -125,7 +124,7 @@ def image_gradient(pool):
     )
     lines = (
         f"x = {a}.detach().clone().requires_grad_()",
-        f"w = {layout.format(data)}.requires_grad_()",
+        f"w = {kernel}.requires_grad_()",
         f"y = {form}",
         "{0}, {1} = torch.autograd.grad((y * y).sum(), [x, w])",
     )
