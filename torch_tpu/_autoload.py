@@ -15,6 +15,8 @@ ENTRY_POINT = "torch_tpu._autoload:load"
 SUPPORTED = ((2, 11), (2, 13))
 TRACE_RULES = "torch._dynamo.trace_rules"
 FOLDED = "torch._dynamo.variables.torch"
+TRACER = "torch._dynamo.symbolic_convert"
+BACKENDS = "torch._dynamo.backends.registry"
 DISTRIBUTED = "torch.distributed"
 
 _loaded = False
@@ -79,7 +81,7 @@ def _load() -> None:
     backend_registration.generate_methods_for_privateuse1_backend(for_storage=True)
     _patches.apply()
     _imports.Watcher(_tell_distributed).watch([DISTRIBUTED])
-    _imports.Watcher(_tell_dynamo).watch([TRACE_RULES, FOLDED, "torch._dynamo.backends.registry"])
+    _imports.Watcher(_tell_dynamo).watch([TRACE_RULES, FOLDED, TRACER, BACKENDS])
     atexit.register(_let_autograd_end)
     _loaded = True
 
@@ -128,13 +130,17 @@ def _tell_dynamo(module: str) -> None:
     if module == TRACE_RULES:
         sys.modules[module].add("torch_tpu")
         _patches.functions_in_graphs(sys.modules[module])
-        return
-    if module == FOLDED:
-        _patches.functions_folded(sys.modules[module])
-        return
-    from torch_tpu.compiler import backend
+    elif module == FOLDED:
+        from torch_tpu.compiler import interface
 
-    backend.install()
+        _patches.functions_folded(sys.modules[module])
+        interface.install()
+    elif module == TRACER:
+        _patches.no_names_for_logs(sys.modules[module])
+    else:
+        from torch_tpu.compiler import backend
+
+        backend.install()
 
 
 def _check_version() -> None:

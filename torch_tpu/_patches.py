@@ -298,8 +298,10 @@ def functions_in_graphs(trace_rules: ModuleType) -> None:
     Its tables have the functions' names, and nothing to add to them.
     """
     rule = trace_rules.TorchInGraphFunctionVariable
-    for name in (*_FOLDED, *_GUARDED, "synchronize"):
-        trace_rules.manual_torch_name_rule_map[f"torch_tpu.tpu.{name}"] = rule
+    rules = trace_rules.manual_torch_name_rule_map
+    for name in (*_FOLDED, *_GUARDED, "synchronize", "stream"):
+        rules[f"torch_tpu.tpu.{name}"] = rule
+    rules["torch_tpu.tpu.current_stream"] = trace_rules.UserFunctionVariable
     trace_rules.get_torch_obj_rule_map.cache_clear()  # it may have been asked already
 
 
@@ -313,27 +315,22 @@ def functions_folded(variables: ModuleType) -> None:
         variables.constant_fold_functions_need_guards[getattr(tpu, name)] = None
 
 
-def no_names_for_logs() -> None:
+def no_names_for_logs(symbolic_convert: ModuleType) -> None:
     """Keeps Dynamo from reading whole source files for names that it only logs.
 
     It finds out in which function each traced call stands (`get_line_of_code_header` in
     torch/_dynamo/symbolic_convert.py) before it knows whether anybody logs that.
     """
-    from torch._dynamo import funcname_cache
-
-    original = funcname_cache.get_funcname
+    original = symbolic_convert.get_funcname
 
     def get_funcname(filename: str, lineno: int) -> str | None:
-        from torch._dynamo import output_graph, symbolic_convert
+        from torch._dynamo import output_graph
 
         logs: Any = (output_graph.trace_call_log, symbolic_convert.trace_source_log)
         logged = any(log.isEnabledFor(logging.DEBUG) for log in logs)
         return original(filename, lineno) if logged else None
 
-    for name in ("torch._dynamo.funcname_cache", "torch._dynamo.symbolic_convert"):
-        module: Any = sys.modules.get(name)
-        if hasattr(module, "get_funcname"):  # it may be being imported
-            module.get_funcname = get_funcname
+    symbolic_convert.get_funcname = get_funcname  # type: ignore[attr-defined]
 
 
 def layers_traced_once() -> AbstractContextManager[Any]:

@@ -647,3 +647,36 @@ for index in (0, 1, 0):
 """
     status, _, errors = python(code, TORCH_TPU_CPU_DEVICES="2")
     assert status == 0, errors
+
+
+@pytest.mark.slow
+@only_tpu
+@pytest.mark.cpu_plugin("it has virtual devices")
+def test_streams_and_devices_of_a_graph():
+    """`with torch.tpu.device` and `with torch.tpu.stream` are parts of the graph around them."""
+    code = """
+import torch
+def beside(x, stream):
+    event = torch.tpu.Event()
+    with torch.tpu.stream(stream):
+        y = x * 2
+        event.record()
+    torch.tpu.current_stream().wait_event(event)
+    x.record_stream(torch.tpu.current_stream("tpu:0"))
+    return y + 1
+def elsewhere(x):
+    with torch.tpu.device(1):
+        y = torch.ones(2, device="tpu")
+    return x + 1, y + 1, torch.zeros(2, device="tpu")
+x = torch.zeros(2, device="tpu:0")
+for _ in range(2):
+    y = torch.compile(beside, fullgraph=True)(x, torch.tpu.Stream())
+    assert y.tolist() == [1, 1]
+    assert torch.tpu.current_stream() == torch.tpu.default_stream()
+    got = torch.compile(elsewhere, fullgraph=True)(x)
+    assert [one.tolist() for one in got] == [[1, 1], [2, 2], [0, 0]], got
+    assert [str(one.device) for one in got] == ["tpu:0", "tpu:1", "tpu:0"], got
+    assert torch.tpu.current_device() == 0
+"""
+    status, _, errors = python(code, TORCH_TPU_CPU_DEVICES="2")
+    assert status == 0, errors

@@ -81,7 +81,6 @@ def install() -> None:
 
     control.install()
     fakes.install()
-    _patches.no_names_for_logs()
     _patches.inductor_for_others(_is_ours, tpu)
     if registry.get_default_backend() == "inductor":
         # Behind a backend that has a name Dynamo drops its weak references to the arguments, with

@@ -1,4 +1,4 @@
-"""Where a graph's results lie otherwise than AOTAutograd, which asks fake tensors, took note of."""
+"""Has a graph's results lie where AOTAutograd, which asks fake tensors, took note that they do."""
 
 import torch
 from torch import fx
@@ -21,8 +21,18 @@ def keep(graph: fx.GraphModule) -> None:
         _keep_gaps(graph, node)
     for node in views:
         node.target = aten.reshape.default  # a copy where the device's strides allow no view
-    if writes or views:
+    named = [node for node in graph.graph.nodes if _name_device(node)]
+    if named or writes or views:
         graph.recompile()
+
+
+def _name_device(node: fx.Node) -> bool:
+    """Has what is made on "tpu" made on the device that was current as the graph was traced."""
+    device, value = node.kwargs.get("device"), node.meta.get("val")
+    if device != torch.device("tpu") or not isinstance(value, torch.Tensor):
+        return False
+    node.update_kwarg("device", value.device)
+    return True
 
 
 def _keep_gaps(graph: fx.GraphModule, node: fx.Node) -> None:

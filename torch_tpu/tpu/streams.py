@@ -15,7 +15,9 @@ _PRIVATE_USE_1 = 20  # c10::DeviceType's number, which never changes
 
 def current_stream(device: Device = None) -> torch.Stream:
     """Returns this thread's current stream on a device, by default the current one."""
-    return torch.accelerator.current_stream(_get_device_index(device, optional=True))
+    if device is None:  # said by name, as Dynamo understands it
+        return torch.accelerator.current_stream()
+    return torch.accelerator.current_stream(device)
 
 
 def default_stream(device: Device = None) -> torch.Stream:
