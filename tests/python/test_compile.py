@@ -4,6 +4,7 @@ import copy
 import gc
 import json
 import re
+import time
 
 import pytest
 import torch
@@ -680,3 +681,27 @@ for _ in range(2):
 """
     status, _, errors = python(code, TORCH_TPU_CPU_DEVICES="2")
     assert status == 0, errors
+
+
+@only_tpu
+def test_events_and_side_streams_of_a_graph():
+    def step(x, side, done):
+        with torch.tpu.stream(side):
+            y = x * 2
+            done.record()
+        torch.tpu.current_stream().wait_stream(side)
+        x.record_stream(side)
+        return (y * x).sum()
+
+    x = torch.ones(3, device=DEVICE, requires_grad=True)
+    begun, done = (torch.tpu.Event(enable_timing=True) for _ in range(2))
+    side, compiled, passed = torch.tpu.Stream(), torch.compile(step, fullgraph=True), []
+    for i in (1, 2, 3):
+        begun.record()
+        time.sleep(0.05 * i)
+        compiled(x, side, done).backward()
+        side.synchronize()
+        assert done.query()
+        same(x.grad, torch.full((3,), 4.0 * i))
+        passed.append(begun.elapsed_time(done))  # recorded at each call
+    assert all(took >= 40 * i for i, took in enumerate(passed, 1)), passed

@@ -48,9 +48,10 @@ def tpu(
     lines = xla.lines(options)
     from torch._functorch import config
 
-    from torch_tpu.compiler import layers, sources
+    from torch_tpu.compiler import layers, sources, streams
 
     sources.recall()
+    with_streams = streams.taken(graph)
     once = repeat is not False and layers.outlined(graph)
     # The cache keeps a forward graph together with its backward, and its keys say how we made them.
     together = config.patch(bundled_autograd_cache=True, force_non_lazy_backward_lowering=True)
@@ -59,7 +60,7 @@ def tpu(
     tagged = compiler_config.patch(cache_key_tag=tag)
     tracing = _patches.layers_traced_once() if once else contextlib.nullcontext()
     with together, tagged, tracing, _patches.no_code_generators(), _nothing_old_collected():
-        return _traced(graph, inputs, repeat, lines)
+        return with_streams(_traced(graph, inputs, repeat, lines))
 
 
 def default(graph: fx.GraphModule, inputs: Sequence[Any], **settings: Any) -> Callable[..., Any]:
