@@ -110,11 +110,11 @@ def _traced(
         context = TracingContext.try_get()
         if context is not None and context.fw_metadata is not None:
             pair.visible = context.fw_metadata.num_forward
-        made = Cached(layers.inlined(graph), repeat, pair=pair, options=options)
+        made = Cached(layers.settled(graph), repeat, pair=pair, options=options)
         return made.begun(inputs)
 
     def backward(graph: fx.GraphModule, _: Any) -> Cached:
-        return Cached(layers.inlined(graph), repeat, None, pair, True, options)
+        return Cached(layers.settled(graph), repeat, None, pair, True, options)
 
     compiler = SerializableAOTDispatchCompiler(Cached, forward)
     counters["total"] += 1

@@ -10,6 +10,7 @@ from torch import fx
 
 CHECK = torch.ops.aten._linalg_check_errors.default
 SET = torch.ops.aten.set_.source_Tensor
+RESIZES = "inductor.resize_storage_bytes_.default"
 
 
 class Check(NamedTuple):
@@ -23,6 +24,12 @@ class Replaced(NamedTuple):
     """An argument that gets the storage, and the view of it, of one of the device's results."""
 
     argument: int
+
+
+def has_effect(node: fx.Node) -> bool:
+    """Whether it is one of what is taken out of a graph, or keeps it from being a program."""
+    effects = (CHECK, SET, torch.ops.higher_order.with_effects)
+    return node.target in effects or str(node.target) == RESIZES
 
 
 def take(graph: fx.GraphModule) -> list[Check | Replaced]:
@@ -67,8 +74,7 @@ def take(graph: fx.GraphModule) -> list[Check | Replaced]:
 
 def unfit(graph: fx.GraphModule) -> str:
     """Why no program can be made of a graph; "" where one can, as far as this is known before."""
-    resizes = "inductor.resize_storage_bytes_.default"
-    if any(str(node.target) == resizes for node in graph.graph.nodes):
+    if any(str(node.target) == RESIZES for node in graph.graph.nodes):
         return "it resizes a storage"
     return ""
 

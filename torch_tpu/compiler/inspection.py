@@ -9,7 +9,7 @@ from string import Template
 from typing import Any
 
 from torch_tpu.compiler import flops as flops_of
-from torch_tpu.compiler import functions, hlo, logs, origin
+from torch_tpu.compiler import functions, hlo, layers, logs, origin
 from torch_tpu.tpu.memory import bytes_text
 
 
@@ -115,7 +115,7 @@ def _name(graph: "functions.Compiled") -> str:
 
 def _report(graph: "functions.Compiled", function: Any, facts: dict[str, Any]) -> ProgramReport:
     counted = Counter(
-        str(node.target) for node in graph.graph.graph.nodes if node.op == "call_function"
+        str(node.target) for node in layers.nodes(graph.graph) if node.op == "call_function"
     )
     memory = facts["memory"] or {}
     moved = facts["bytes"]

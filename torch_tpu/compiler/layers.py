@@ -8,6 +8,7 @@ other modes), the graph stays as it is.
 
 import operator
 from collections import Counter
+from collections.abc import Iterator
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -20,7 +21,9 @@ from torch._higher_order_ops.passes.inline_invoke_subgraph import (
 from torch._subclasses.fake_tensor import FakeTensor
 
 from torch_tpu import _C
+from torch_tpu.compiler import checks
 
+INVOKE = torch.ops.higher_order.invoke_subgraph
 LEAST = 8  # equal layers: for fewer, what PyTorch does once is more than what it is spared
 SHORTEST = 4  # nodes of a layer
 
@@ -69,13 +72,62 @@ def outlined(graph: fx.GraphModule) -> bool:
     return True
 
 
-def inlined(graph: fx.GraphModule) -> fx.GraphModule:
-    """Puts the layer back where it is called, in place: who reads the graph sees its operators."""
-    if count_subgraph_uses(graph):
+def settled(graph: fx.GraphModule) -> fx.GraphModule:
+    """Has what AOTAutograd made call its layers as modules, in place; or puts them back.
+
+    To put all back takes as long as it was to save. Where there is more to be done with the nodes
+    than to run them (sizes that vary, tensors on the host, effects), they stand in the graph.
+    """
+    if not count_subgraph_uses(graph):
+        return graph
+    parts = [one for one in graph.modules() if isinstance(one, fx.GraphModule)]
+    if all(_only_runs(node) for part in parts for node in part.graph.nodes):
+        for part in parts:
+            _call_modules(part)
+    else:
         _share_constants(graph)
         inline_invoke_subgraph(graph)
         graph.recompile()
     return graph
+
+
+def nodes(graph: fx.GraphModule) -> Iterator[fx.Node]:
+    """The nodes that run, in order: those of a layer once for each call of it."""
+    for node in graph.graph.nodes:
+        if node.op == "call_module":
+            layer = graph.get_submodule(str(node.target))
+            assert isinstance(layer, fx.GraphModule)
+            yield from (one for one in nodes(layer) if one.op not in ("placeholder", "output"))
+        else:
+            yield node
+
+
+def _only_runs(node: fx.Node) -> bool:
+    """It makes tensors of fixed sizes on the device, and has no effects."""
+    made = node.meta.get("val")
+    for value in made if isinstance(made, tuple | list) else (made,):
+        if isinstance(value, torch.Tensor):
+            sizes = (*value.shape, *value.stride(), value.storage_offset())
+            if value.device.type != "tpu" or not all(type(size) is int for size in sizes):
+                return False
+        elif value is not None:
+            return False
+    return not checks.has_effect(node)
+
+
+def _call_modules(graph: fx.GraphModule) -> None:
+    calls = graph.graph.find_nodes(op="call_function", target=INVOKE)
+    for call in calls:
+        layer, _, *operands = call.args
+        with graph.graph.inserting_before(call):
+            made = graph.graph.call_module(layer.target, tuple(operands))
+        made.meta = call.meta
+        call.replace_all_uses_with(made)
+        graph.graph.erase_node(call)
+        if not layer.users:
+            graph.graph.erase_node(layer)
+    if calls:
+        graph.recompile()
 
 
 def _share_constants(graph: fx.GraphModule) -> None:
@@ -188,11 +240,11 @@ def _keeps_to_itself(layer: fx.GraphModule) -> bool:
 def _replace(graph: fx.GraphModule, layer: fx.GraphModule, equal: list[Stretch]) -> None:
     name = next(f"layer_{i}" for i in range(len(equal) + 1) if not hasattr(graph, f"layer_{i}"))
     graph.add_submodule(name, layer)
-    call, now = torch.ops.higher_order.invoke_subgraph, dict[fx.Node, fx.Node]()
+    now = dict[fx.Node, fx.Node]()
     for one in equal:
         inputs = [now.get(node, node) for node in one.inputs]
         with graph.graph.inserting_before(one.nodes[0]):
-            made = graph.graph.call_function(call, (graph.graph.get_attr(name), name, *inputs))
+            made = graph.graph.call_function(INVOKE, (graph.graph.get_attr(name), name, *inputs))
             made.meta["example_value"] = tuple(node.meta["example_value"] for node in one.outputs)
             for i, node in enumerate(one.outputs):
                 now[node] = graph.graph.call_function(operator.getitem, (made, i))

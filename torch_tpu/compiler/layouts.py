@@ -14,7 +14,13 @@ WRITES = (
 
 
 def keep(graph: fx.GraphModule) -> None:
-    """Has the graph work with what the device's operators make."""
+    """Has the graph, and the layers that it calls, work with what the device's operators make."""
+    for part in graph.modules():
+        if isinstance(part, fx.GraphModule):
+            _keep(part)
+
+
+def _keep(graph: fx.GraphModule) -> None:
     writes = [one for one in graph.graph.nodes if one.target in WRITES and _has_gaps(one)]
     views = graph.graph.find_nodes(op="call_function", target=aten.view.default)
     for node in writes:
