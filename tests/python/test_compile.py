@@ -705,3 +705,32 @@ def test_events_and_side_streams_of_a_graph():
         same(x.grad, torch.full((3,), 4.0 * i))
         passed.append(begun.elapsed_time(done))  # recorded at each call
     assert all(took >= 40 * i for i, took in enumerate(passed, 1)), passed
+
+
+def test_operators_with_effects_of_their_own():
+    """What Python does behind a graph's back it does at each call, with the numbers."""
+    seen = []
+
+    @torch.library.custom_op("tpu_tests::note", mutates_args=())
+    def note(x: torch.Tensor, name: str) -> None:
+        seen.append((name, x.clone()))
+
+    note.register_fake(lambda x, name: None)
+    note.register_effect(torch._library.effects.EffectType.ORDERED)
+
+    def noted(x):
+        torch.ops.tpu_tests.note(x.mean(), "mean")
+        y = x.relu()
+        torch.ops.tpu_tests.note(y.sum(), "sum")
+        return y * 2
+
+    compiled = torch.compile(noted, fullgraph=True)
+    for x in torch.randn(3, 5):
+        leaf = x.to(DEVICE).requires_grad_()
+        seen.clear()
+        y = compiled(leaf)
+        y.sum().backward()
+        same(y, x.relu() * 2)
+        same(leaf.grad, (x > 0) * 2.0)
+        assert [name for name, _ in seen] == ["mean", "sum"]
+        same([value for _, value in seen], [x.mean(), x.relu().sum()], **LOOSE)

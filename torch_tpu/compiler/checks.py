@@ -10,6 +10,7 @@ from torch import fx
 
 CHECK = torch.ops.aten._linalg_check_errors.default
 SET = torch.ops.aten.set_.source_Tensor
+WITH_EFFECTS = torch.ops.higher_order.with_effects
 RESIZES = "inductor.resize_storage_bytes_.default"
 
 
@@ -28,8 +29,7 @@ class Replaced(NamedTuple):
 
 def has_effect(node: fx.Node) -> bool:
     """Whether it is one of what is taken out of a graph, or keeps it from being a program."""
-    effects = (CHECK, SET, torch.ops.higher_order.with_effects)
-    return node.target in effects or str(node.target) == RESIZES
+    return node.target in (CHECK, SET, WITH_EFFECTS) or str(node.target) == RESIZES
 
 
 def take(graph: fx.GraphModule) -> list[Check | Replaced]:
@@ -38,7 +38,7 @@ def take(graph: fx.GraphModule) -> list[Check | Replaced]:
     AOTAutograd keeps the order of effects by tokens, which are None when a graph is called; they
     are no tensors from here on.
     """
-    effects = graph.graph.find_nodes(op="call_function", target=torch.ops.higher_order.with_effects)
+    effects = graph.graph.find_nodes(op="call_function", target=WITH_EFFECTS)
     replaced = _replaced(graph)
     if not effects and not replaced:
         return []
@@ -74,8 +74,11 @@ def take(graph: fx.GraphModule) -> list[Check | Replaced]:
 
 def unfit(graph: fx.GraphModule) -> str:
     """Why no program can be made of a graph; "" where one can, as far as this is known before."""
-    if any(str(node.target) == RESIZES for node in graph.graph.nodes):
-        return "it resizes a storage"
+    for node in graph.graph.nodes:
+        if str(node.target) == RESIZES:
+            return "it resizes a storage"
+        if node.target is WITH_EFFECTS and node.args[1] is not CHECK:
+            return f"{node.args[1]} has effects beside its results"
     return ""
 
 

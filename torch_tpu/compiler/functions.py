@@ -56,7 +56,7 @@ class Compiled:
         self._checks = checks.take(graph) if taken is None else taken
         self._division: mixed.Division | None = None
         try:
-            if mixed.is_mixed(graph):
+            if not self.why and mixed.is_mixed(graph):
                 self._division = mixed.Division(graph)
         except mixed.UnsupportedError as reason:
             self.why = str(reason)
