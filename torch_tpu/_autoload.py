@@ -17,6 +17,7 @@ TRACE_RULES = "torch._dynamo.trace_rules"
 FOLDED = "torch._dynamo.variables.torch"
 TRACER = "torch._dynamo.symbolic_convert"
 BACKENDS = "torch._dynamo.backends.registry"
+FLOPS = "torch.utils.flop_counter"
 DISTRIBUTED = "torch.distributed"
 
 _loaded = False
@@ -82,6 +83,7 @@ def _load() -> None:
     _patches.apply()
     _imports.Watcher(_tell_distributed).watch([DISTRIBUTED])
     _imports.Watcher(_tell_dynamo).watch([TRACE_RULES, FOLDED, TRACER, BACKENDS])
+    _imports.Watcher(_tell_flop_counter).watch([FLOPS])
     atexit.register(_let_autograd_end)
     _loaded = True
 
@@ -141,6 +143,13 @@ def _tell_dynamo(module: str) -> None:
         from torch_tpu.compiler import backend
 
         backend.install()
+
+
+def _tell_flop_counter(_module: str) -> None:
+    """Adds the formulas of attention, as soon as the counter is there."""
+    from torch_tpu import _flop_formulas
+
+    _flop_formulas.register()
 
 
 def _check_version() -> None:

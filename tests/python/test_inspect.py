@@ -5,6 +5,7 @@ import re
 
 import pytest
 import torch
+import torch.nn.functional as F
 from support import DEVICE, only_tpu, python
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -113,6 +114,7 @@ def test_what_runs_by_operators_says_why():
 def test_where_a_program_came_from(tmp_path):
     code = """
 import torch
+import torch.nn.functional as F
 def f(x): return x * 3 + 1
 for _ in range({}):
     torch._dynamo.reset()
@@ -137,3 +139,15 @@ def test_logs_show_programs(tmp_path):
     assert status == 0 and "StableHLO (from: " in err and "stablehlo.sine" in err, err
     [trace] = tmp_path.iterdir()
     assert "tpu_stablehlo" in trace.read_text() and "stablehlo.sine" in trace.read_text()
+
+
+def test_pytorchs_flop_counter_knows_attention():
+    """What CUDA's fused kernels count: two products forward, five backward; shared heads as well."""
+    batch, heads, length, width = 2, 4, 8, 16
+    product = 2 * batch * heads * length * length * width
+    q = torch.randn(batch, heads, length, width, device=DEVICE, requires_grad=True)
+    for count in (heads, 2):
+        k = torch.randn(batch, count, length, width, device=DEVICE, requires_grad=True)
+        with FlopCounterMode(display=False) as counter:
+            F.scaled_dot_product_attention(q, k, k, enable_gqa=count < heads).sum().backward()
+        assert counter.get_total_flops() == 7 * product
