@@ -142,7 +142,7 @@ def test_logs_show_programs(tmp_path):
 
 
 def test_pytorchs_flop_counter_knows_attention():
-    """What CUDA's fused kernels count: two products forward, five backward; shared heads as well."""
+    """What CUDA's fused kernels count: two products forward, five backward; heads may be shared."""
     batch, heads, length, width = 2, 4, 8, 16
     product = 2 * batch * heads * length * length * width
     q = torch.randn(batch, heads, length, width, device=DEVICE, requires_grad=True)
