@@ -24,8 +24,8 @@ from torch_tpu import _C
 from torch_tpu.compiler import checks
 
 INVOKE = torch.ops.higher_order.invoke_subgraph
-LEAST = 8  # equal layers: for fewer, what PyTorch does once is more than what it is spared
-SHORTEST = 4  # nodes of a layer
+LEAST = 4  # equal layers: for fewer, what PyTorch does once is more than what it is spared
+SHORTEST = 8  # nodes of a layer
 
 
 class Repetition(NamedTuple):
