@@ -1,5 +1,6 @@
 """Layers that repeat: torch.compile makes one program of them, which is launched once for each."""
 
+import contextlib
 import copy
 
 import pytest
@@ -229,6 +230,64 @@ def test_what_is_traced_once(layer, monkeypatch):
     got = run(torch.compile(whole, options={"repeat": True}), DEVICE)
     same(got, run(whole, DEVICE if layer is random else "cpu"), rtol=1e-3, atol=1e-3)
     assert once == [LAYERS[layer]]
+
+
+def unrecorded(x):
+    """As rotary embeddings do it."""
+    with torch.no_grad():
+        return x.sin()
+
+
+def uncast(x):
+    with torch.autocast(x.device.type, enabled=False):
+        return x.float().sin()
+
+
+def filled(x):
+    y = torch.zeros_like(x)
+    y[0] = 1
+    return x + y
+
+
+def nothing(_device):
+    return contextlib.nullcontext()
+
+
+def without_gradients(_device):
+    return torch.no_grad()
+
+
+def bfloat16(device):
+    return torch.autocast(device, torch.bfloat16)
+
+
+REGIONS = {nothing: True, without_gradients: False, bfloat16: False}
+
+
+@pytest.mark.parametrize("before", [unrecorded, uncast, filled], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("region", REGIONS, ids=lambda one: one.__name__)
+def test_regions_beside_layers(before, region, monkeypatch):
+    """What is over when the layers begin does not matter; that they are in a region does."""
+    torch.manual_seed(1)
+    x, *weights = (torch.randn(4, 4) * 0.3 for _ in range(9))
+
+    def whole(x, weights):
+        y = x * before(x)
+        with region(x.device.type):
+            for w in weights:
+                y = plain(y, w)
+        return y.float().cos() * x
+
+    def run(function, device):
+        leaves = [one.to(device).requires_grad_() for one in (x, *weights)]
+        out = function(leaves[0], leaves[1:])
+        return out, torch.autograd.grad(out.square().sum(), leaves, allow_unused=True)
+
+    once, outlined = [], layers.outlined
+    monkeypatch.setattr(layers, "outlined", lambda graph: once.append(outlined(graph)) or once[-1])
+    tolerance = 5e-2 if region is bfloat16 else 1e-4
+    same(run(torch.compile(whole), DEVICE), run(whole, "cpu"), rtol=tolerance, atol=tolerance)
+    assert once == [REGIONS[region]]
 
 
 def test_layers_that_write_what_has_a_name():

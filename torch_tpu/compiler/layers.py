@@ -14,11 +14,13 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import fx
+from torch._C import _log_api_usage_once, _set_grad_enabled
 from torch._higher_order_ops.passes.inline_invoke_subgraph import (
     count_subgraph_uses,
     inline_invoke_subgraph,
 )
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
 
 from torch_tpu import _C
 from torch_tpu.compiler import checks
@@ -26,6 +28,8 @@ from torch_tpu.compiler import checks
 INVOKE = torch.ops.higher_order.invoke_subgraph
 LEAST = 4  # equal layers: for fewer, what PyTorch does once is more than what it is spared
 SHORTEST = 8  # nodes of a layer
+# What may stand before layers or behind them, but not within.
+APART = (operator.setitem, _log_api_usage_once, _set_grad_enabled, _enter_autocast, _exit_autocast)
 
 
 class Repetition(NamedTuple):
@@ -49,16 +53,20 @@ class Stretch(NamedTuple):
 def outlined(graph: fx.GraphModule) -> bool:
     """Lets equal layers of a graph of Dynamo's be one, in place. False: there are none."""
     nodes = [node for node in graph.graph.nodes if node.op not in ("placeholder", "output")]
-    if len(nodes) < LEAST * SHORTEST or not all(map(_is_plain, graph.graph.nodes)):
+    known = all(_is_plain(node) or node.target in APART for node in graph.graph.nodes)
+    if len(nodes) < LEAST * SHORTEST or not known:
         return False
     if torch.is_autocast_enabled("tpu") or torch.is_autocast_enabled("cpu"):
         return False
     numbers: dict[Any, int] = {}
-    items = [numbers.setdefault(_key(node), len(numbers)) for node in nodes]
+    keys = (_key(node) if _is_plain(node) else node for node in nodes)
+    items = [numbers.setdefault(key, len(numbers)) for key in keys]
     found = Repetition(*_C.find_repetition(items, LEAST, SHORTEST))
     if not found.times:
         return False
     begin = _begin(nodes, found)
+    if _is_region_open(nodes[:begin]):
+        return False
     ends = range(begin, begin + found.times * found.period, found.period)
     stretches = [_stretch(nodes[end : end + found.period]) for end in ends]
     [(wiring, count)] = Counter(one.wiring for one in stretches).most_common(1)
@@ -144,6 +152,14 @@ def _share_constants(graph: fx.GraphModule) -> None:
 def _values(node: fx.Node) -> tuple[Any, ...]:
     value = node.meta.get("example_value")
     return tuple(value) if isinstance(value, tuple | list) else (value,)
+
+
+def _is_region_open(nodes: list[fx.Node]) -> bool:
+    """Whether what follows is in a region of autocast, or with gradients otherwise than before."""
+    targets = [node.target for node in nodes]
+    gradients = [node.args[0] for node in nodes if node.target is _set_grad_enabled]
+    changed = gradients and gradients[-1] != torch.is_grad_enabled()
+    return targets.count(_enter_autocast) != targets.count(_exit_autocast) or bool(changed)
 
 
 def _is_plain(node: fx.Node) -> bool:
