@@ -318,9 +318,10 @@ def test_places_of_a_tensor_that_is_not_coalesced():
 def test_triangular_systems_and_other_products():
     def work(device):
         triangle = (dense(device, 4, 4).triu() + 4 * torch.eye(4, device=device)).to_sparse_csr()
-        x = coo(device)
+        x, empty = coo(device), torch.zeros(4, 4, device=device).to_sparse_csr()
         return (
             torch.triangular_solve(dense(device, 4, 2), triangle)[0],
+            torch.triangular_solve(dense(device, 4, 2), empty, unitriangular=True)[0],
             torch.triangular_solve(dense(device, 4, 2), triangle, transpose=True)[0],
             torch.hspmm(x, dense(device, 7, 3)),
             torch.sspaddmm(coo(device, 5, 3), x, dense(device, 7, 3), beta=0.5, alpha=2),
@@ -340,6 +341,14 @@ def test_what_no_device_multiplies_is_refused():
         ):
             with pytest.raises(RuntimeError):
                 refused()
+
+
+def test_sizes_that_do_not_fit_are_named():
+    words = r"mat1 and mat2 shapes cannot be multiplied \(5x7 and 5x7\)"
+    for device in ("cpu", DEVICE):
+        x = csr(device)
+        with pytest.raises(RuntimeError, match=words):
+            torch.addmm(torch.ones(5, 7, device=device), x, x.to_dense())
 
 
 def test_random_numbers_at_the_places_of_a_compressed_matrix():

@@ -25,10 +25,8 @@ _SUMS = {
 
 def _check_factors(name: str, mat1: Tensor, mat2: Tensor) -> None:
     if mat1.dim() != 2 or mat2.dim() != 2 or mat1.shape[1] != mat2.shape[0]:
-        raise RuntimeError(
-            f"{name}: mat1 and mat2 shapes cannot be multiplied: {tuple(mat1.shape)} and "
-            f"{tuple(mat2.shape)}"
-        )
+        shapes = " and ".join("x".join(map(str, one.shape)) for one in (mat1, mat2))
+        raise RuntimeError(f"{name}: mat1 and mat2 shapes cannot be multiplied ({shapes})")
     if mat1.dtype != mat2.dtype:
         raise RuntimeError(
             f"{name}: expected mat1 and mat2 to have the same dtype, but got {mat1.dtype} and "
@@ -216,7 +214,8 @@ def triangular_solve(
 ) -> tuple[Tensor, Tensor]:
     """Solves matrix @ X = self for a triangle of a matrix that is compressed by rows.
 
-    The second target, a copy of the matrix where that is dense, stays empty.
+    The second target, a copy of the matrix where that is dense, stays empty. A matrix without
+    elements has no solution, whatever its diagonal is said to be: NaN, as on all devices.
     """
     if matrix.layout not in compressed.ROWS or self.layout != STRIDED:
         raise RuntimeError(
@@ -224,7 +223,8 @@ def triangular_solve(
             "strided right-hand side and a matrix in csr or bsr layout"
         )
     dense = torch.triangular_solve(self, matrix.to_dense(), upper, transpose, unitriangular)
-    return coo.write(targets["X"], dense.solution), targets["M"].resize_(0)
+    solution = dense.solution if matrix._nnz() else dense.solution.fill_(torch.nan)
+    return coo.write(targets["X"], solution), targets["M"].resize_(0)
 
 
 register(
