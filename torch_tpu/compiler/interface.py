@@ -6,16 +6,13 @@ around it, as it is with torch.cuda's.
 
 import torch
 from torch._dynamo import device_interface
-from torch._dynamo.variables.ctx_manager import (
-    GenericDeviceVariable,
-    register_device_context_manager,
-)
+from torch._dynamo.variables import ctx_manager
 
 from torch_tpu import tpu
 from torch_tpu.tpu import devices, streams
 
 
-class Interface(device_interface.TpuInterface):
+class Interface(device_interface.DeviceInterface):
     """`torch.tpu` by the names that Dynamo has for all devices."""
 
     device = devices.device  # type: ignore[assignment]
@@ -35,24 +32,26 @@ class Interface(device_interface.TpuInterface):
     is_bf16_supported = staticmethod(tpu.is_bf16_supported)
 
 
-class DeviceVariable(GenericDeviceVariable):
+def _device_variable() -> "type[ctx_manager.GenericDeviceVariable]":
     """`torch.tpu.device` in code that Dynamo traces."""
 
-    _exchange_fn = staticmethod(torch._C._accelerator_exchangeDevice)
-    _maybe_exchange_fn = staticmethod(torch._C._accelerator_maybeExchangeDevice)
-    _get_device_index_fn = staticmethod(devices._get_device_index)
+    class DeviceVariable(ctx_manager.GenericDeviceVariable):
+        _exchange_fn = staticmethod(torch._C._accelerator_exchangeDevice)
+        _maybe_exchange_fn = staticmethod(torch._C._accelerator_maybeExchangeDevice)
+        _get_device_index_fn = staticmethod(devices._get_device_index)
 
-    def module_name(self) -> str:
-        """Returns where the context manager is found."""
-        return "torch.tpu"
+        def module_name(self) -> str:
+            return "torch.tpu"
 
-    def python_type(self) -> type:
-        """Returns the context manager."""
-        return devices.device
+        def python_type(self) -> type:
+            return devices.device
+
+    return DeviceVariable
 
 
 def install() -> None:
-    """Has Dynamo take them for the device "tpu"."""
+    """Has Dynamo take them for the device "tpu"; before 2.13 it knows no device but CUDA's."""
     device_interface.get_registered_device_interfaces()  # enters PyTorch's own, which ours replaces
     device_interface.register_interface_for_device("tpu", Interface)
-    register_device_context_manager(devices.device, DeviceVariable)
+    if hasattr(ctx_manager, "register_device_context_manager"):
+        ctx_manager.register_device_context_manager(devices.device, _device_variable())

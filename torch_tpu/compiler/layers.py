@@ -53,13 +53,15 @@ class Stretch(NamedTuple):
 def outlined(graph: fx.GraphModule) -> bool:
     """Lets equal layers of a graph of Dynamo's be one, in place. False: there are none."""
     nodes = [node for node in graph.graph.nodes if node.op not in ("placeholder", "output")]
-    known = all(_is_plain(node) or node.target in APART for node in graph.graph.nodes)
-    if len(nodes) < LEAST * SHORTEST or not known:
+    if len(nodes) < LEAST * SHORTEST:
+        return False
+    plain = {node for node in graph.graph.nodes if _is_plain(node)}
+    if not all(node in plain or node.target in APART for node in graph.graph.nodes):
         return False
     if torch.is_autocast_enabled("tpu") or torch.is_autocast_enabled("cpu"):
         return False
     numbers: dict[Any, int] = {}
-    keys = (_key(node) if _is_plain(node) else node for node in nodes)
+    keys = (_key(node) if node in plain else node for node in nodes)
     items = [numbers.setdefault(key, len(numbers)) for key in keys]
     found = Repetition(*_C.find_repetition(items, LEAST, SHORTEST))
     if not found.times:
