@@ -8,14 +8,7 @@ aten = torch.ops.aten
 
 def register() -> None:
     """Registers the formulas of PyTorch's other fused attention for this device's."""
-    for ours, other in (
-        (
-            aten._scaled_dot_product_fused_attention_overrideable,
-            aten._scaled_dot_product_flash_attention,
-        ),
-        (
-            aten._scaled_dot_product_fused_attention_overrideable_backward,
-            aten._scaled_dot_product_flash_attention_backward,
-        ),
-    ):
+    for end in ("", "_backward"):
+        other = getattr(aten, f"_scaled_dot_product_flash_attention{end}")
+        ours = getattr(aten, f"_scaled_dot_product_fused_attention_overrideable{end}")
         flop_registry[ours] = flop_registry[other]

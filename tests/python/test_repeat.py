@@ -206,8 +206,16 @@ LAYERS = {
 }
 
 
+@pytest.fixture
+def once(monkeypatch):
+    """Whether layers of each graph are traced once."""
+    told, outlined = [], layers.outlined
+    monkeypatch.setattr(layers, "outlined", lambda graph: told.append(outlined(graph)) or told[-1])
+    return told
+
+
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.__name__)
-def test_what_is_traced_once(layer, monkeypatch):
+def test_what_is_traced_once(layer, once):
     """Forward and backward are what they would be, whether or not one is traced for all."""
     torch.manual_seed(1)
     x, *weights = (torch.randn(4, 4) * 0.3 for _ in range(9))
@@ -225,8 +233,6 @@ def test_what_is_traced_once(layer, monkeypatch):
         out = function(first, others)
         return out, torch.autograd.grad(out.square().sum(), leaves), others
 
-    once, outlined = [], layers.outlined
-    monkeypatch.setattr(layers, "outlined", lambda graph: once.append(outlined(graph)) or once[-1])
     got = run(torch.compile(whole, options={"repeat": True}), DEVICE)
     same(got, run(whole, DEVICE if layer is random else "cpu"), rtol=1e-3, atol=1e-3)
     assert once == [LAYERS[layer]]
@@ -266,7 +272,7 @@ REGIONS = {nothing: True, without_gradients: False, bfloat16: False}
 
 @pytest.mark.parametrize("before", [unrecorded, uncast, filled], ids=lambda one: one.__name__)
 @pytest.mark.parametrize("region", REGIONS, ids=lambda one: one.__name__)
-def test_regions_beside_layers(before, region, monkeypatch):
+def test_regions_beside_layers(before, region, once):
     """What is over when the layers begin does not matter; that they are in a region does."""
     torch.manual_seed(1)
     x, *weights = (torch.randn(4, 4) * 0.3 for _ in range(9))
@@ -283,8 +289,6 @@ def test_regions_beside_layers(before, region, monkeypatch):
         out = function(leaves[0], leaves[1:])
         return out, torch.autograd.grad(out.square().sum(), leaves, allow_unused=True)
 
-    once, outlined = [], layers.outlined
-    monkeypatch.setattr(layers, "outlined", lambda graph: once.append(outlined(graph)) or once[-1])
     tolerance = 5e-2 if region is bfloat16 else 1e-4
     same(run(torch.compile(whole), DEVICE), run(whole, "cpu"), rtol=tolerance, atol=tolerance)
     assert once == [REGIONS[region]]

@@ -23,7 +23,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
 
 from torch_tpu import _C
-from torch_tpu.compiler import checks
+from torch_tpu.compiler import checks, layouts
 
 INVOKE = torch.ops.higher_order.invoke_subgraph
 LEAST = 4  # equal layers: for fewer, what PyTorch does once is more than what it is spared
@@ -90,7 +90,7 @@ def settled(graph: fx.GraphModule) -> fx.GraphModule:
     """
     if not count_subgraph_uses(graph):
         return graph
-    parts = [one for one in graph.modules() if isinstance(one, fx.GraphModule)]
+    parts = layouts.parts(graph)
     if all(_only_runs(node) for part in parts for node in part.graph.nodes):
         for part in parts:
             _call_modules(part)

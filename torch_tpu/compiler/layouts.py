@@ -15,9 +15,13 @@ WRITES = (
 
 def keep(graph: fx.GraphModule) -> None:
     """Has the graph, and the layers that it calls, work with what the device's operators make."""
-    for part in graph.modules():
-        if isinstance(part, fx.GraphModule):
-            _keep(part)
+    for part in parts(graph):
+        _keep(part)
+
+
+def parts(graph: fx.GraphModule) -> list[fx.GraphModule]:
+    """A graph, and the graphs within it: layers, branches, bodies of loops."""
+    return [one for one in graph.modules() if isinstance(one, fx.GraphModule)]
 
 
 def _keep(graph: fx.GraphModule) -> None:

@@ -12,6 +12,8 @@ import torch
 from torch import fx
 from torch._dynamo.graph_bytecode_inputs import get_external_object_by_index as get
 
+from torch_tpu.compiler import layouts
+
 ops = torch.ops.streams
 MARKS = (ops.fork, ops.join, ops.record_stream)  # of what the data say, or the engine knows
 PLACES = {  # where they have a stream among their arguments
@@ -28,15 +30,13 @@ def taken(graph: fx.GraphModule) -> Callable[[Callable[..., Any]], Callable[...,
     """Takes them out of a graph of Dynamo's; returns what adds them to what is made of it."""
     calls: list[tuple[Any, tuple[Any, ...]]] = []
     streams: set[Any] = set()
-    for module in graph.modules():
-        if not isinstance(module, fx.GraphModule):
-            continue
-        for node in module.graph.nodes:
+    for part in layouts.parts(graph):
+        for node in part.graph.nodes:
             streams.add(node.meta.get("custom", {}).pop("stream", None))
             if node.target in PLACES:
                 calls.append((node.target, node.args))
             if node.target in PLACES or node.target in MARKS:
-                module.graph.erase_node(node)
+                part.graph.erase_node(node)
     streams.discard(None)
     for target, args in calls:
         streams.update(args[at] for at in PLACES[target])

@@ -15,7 +15,7 @@ _PRIVATE_USE_1 = 20  # c10::DeviceType's number, which never changes
 
 def current_stream(device: Device = None) -> torch.Stream:
     """Returns this thread's current stream on a device, by default the current one."""
-    if device is None:  # said by name, as Dynamo understands it
+    if device is None:  # Dynamo, which traces this, knows the call without an argument
         return torch.accelerator.current_stream()
     return torch.accelerator.current_stream(device)
 
