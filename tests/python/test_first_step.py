@@ -10,7 +10,7 @@ import torch
 from support import DEVICE, LOOSE, counted, only_tpu, python, same
 
 from torch_tpu import _patches
-from torch_tpu.compiler import sources
+from torch_tpu.compiler import backend, sources
 from torch_tpu.compiler.cached import Cached
 
 pytestmark = [only_tpu, pytest.mark.usefixtures("fresh_dynamo")]
@@ -100,6 +100,16 @@ def test_the_collector_is_as_it_was():
         assert gc.get_freeze_count() > 0
     finally:
         gc.unfreeze()
+
+
+def test_the_collector_counts_anew_once_a_graph_is_compiled():
+    gc.disable()
+    try:
+        with backend._nothing_old_collected():
+            many = [[one] for one in range(10_000)]
+        assert gc.get_count()[0] < len(many) // 10
+    finally:
+        gc.enable()
 
 
 @pytest.mark.slow

@@ -136,7 +136,7 @@ def _traced(
 def _nothing_old_collected() -> Iterator[None]:
     """Within it, Python's collector of cycles leaves alone what was made before.
 
-    To go through all of PyTorch takes it 0.2 s, and so many objects are made here that it would.
+    To go through all of PyTorch takes it 0.4 s, and so many objects are made here that it would.
     """
     if gc.get_freeze_count():  # somebody keeps something from it already
         yield
@@ -145,6 +145,7 @@ def _nothing_old_collected() -> Iterator[None]:
     try:
         yield
     finally:
+        gc.freeze()  # The counts begin anew: Dynamo's guards come next, and would be too much.
         gc.unfreeze()
 
 
