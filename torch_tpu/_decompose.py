@@ -137,10 +137,13 @@ def _through(function: Any, twin: Any, compute: Any) -> Function:
         targets = tensors_of([given[key] for key in (*outs, *others)])
         fitted = len(tensors_of([given[key] for key in outs]))
         pairs = list(zip(targets, computed, strict=True))
-        if any(target.dtype != result.dtype for target, result in pairs[:fitted]):
+        agreed = any(target.dtype != result.dtype for target, result in pairs[:fitted]) and (
             _agreement.raise_as_cpu(name, "", [given.get(key) for key in names])
+        )
         for i, (target, result) in enumerate(pairs):
-            _check_target(name, target, result)
+            _check_device(name, target, result)
+            if not agreed:
+                checks.check_cast(name, result.dtype, target.dtype)
             if i < fitted:
                 _C.fit_output(target, result)
             target.copy_(result)
@@ -150,9 +153,8 @@ def _through(function: Any, twin: Any, compute: Any) -> Function:
     return call
 
 
-def _check_target(name: str, target: Tensor, result: Tensor) -> None:
+def _check_device(name: str, target: Tensor, result: Tensor) -> None:
     if target.device != result.device:
         raise RuntimeError(
             f"{name}: expected an out= tensor on {result.device}, but it is on {target.device}"
         )
-    checks.check_cast(name, result.dtype, target.dtype)

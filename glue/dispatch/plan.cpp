@@ -43,6 +43,13 @@ bool is_static(const tt_op_row* row, const std::string& name) {
   return list == ",*," || list.find("," + name + ",") != std::string::npos;
 }
 
+// A functional overload returns fresh tensors only.
+bool functional(const c10::FunctionSchema& schema) {
+  for (const auto& arg : schema.arguments())
+    if (arg.alias_info()) return false;
+  return true;
+}
+
 bool writes(const c10::Argument& arg) { return arg.alias_info() && arg.alias_info()->isWrite(); }
 
 }  // namespace
@@ -59,9 +66,14 @@ std::unique_ptr<Plan> make_plan(const c10::FunctionSchema& schema, const tt_op_r
   plan->overwrites = plan->name == "aten::copy_";
   for (const auto& arg : schema.arguments()) {
     bool factor = arg.name() == "alpha" || arg.name() == "beta";
-    ArgPlan one{kind_of(arg), is_static(row, arg.name()),
-                writes(arg),  arg.is_out(),
-                factor,       tt_tag_of_int(row, arg.name().c_str())};
+    bool copied = row && row->cls == TT_VIEW && arg.name() == "src" && functional(schema);
+    ArgPlan one{kind_of(arg),
+                is_static(row, arg.name()),
+                writes(arg),
+                arg.is_out(),
+                factor,
+                copied,
+                tt_tag_of_int(row, arg.name().c_str())};
     if (!one.out) plan->row_args++;
     plan->writes_lists |= one.write && one.kind == ArgKind::TensorList;
     if (one.kind == ArgKind::TensorList && arg.name() == "indices")
@@ -106,13 +118,6 @@ std::optional<c10::OperatorHandle> find_row(const tt_op_row* row) {
   if (auto dot = name.find('.'); dot != std::string::npos)
     overload = name.substr(dot + 1), name.resize(dot);
   return c10::Dispatcher::singleton().findSchema({"aten::" + name, overload});
-}
-
-// A functional overload returns fresh tensors only.
-bool functional(const c10::FunctionSchema& schema) {
-  for (const auto& arg : schema.arguments())
-    if (arg.alias_info()) return false;
-  return true;
 }
 
 }  // namespace

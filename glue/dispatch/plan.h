@@ -29,6 +29,7 @@ struct ArgPlan {
   bool write;      // mutated
   bool out;        // an out= argument: a target, no argument of the row
   bool factor;     // a number that takes no part in promotion
+  bool copied;     // into the result, from any device
   tt_tag tag;      // of an Int
 };
 

@@ -60,7 +60,7 @@ void add_number(Walk& walk, const ArgPlan& arg, const c10::Scalar& value, tt_dty
 // A host tensor of no dims stands for its number; `dtype` and wrapping matter to promotion.
 void add_host_scalar(Walk& walk, const ArgPlan& arg, const at::Tensor& tensor) {
   bool packed = arg.kind == ArgKind::Tensor && walk.plan.args[0].kind == ArgKind::TensorList;
-  if (packed && tensor.device().is_cpu() && tensor.dim() == 1) {
+  if (tensor.device().is_cpu() && ((packed && tensor.dim() == 1) || (arg.copied && tensor.dim()))) {
     walk.host = true;
     return;
   }

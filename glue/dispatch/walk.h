@@ -48,7 +48,7 @@ struct Walk : Fixed {
   std::optional<c10::Device> place;  // where a result is to be made, if that is said
   bool away = false;                 // a tensor is to be made on another device than its model's
   bool fake = false;                 // one is no more than a model: it holds nothing
-  bool host = false;                 // numbers for the elements of lists are in a host tensor
+  bool host = false;                 // a host tensor holds numbers for lists' elements, or a source
 
   Walk(const Plan& p, c10::ArrayRef<c10::IValue> a, See s = See::Exact) : plan(p), args(a), see(s) {
     tt_key_init(&key);

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 import torch
-from support import only_tpu
+from support import DEVICE, only_tpu, same
 
 from torch_tpu import _decompose
 
@@ -165,3 +165,46 @@ def test_a_signal_is_no_part_of_a_decomposition():
     for n in range(41, 61):
         torch.cov(torch.randn(3, n, device="tpu"))
     assert counter.item() == len(pressed)
+
+
+CAST = {
+    "any": (lambda x, out: torch.any(x, 1, out=out), torch.uint8, torch.bool),
+    "all": (lambda x, out: torch.all(x, out=out), torch.uint8, torch.bool),
+    "nansum": (lambda x, out: torch.nansum(x, 0, out=out), torch.int64, torch.bool),
+    "logsumexp": (lambda x, out: torch.logsumexp(x, 0, out=out), torch.complex64, torch.float32),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Casting complex")
+@pytest.mark.parametrize(("work", "dtype", "target"), CAST.values(), ids=CAST)
+def test_targets_hold_what_the_cpu_lets_them_hold(work, dtype, target):
+    x = torch.arange(6).reshape(2, 3).to(dtype)
+    expected = work(x, torch.empty(0, dtype=target))
+    same(work(x.to(DEVICE), torch.empty(0, dtype=target, device=DEVICE)), expected)
+
+
+COPIED = {
+    "copy": lambda x, y: torch.ops.aten.copy(x, y),
+    "select": lambda x, y: torch.select_scatter(x, y, 0, 1),
+    "slice": lambda x, y: torch.slice_scatter(x, y.expand(1, 3), 0, 1, 2),
+    "diagonal": lambda x, y: torch.diagonal_scatter(x, y[:2]),
+    "functionalized": lambda x, y: torch.func.functionalize(_write_first)(x, y),
+}
+
+
+def _write_first(x, y):
+    x = x.clone()
+    x[0] = y
+    return x
+
+
+@pytest.mark.parametrize("work", COPIED.values(), ids=COPIED)
+def test_what_is_copied_may_come_from_the_host(work):
+    x, y = torch.zeros(2, 3), torch.arange(3.0)
+    same(work(x.to(DEVICE), y), work(x, y))
+
+
+def test_what_is_scattered_may_not():
+    x, places = torch.zeros(2, 3, device=DEVICE), torch.zeros(1, 3, dtype=torch.int64)
+    with pytest.raises(RuntimeError, match=r"in aten::scatter\.src"):
+        torch.scatter(x, 0, places.to(DEVICE), torch.ones(1, 3))

@@ -74,9 +74,12 @@ def specialise(
     return meta, fresh, outs
 
 
-def raise_as_cpu(name: str, row: str, args: list[Any]) -> None:
-    """Raises what the CPU would raise for the arguments, if they are not too large to try."""
-    Trial(operator(name, row), args).raise_as_cpu()
+def raise_as_cpu(name: str, row: str, args: list[Any]) -> bool:
+    """Raises what the CPU would raise for the arguments.
+
+    Returns false if they are too large to try, true if the CPU has no objection.
+    """
+    return Trial(operator(name, row), args).raise_as_cpu()
 
 
 def domain(name: str, row: str) -> tuple[int, bool, bool, float, float]:

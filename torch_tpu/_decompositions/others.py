@@ -1,4 +1,6 @@
-"""Checks, creation into given tensors, and products of scaled small floats."""
+"""Checks, copies between devices, creation into given tensors, products of scaled small floats."""
+
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +16,21 @@ aten = torch.ops.aten
 def assert_async(self: Tensor, message: str = "Expected Tensor with single nonzero value") -> None:
     """Raises an error if the one element is 0."""
     torch._check(bool(self), lambda: message)
+
+
+# -- Copies from another device --
+
+
+def _copy_from_anywhere(name: str) -> None:
+    function = getattr(aten, name).default
+
+    @decomposes(name)
+    def copy(self: Tensor, src: Tensor, *rest: Any, **options: Any) -> Tensor:
+        return function(self, src.to(self.device), *rest, **options)  # type: ignore[no-any-return]
+
+
+for _name in ("copy", "diagonal_scatter", "select_scatter", "slice_scatter"):
+    _copy_from_anywhere(_name)
 
 
 # -- Creation --
