@@ -5,6 +5,7 @@ import gc
 import json
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -734,3 +735,22 @@ def test_operators_with_effects_of_their_own():
         same(leaf.grad, (x > 0) * 2.0)
         assert [name for name, _ in seen] == ["mean", "sum"]
         same([value for _, value in seen], [x.mean(), x.relu().sum()], **LOOSE)
+
+
+def test_threads_that_call_one_function():
+    model = make_model()
+    compiled = torch.compile(copy.deepcopy(model).to(DEVICE))
+    differ = []
+
+    def work(seed):
+        generator = torch.Generator().manual_seed(seed)
+        for i in range(12):
+            x = torch.randn(3 + (i + seed) % 4, 8, generator=generator)
+            want, y = model(x), compiled(x.to(DEVICE))
+            y.sum().backward()
+            if not torch.allclose(y.detach().cpu(), want.detach(), **LOOSE):
+                differ.append((seed, i))
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(work, range(6)))
+    assert not differ

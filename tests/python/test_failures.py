@@ -19,8 +19,8 @@ pytestmark = [
 
 KINDS = ["plugin", "memory", "memory for ever"]
 
-# Fails the Nth call or allocation of a small training step for some N, up to the last.
-SWEEP = """
+# What fails the Nth call or allocation of a step, and tells what became of it.
+HARNESS = """
 import ctypes, faulthandler, gc, json, os, sys, time
 faulthandler.enable()
 import torch, torch_tpu
@@ -31,20 +31,6 @@ fake = ctypes.CDLL(os.environ["TORCH_TPU_PLUGIN"])
 fake.tt_fake_fail_at.argtypes = [ctypes.c_int64]
 fake.tt_fake_failed.restype = ctypes.c_bool
 torch.tpu.eager_mode = mode
-
-
-def step(n):
-    x = torch.ones(n, 4, device="tpu")
-    w = torch.tensor([[1.0] * n] * 4).to("tpu").requires_grad_()
-    x.t()[1:3].add_(1)
-    x[:, ::2].mul_(2.5)
-    y = (x @ w + torch.arange(n, device="tpu")).relu()
-    loss = (y * torch.rand_like(y)).sum()
-    loss.backward()
-    with torch.no_grad():
-        w -= 0.1 * w.grad
-    x.untyped_storage().resize_(8)
-    return loss.item() + w.cpu().sum().item()
 
 
 def start(kind, nth):
@@ -82,6 +68,22 @@ def settle():
         torch.tpu.synchronize()  # what an abandoned step left behind
     except RuntimeError:
         pass
+"""
+
+# Of a small training step, for some N, up to the last.
+SWEEP = """
+def step(n):
+    x = torch.ones(n, 4, device="tpu")
+    w = torch.tensor([[1.0] * n] * 4).to("tpu").requires_grad_()
+    x.t()[1:3].add_(1)
+    x[:, ::2].mul_(2.5)
+    y = (x @ w + torch.arange(n, device="tpu")).relu()
+    loss = (y * torch.rand_like(y)).sum()
+    loss.backward()
+    with torch.no_grad():
+        w -= 0.1 * w.grad
+    x.untyped_storage().resize_(8)
+    return loss.item() + w.cpu().sum().item()
 
 
 def freed(before):
@@ -123,13 +125,73 @@ print(json.dumps([sweep(kind, 100 * (i + 1)) for i, kind in enumerate(KINDS)]))
 
 @pytest.mark.parametrize("mode", slow_but(["strict", "debug", "fused"], "strict"))
 def test_every_failure_is_an_exception(mode, tmp_path):
-    code = f"import sys; sys.argv = ['', {mode!r}]; KINDS = {KINDS}\n" + SWEEP
+    code = f"import sys; sys.argv = ['', {mode!r}]; KINDS = {KINDS}\n" + HARNESS + SWEEP
     status, out, errors = python(
         code, 100, TORCH_TPU_PLUGIN=FAKE, TORCH_TPU_CACHE_DIR=str(tmp_path)
     )
     assert status == 0, errors
     for kind, (rounds, failures) in zip(KINDS, json.loads(out), strict=True):
         assert rounds > 15 and failures > rounds // 5, (kind, rounds, failures)
+
+
+# Of a compiled training step: of one that was compiled before, and of the first ones of others.
+COMPILED = """
+def net(x, w, total):
+    total.add_(x.sum())
+    y = (x @ w).relu()
+    return (y * y).sum() + torch.rand_like(y).sum()
+
+
+def step(n):
+    x, total = torch.ones(n, 4, device="tpu"), torch.zeros((), device="tpu")
+    w = torch.ones(4, 4, device="tpu").requires_grad_()
+    function(x, w, total).backward()
+    with torch.no_grad():
+        w.sub_(0.1 * w.grad)
+    return w.sum().item() + total.item()
+
+
+def sweep(kind, n, first):
+    global function
+    function = torch.compile(net, fullgraph=True)
+    step(n)
+    nth, rounds, failures, happened = 1, 0, 0, True
+    while happened:
+        if first:
+            torch._dynamo.reset()
+            function = torch.compile(net, fullgraph=True)
+            n += 1
+        start(kind, nth)
+        failures += attempt(kind, n)
+        happened = stop(kind, nth)
+        settle()
+        rounds += 1
+        step(n + 1000 if first and kind == "plugin" else n)  # what is refused is not tried again
+        nth += max(1, nth // 5) if first else 1
+    return rounds, failures
+
+
+found = [
+    sweep(kind, 100 * (i + 1) + 1000 * first, first)
+    for first in (False, True) for i, kind in enumerate(KINDS)
+]
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.slow
+def test_every_failure_of_compiled_functions_is_an_exception(tmp_path):
+    code = f"import sys; sys.argv = ['', 'strict']; KINDS = {KINDS}\n" + HARNESS + COMPILED
+    status, out, errors = python(
+        code,
+        400,
+        TORCH_TPU_PLUGIN=FAKE,
+        TORCH_TPU_CACHE="off",
+        TORCHINDUCTOR_CACHE_DIR=str(tmp_path),
+    )
+    assert status == 0, errors
+    for rounds, failures in json.loads(out):
+        assert rounds > 15 and failures > rounds // 8, (rounds, failures)
 
 
 # One operator of a chunk fails always; then only programs of several additions do.

@@ -55,6 +55,7 @@ WAITS = {
     "backward": "work(w).sum().backward(); w.grad.sum().item()",
     "shape": "y = work(); torch.nonzero(y)",
     "compile": "compile().sum().item()",
+    "trace": "torch.compile(compile)().sum().item()",
 }
 
 

@@ -34,6 +34,8 @@ def in_child(text):
 pinned = torch.ones(3).pin_memory()
 ready = torch.ones(3, device="tpu") + 1
 ready.cpu()
+double = torch.compile(lambda x: x * 2)
+double(ready)
 event = torch.Event("tpu")
 pending = ready * 2
 event.record()
@@ -54,6 +56,7 @@ ASKED = [
     "torch.tpu.synchronize()",
     "torch.tpu.current_stream().synchronize()",
     "torch.nn.Linear(3, 3)(torch.ones(3, 3)).to('tpu')",
+    "double(ready)",
 ]
 
 
