@@ -4,6 +4,7 @@ Each row of `torch_tpu/_agreement/table.py` is held against PyTorch's own kernel
 for the meta device. A test that fails names a row that may go.
 """
 
+import functools
 import json
 import os
 import subprocess
@@ -136,6 +137,13 @@ def refuses_dtype(name, dtype):
     fitting = {"Tensor": torch.ones(3, dtype=dtype), "int": 0, "Optional[List[int]]": [0]}
     arguments = [one for one in overload(name)._schema.arguments if not one.has_default_value()]
     return refuses(overload(name), *(fitting[str(one.type)] for one in arguments))
+
+
+def refuses_a_fraction(name):
+    args = [torch.arange(3), 0, torch.tensor([0]), torch.tensor([2])]
+    twins = [one.to("meta") if isinstance(one, torch.Tensor) else one for one in args]
+    function = functools.partial(overload(name), alpha=1.5)
+    return refuses(function, *twins) and not refuses(function, *args)
 
 
 def makes_its_target_a_line(name):
@@ -345,6 +353,7 @@ NEEDED = {
     "NarrowSummand": wide_summand,
     "OneDtype": other_dtype,
     "ClassNumbers": classes_in_int32,
+    "WholeFactor": refuses_a_fraction,
     "NoDimsAreAll": lambda name: differs(name, (numbers(2, 3), [], False), torch.Tensor.dim),
     "ApartFromSource": overlapping_target,
     "Overwrites": casts_what_is_not_promoted,
@@ -411,8 +420,8 @@ def forms(found):
     return [None if one is None else (one.dtype, one.shape, one.stride()) for one in found]
 
 
-def normalizations(sizes, dtype):
-    """Of a batch and of a layer: the row, the overload, and its arguments."""
+def plain_calls(sizes, dtype):
+    """The row, the overload, and its arguments."""
     x, few = shaped(*sizes, dtype=dtype), shaped(sizes[1], dtype=dtype)
     last, line = [sizes[-1]], shaped(sizes[-1], dtype=dtype)
     mean = shaped(*sizes[:-1], 1, dtype=dtype)
@@ -425,12 +434,14 @@ def normalizations(sizes, dtype):
     yield "native_layer_norm", "native_layer_norm", [x, last, line, line, 1e-5]
     yield "native_layer_norm", "native_layer_norm", [x, list(sizes), None, None, 1e-5]
     yield layer, layer, [x, x, last, mean, mean, line, line, mask]
+    yield "relu", "relu", [x]
+    yield "threshold_backward", "threshold_backward", [x, x, 0]
 
 
 @pytest.mark.parametrize("sizes", [(4, 3), (2, 3, 5), (2, 3, 4, 5), (2, 1, 1, 1), (2, 3, 2, 4, 5)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_plain_results_are_what_meta_says(sizes, dtype):
-    for row, name, args in normalizations(sizes, dtype):
+    for row, name, args in plain_calls(sizes, dtype):
         op = operators.operator(f"aten::{name}", row)
         said = op.call_meta(args)
         results.correct(op, args, said)
@@ -464,11 +475,12 @@ def test_meta_is_asked_once_of_elements_that_are_alike():
 
     with patch.object(operators.Operator, "_call_meta", record):
         found = torch._foreach_add(lists[0], lists[1], alpha=2)
-        torch._foreach_addcdiv_(lists[0], lists[1], lists[2], [1.0] * 29 + [2.0])
+        more = torch._foreach_addcdiv(lists[0], lists[1], lists[2], [1.0] * 29 + [2.0])
+        torch._foreach_addcdiv_(lists[0], lists[1], lists[2], [1.0] * 29 + [2.0])  # is plain
     assert asked == [3, 4]
     assert [one.shape for one in found] == [one.shape for one in lists[0]]
     assert all(torch.equal(one.cpu(), torch.full(one.shape, 3.0)) for one in found)
-    assert lists[0][-1].cpu().tolist() == [3.0] * 4
+    assert more[-1].cpu().tolist() == lists[0][-1].cpu().tolist() == [3.0] * 4
 
 
 def test_elements_that_do_not_fit_are_refused_as_by_the_cpu():

@@ -89,3 +89,23 @@ def test_no_step_of_a_chain_is_left_out(name, mode):
     finally:
         torch.set_flush_denormal(False)
     torch.testing.assert_close(there, here, rtol=1e-5, atol=0, equal_nan=True)
+
+
+FACTORS = {
+    "addcmul": lambda x, at, by: torch.addcmul(x, x, x, value=by),
+    "addcmul, in place": lambda x, at, by: x.clone().addcmul_(x, x, value=by),
+    "addcmul, of two dtypes": lambda x, at, by: torch.addcmul(x, x.short(), x.long(), value=by),
+    "addcmul, lists": lambda x, at, by: torch._foreach_addcmul([x], [x], [x], by)[0],
+    "addcmul, lists of factors": lambda x, at, by: torch._foreach_addcmul([x], [x], [x], [by])[0],
+    "index_add": lambda x, at, by: torch.index_add(x, 0, at, x[:2], alpha=by),
+    "index_add, in place": lambda x, at, by: x.clone().index_add_(0, at, x[:2], alpha=by),
+}
+
+
+@pytest.mark.parametrize("work", FACTORS.values(), ids=FACTORS)
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int64], ids=str)
+def test_a_factor_of_integers_is_whole(work, dtype):
+    x, at = torch.tensor([1, 2, 3, 100], dtype=dtype), torch.tensor([3, 0])
+    for by in (1.5, 2.7, 2) + ((-1.5,) if dtype.is_signed else ()):
+        want, got = work(x, at, by), work(x.to(DEVICE), at.to(DEVICE), by)
+        assert got.dtype == want.dtype and got.tolist() == want.tolist()

@@ -29,7 +29,7 @@ def _ask_meta(trial: Trial, twins: list[Any]) -> tuple[int, Results, list[Tensor
         trial.raise_as_cpu()
         return REFUSED, [], []
     stated = results.state(op, twins)
-    if stated:
+    if stated is not None:
         return DONE, list(stated), []
     if not op.has_meta:
         return MISSING, [], []

@@ -163,6 +163,11 @@ class Operator:
             return [
                 None if i == self.argument and one == [] else one for i, one in enumerate(twins)
             ]
+        if "WholeFactor" in self.known.kinds and not twins[0].dtype.is_floating_point:
+            whole = isinstance(twins[self.argument], float)
+            return [
+                int(one) if whole and i == self.argument else one for i, one in enumerate(twins)
+            ]
         if "ClassNumbers" in self.known.kinds:
             return [
                 one.long() if isinstance(one, Tensor) and one.dtype == torch.uint8 else one

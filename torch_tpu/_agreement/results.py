@@ -187,7 +187,29 @@ def _normalize_layer_back(args: list[Any]) -> Results:
     return [torch.empty_like(x), x.new_empty(sizes), x.new_empty(sizes)]
 
 
+def _rectify(args: list[Any]) -> Results:
+    """Also its gradient, whose first two arguments are tensors."""
+    tensors = tensors_of(args)
+    return [torch.empty_like(tensors[0])] if _plain(tensors, [], tensors[0].shape) else []
+
+
+def _fit_plainly(args: list[Any]) -> bool:
+    """Whether lists that are written are plain, element by element; the rest are real numbers."""
+    lists = [one for one in args if isinstance(one, list | tuple)]
+    numbers = [one for one in args if not isinstance(one, list | tuple)]
+    if len({len(one) for one in lists}) != 1:
+        return False
+    for element in zip(*lists, strict=True):
+        tensors = tensors_of([*element])
+        numbers += [one for one in element if not isinstance(one, Tensor)]
+        if not _plain(tensors, [], tensors[0].shape):
+            return False
+    return all(isinstance(one, int | float) for one in numbers)
+
+
 PLAIN: dict[str, Callable[[list[Any]], Results]] = {
+    "relu": _rectify,
+    "threshold_backward": _rectify,
     "_native_batch_norm_legit_functional": _normalize_batch,
     "native_batch_norm_backward": _normalize_batch_back,
     "native_layer_norm": _normalize_layer,
@@ -286,13 +308,15 @@ def _iterate(op: Operator, args: list[Any], result: Tensor) -> Tensor:
     return _C.iterated(operands, result)
 
 
-def state(op: Operator, args: list[Any]) -> Results:
-    """Returns results whose types are stated here, since Meta does not state them; else nothing."""
+def state(op: Operator, args: list[Any]) -> Results | None:
+    """Returns results whose types are stated here, since Meta does not state them, or slowly."""
     if op.outs:
-        return []
+        return None
+    if op.kind == "foreach" and not op.fresh_count:
+        return [] if _fit_plainly(args) else None
     if op.row in PLAIN:
-        return PLAIN[op.row](args)[: op.fresh_count]
-    return next((STATED[kind](args) for kind in op.known.kinds if kind in STATED), [])
+        return PLAIN[op.row](args)[: op.fresh_count] or None
+    return next((STATED[kind](args) for kind in op.known.kinds if kind in STATED), []) or None
 
 
 def _fresh_targets(op: Operator, args: list[Any]) -> tuple[list[Tensor], list[Tensor]]:

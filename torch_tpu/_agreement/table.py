@@ -33,6 +33,7 @@ KINDS = {
     "BoolOnCuda": "takes booleans on CUDA, which the CPU refuses",
     "OneDtype": "writes values of the dtype of what they are written into alone, untold by Meta",
     "ClassNumbers": "numbers classes in int64, in uint8 where it says so itself, and not in int32",
+    "WholeFactor": "takes a fraction as a factor of integers, without what is behind the point",
     "NoDimsAreAll": "reduces all dims where it is given a list of none",
     "ComplexOnCuda": "takes complex numbers on CUDA, which the CPU refuses",
     "HalvesOnCuda": "takes complex numbers of two halves on CUDA, which the CPU refuses",
@@ -115,6 +116,7 @@ ROWS = (
     Row("AsOnCuda", "histc", "counts integers on CUDA alone, in their own dtype"),
     Row("BoolOnCuda", "abs", "has a kernel for booleans on CUDA alone"),
     Row("ComplexOnCuda", "nansum", "has a kernel for complex numbers on CUDA alone"),
+    Row("WholeFactor", "index_add", "has a Meta kernel that refuses it", argument="alpha"),
     Row("NoDimsAreAll", "nansum", "has a Meta kernel that reduces none of them", argument="dim"),
     Row(
         "HalvesOnCuda",

@@ -283,9 +283,21 @@ void tt_lower_lerp(tt_lower *cx) {
 }
 
 /* self + value * a * b or self + value * a / b; param: TT_HLO_multiply or TT_HLO_divide. */
+/* Among integers the factor is one, too, though it may be given as a fraction. */
+static tt_dtype type_with_factor(tt_lower *cx) {
+  tt_dtype first = tt_in(cx, 0)->type.dtype;
+  bool same = true;
+  for (int i = 0; i < 3; i++) {
+    tt_dtype dtype = tt_in(cx, i)->type.dtype;
+    if (!tt_is_integer(dtype)) return cx->result_type;
+    same &= dtype == first;
+  }
+  return same ? first : TT_I64;
+}
+
 void tt_lower_addcmul(tt_lower *cx) {
   tt_hlo *h = cx->h;
-  tt_dtype result = cx->result_type, dtype = tt_compute_dtype(result);
+  tt_dtype result = type_with_factor(cx), dtype = tt_compute_dtype(result);
   tt_node *x = tt_in_as(cx, 0, dtype), *a = tt_in_as(cx, 1, dtype), *b = tt_in_as(cx, 2, dtype);
   tt_broadcast_pair(cx, &a, &b, dtype);
   if (tt_has(cx, 3) && !tt_static_equals(cx, 3, 1)) a = tt_hlo_multiply(h, tt_num(cx, 3, dtype), a);
