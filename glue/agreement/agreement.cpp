@@ -4,6 +4,7 @@
 
 #include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/Dispatch_v2.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorIterator.h>
 #include <pybind11/stl.h>
@@ -63,9 +64,9 @@ const Domain& domain_of(const Plan& plan) {
   if (const Domain* known = plan.domain.load(std::memory_order_acquire)) return *known;
   InPython in_python;
   auto found = function_of("_agreement", "domain")(plan.name, row_of(plan));
-  auto [argument, ordered, open, least, most] =
-      found.cast<std::tuple<int, bool, bool, double, double>>();
-  const auto* made = new Domain{argument, ordered, open, least, most};  // as the plan, it stays
+  auto [argument, held, ordered, open, least, most] =
+      found.cast<std::tuple<int, bool, bool, bool, double, double>>();
+  const auto* made = new Domain{argument, held, ordered, open, least, most};  // as the plan
   plan.domain.store(made, std::memory_order_release);
   return *made;
 }
@@ -78,6 +79,30 @@ bool fits(const Domain& domain, double one, double next, at::ScalarType dtype) {
   double most = dtype == at::kHalf ? 65504 : std::numeric_limits<float>::max();
   return at::isFloatingType(dtype) && one <= next && one >= -most && next <= most &&
          next - one <= most;
+}
+
+// Of what is made with a number: as it is said, as the first tensor, or as the number.
+at::ScalarType dtype_made(const Walk& walk, const at::Scalar& number) {
+  for (size_t i = 0; i < walk.args.size(); i++)
+    if (walk.plan.args[i].kind == ArgKind::Dtype && !walk.args[i].isNone())
+      return walk.args[i].toScalarType();
+  if (!walk.tensors.empty()) return walk.tensors[0]->scalar_type();
+  return number.isFloatingPoint() ? at::get_default_dtype_as_scalartype() : number.type();
+}
+
+// Throws what PyTorch does where it converts a number to a dtype that does not hold it. Of one
+// element in a half float the CPU makes infinity.
+void check_held(const Walk& walk, const IValue& value) {
+  if (!value.isScalar()) return;
+  at::Scalar number = value.toScalar();
+  at::ScalarType dtype = dtype_made(walk, number);
+  bool half = at::isReducedFloatingType(dtype);
+  if (dtype == number.type() || dtype == at::kComplexHalf) return;
+  if (half && (walk.tensors.empty() || walk.tensors[0]->numel() <= 1)) return;
+  if (at::isFloat8Type(dtype)) return;
+  AT_DISPATCH_V2(dtype, "held", AT_WRAP([&] { (void)number.to<scalar_t>(); }),
+                 AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX), AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES),
+                 at::kBool, at::kHalf, at::kBFloat16);
 }
 
 }  // namespace
@@ -105,6 +130,7 @@ void raise_as_cpu(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef
 void check_parameters(const Walk& walk, const c10::OperatorHandle& op) {
   const Domain& domain = domain_of(walk.plan);
   if (domain.argument < 0) return;
+  if (domain.held) return check_held(walk, walk.args[static_cast<size_t>(domain.argument)]);
   auto number = [&](size_t i) {
     bool given = i < walk.args.size() && walk.args[i].isScalar();
     return given ? walk.args[i].toScalar().toDouble() : 0.0;

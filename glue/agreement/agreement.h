@@ -27,7 +27,7 @@ void raise_as_cpu(const Plan& plan, const c10::OperatorHandle& op, c10::ArrayRef
 // The result as PyTorch's iterator over the operands lays it; all are without data.
 at::Tensor iterated(const std::vector<at::Tensor>& operands, const at::Tensor& result);
 
-// Throws what the CPU would throw for the numbers of a random operator, which are in no key.
+// Throws what the CPU would throw for numbers that are in no key.
 void check_parameters(const Walk& walk, const c10::OperatorHandle& op);
 
 }  // namespace tt

@@ -39,9 +39,10 @@ struct ReturnPlan {
   bool number;  // an int: 0, since such returns only carry host state of other backends
 };
 
-// The numbers that a random operator takes: looked at in each call, since they are in no key.
+// What is asked of numbers in each call, since they are in no key.
 struct Domain {
   int argument;  // the number, or the first of two; or -1
+  bool held;     // the dtype of what is made must hold it, and that is all
   bool ordered;  // two numbers are a range
   bool open;     // neither end is in the interval
   double least, most;

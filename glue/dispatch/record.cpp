@@ -149,7 +149,7 @@ void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack
       return op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, *stack);
     if (walk.host) return run_fallback(op, stack);
     if (plan.writes_lists && lists_meet(walk) && run_elements(walk, op, stack)) return;
-    if (plan.row->cls == TT_RANDOM) check_parameters(walk, op);
+    if (plan.row->cls == TT_RANDOM || !walk.numbers.empty()) check_parameters(walk, op);
     tt_call* call = tt_call_find(session->calls, &walk.key, &walk.places);
     Found found = call ? Found::Call : new_call(walk, op, &call);
     if (found == Found::Exact || found == Found::Grows)

@@ -238,7 +238,16 @@ def lies_as_its_second(name):
     return overload(name)(first, second, *more).stride() == second.stride() != first.stride()
 
 
+BYTES = torch.zeros(2, dtype=torch.uint8)
 BAD_NUMBERS = {
+    "fill.Scalar": (BYTES, 300),
+    "masked_fill.Scalar": (BYTES, torch.tensor([True, False]), 300),
+    "index_fill.int_Scalar": (BYTES, 0, torch.tensor([0]), 300),
+    "scatter.value": (BYTES, 0, torch.tensor([0]), 300),
+    "threshold": (BYTES, 1, 300),
+    "constant_pad_nd": (BYTES, [1, 1], 300),
+    "full_like": (BYTES, 300),
+    "new_full": (BYTES, [2], 300),
     "uniform": (numbers(4), 2.0, 1.0),
     "normal_functional": (numbers(4), 0.0, -1.0),
     "normal.float_float": (0.0, -1.0, [4]),
@@ -253,6 +262,13 @@ BAD_NUMBERS = {
 
 def refused_number(name):
     return refuses(overload(name), *BAD_NUMBERS[name])
+
+
+def number_not_held(name):
+    if name in BAD_NUMBERS:
+        return refused_number(name)
+    sizes = [[2]] * (name == "full")
+    return refuses(functools.partial(overload(name), dtype=torch.uint8), *sizes, 300)
 
 
 def warns_of_bounds(name):
@@ -344,6 +360,7 @@ NEEDED = {
     "LikeFirst": lies_as_its_first,
     "WithNoise": depends_on_training,
     "SecondFirst": lies_as_its_second,
+    "Held": number_not_held,
     "Ordered": refused_number,
     "WholeNumbers": warns_of_bounds,
     "NonNegative": refused_number,

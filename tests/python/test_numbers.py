@@ -1,5 +1,7 @@
 """Numbers that are the CPU's to the last bit."""
 
+import re
+
 import pytest
 import torch
 from support import DEVICE, modes
@@ -109,3 +111,44 @@ def test_a_factor_of_integers_is_whole(work, dtype):
     for by in (1.5, 2.7, 2) + ((-1.5,) if dtype.is_signed else ()):
         want, got = work(x, at, by), work(x.to(DEVICE), at.to(DEVICE), by)
         assert got.dtype == want.dtype and got.tolist() == want.tolist()
+
+
+HELD = {
+    "full": lambda dtype, by, on: torch.full((2,), by, dtype=dtype, device=on),
+    "scalar_tensor": lambda dtype, by, on: torch.scalar_tensor(by, dtype=dtype, device=on),
+    "full_like": lambda dtype, by, on: torch.full_like(torch.ones(2, device=on), by, dtype=dtype),
+    "new_full": lambda dtype, by, on: torch.ones(2, device=on, dtype=dtype).new_full((2,), by),
+    "fill_": lambda dtype, by, on: torch.ones(2, device=on, dtype=dtype).fill_(by),
+    "written": lambda dtype, by, on: written(torch.ones(2, device=on, dtype=dtype), by),
+    "masked_fill": lambda dtype, by, on: (x := torch.ones(2, device=on, dtype=dtype)).masked_fill(
+        x > 0, by
+    ),
+    "pad": lambda dtype, by, on: F.pad(torch.ones(2, device=on, dtype=dtype), (1, 1), value=by),
+    "threshold": lambda dtype, by, on: F.threshold(torch.ones(2, device=on, dtype=dtype), 1, by),
+}
+
+
+def written(x, by):
+    x[0] = by
+    return x
+
+
+@pytest.mark.parametrize("work", HELD.values(), ids=HELD)
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.bool, torch.float32], ids=str)
+def test_a_number_that_the_dtype_does_not_hold_is_refused(work, dtype):
+    for by in (5, 300, -1, -1.5, 2**40, 1e39, float("inf"), float("nan"), True):
+        try:
+            want = work(dtype, by, "cpu")
+        except RuntimeError as error:
+            with pytest.raises(RuntimeError, match=re.escape(str(error))):
+                work(dtype, by, DEVICE)
+        else:
+            torch.testing.assert_close(work(dtype, by, DEVICE).cpu(), want, equal_nan=True)
+
+
+def test_half_a_float_of_one_element_may_become_infinite():
+    for shape in ((), (1,)):
+        x = torch.zeros(shape, dtype=torch.float16)
+        assert x.to(DEVICE).fill_(1e6).item() == x.fill_(1e6).item() == float("inf")
+    with pytest.raises(RuntimeError, match="without overflow"):
+        torch.zeros(2, dtype=torch.float16, device=DEVICE).fill_(1e6)

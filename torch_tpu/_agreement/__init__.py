@@ -82,6 +82,6 @@ def raise_as_cpu(name: str, row: str, args: list[Any]) -> bool:
     return Trial(operator(name, row), args).raise_as_cpu()
 
 
-def domain(name: str, row: str) -> tuple[int, bool, bool, float, float]:
+def domain(name: str, row: str) -> tuple[int, bool, bool, bool, float, float]:
     """As checks.domain."""
     return checks.domain(operator(name, row))

@@ -21,24 +21,26 @@ from torch_tpu._agreement.operators import (
 # -- Numbers --
 
 DOMAINS = {
-    "Ordered": (True, True, -math.inf, math.inf),
-    "NonNegative": (False, False, 0.0, math.inf),
-    "Positive": (False, True, 0.0, math.inf),
-    "Probability": (False, False, 0.0, 1.0),
-    "ProperProbability": (False, True, 0.0, 1.0),
+    "Held": (True, False, False, -math.inf, math.inf),
+    "Ordered": (False, True, True, -math.inf, math.inf),
+    "NonNegative": (False, False, False, 0.0, math.inf),
+    "Positive": (False, False, True, 0.0, math.inf),
+    "Probability": (False, False, False, 0.0, 1.0),
+    "ProperProbability": (False, False, True, 0.0, 1.0),
 }
-"""Whether two numbers are a range; else whether an interval is open, and its ends."""
+"""Whether the dtype must hold the number; else whether two are a range; else whether an interval is
+open, and its ends."""
 
 
-def domain(op: Operator) -> tuple[int, bool, bool, float, float]:
+def domain(op: Operator) -> tuple[int, bool, bool, bool, float, float]:
     """Returns which argument is to be looked at in each call, or -1, and its entry of DOMAINS.
 
-    Numbers of random operators are operands of the running program, and in no key.
+    Numbers that shape no program are operands of the running one, and in no key.
     """
     for kind, entry in DOMAINS.items():
         if kind in op.known.kinds:
             return op.argument, *entry
-    return -1, False, False, 0.0, 0.0
+    return -1, False, False, False, 0.0, 0.0
 
 
 # -- Memory --

@@ -37,6 +37,7 @@ KINDS = {
     "NoDimsAreAll": "reduces all dims where it is given a list of none",
     "ComplexOnCuda": "takes complex numbers on CUDA, which the CPU refuses",
     "HalvesOnCuda": "takes complex numbers of two halves on CUDA, which the CPU refuses",
+    "Held": "refuses a number that the dtype of what it makes does not hold",
     "Ordered": "refuses a range whose end is before its start, or is no number of the dtype",
     "WholeNumbers": "warns of bounds that the dtype does not tell from their neighbours",
     "NonNegative": "refuses a negative number",
@@ -193,6 +194,15 @@ ROWS = (
         "rsub.Tensor leaky_relu_backward threshold_backward",
         "hands its operands to the iterator in another order than its schema's",
     ),
+    Row(
+        "Held",
+        "fill.Scalar masked_fill.Scalar index_fill.int_Scalar scatter.value threshold "
+        "constant_pad_nd",
+        NUMBERS_IN_NO_KEY,
+        argument="value",
+    ),
+    Row("Held", "full full_like new_full", NUMBERS_IN_NO_KEY, argument="fill_value"),
+    Row("Held", "scalar_tensor", NUMBERS_IN_NO_KEY, argument="s"),
     Row("Ordered", "uniform", NUMBERS_IN_NO_KEY, argument="from"),
     Row("WholeNumbers", "random.from random.to", "has a Meta kernel that minds no bounds"),
     Row(
