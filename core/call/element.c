@@ -39,6 +39,11 @@ static bool fits_arg(const tt_call_spec *spec, const tt_arg *arg) {
   }
 }
 
+/* Has it padding, and a length that is one of the list's numbers? */
+static bool is_bounded(const tt_call_tensor *tensor) {
+  return tensor->mark.is || tt_type_along(tensor->storage) >= 0;
+}
+
 /* Storages that elements share are written in turn. */
 static bool fits(const tt_call *call) {
   const tt_call_spec *spec = &call->spec;
@@ -46,7 +51,7 @@ static bool fits(const tt_call *call) {
              call->output_count == spec->result_count && call->result_count == call->output_count;
   for (int i = 0; all && i < spec->arg_count; i++) all = fits_arg(spec, &spec->args[i]);
   for (int i = 0; all && i < spec->tensor_count; i++)
-    all = spec->tensors[i].same_as < 0 && !spec->tensors[i].moves;
+    all = spec->tensors[i].same_as < 0 && !spec->tensors[i].moves && !is_bounded(&spec->tensors[i]);
   return all;
 }
 

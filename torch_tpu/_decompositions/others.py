@@ -26,6 +26,7 @@ def _copy_from_anywhere(name: str) -> None:
 
     @decomposes(name)
     def copy(self: Tensor, src: Tensor, *rest: Any, **options: Any) -> Tensor:
+        """A tensor with another in its place, or in a part of it, wherever that one is."""
         return function(self, src.to(self.device), *rest, **options)  # type: ignore[no-any-return]
 
 

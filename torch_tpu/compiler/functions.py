@@ -1,7 +1,9 @@
 """Graphs as programs: captured for each signature of their arguments, then one launch a call."""
 
+import functools
 import itertools
 import operator
+import threading
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -195,6 +197,16 @@ def _turned(value: torch.Tensor, conj: bool, neg: bool) -> torch.Tensor:
         return torch._neg_view(value) if neg else value
 
 
+_capturing = threading.RLock()
+"""Held by the thread that captures."""
+
+
+@functools.cache
+def _capture_stream(device: torch.device) -> tpu.Stream:
+    """Where graphs are captured, so that other threads compute on their own streams meanwhile."""
+    return tpu.Stream(device)
+
+
 class _Program:
     """A graph with arguments of one signature, captured."""
 
@@ -207,7 +219,7 @@ class _Program:
         options: str,
     ) -> None:
         self.function = _C.Function()
-        with tpu.device(tensors[0].device):
+        with _capturing, tpu.stream(_capture_stream(tensors[0].device)):
             stand_ins = iter(self.function.begin(tensors))
             args = [next(stand_ins) if isinstance(one, torch.Tensor) else one for one in values]
             try:
