@@ -65,7 +65,7 @@ std::vector<at::Tensor> Function::begin(const std::vector<at::Tensor>& args) {
     stand_ins_.push_back(tensor_on(storages[i], view_of(args[i])));
   }
   device_ = current_device();
-  graph_.begin();
+  graph_.begin(true);
   return stand_ins_;
 }
 

@@ -18,21 +18,21 @@ Graph::~Graph() {
   tt_captured_destroy(captured_);
 }
 
-void Graph::begin() {
+void Graph::begin(bool alone) {
   TORCH_CHECK(!stream_ && !ended_, "this graph was captured already; call reset() first");
   device_ = current_device();
-  TORCH_CHECK(!captured_stream(device_),
-              "another graph is being captured on tpu:", static_cast<int>(device_));
   tt_stream* stream = stream_of(device_);
-  check(tt_capture_begin(stream, Policy()));
+  set_captured_stream(device_, stream, alone);
+  tt_status status = tt_capture_begin(stream, Policy());
+  if (status) set_captured_stream(device_, nullptr, false);
+  check(status);
   stream_ = stream;
   current[static_cast<size_t>(device_)] = this;
-  set_captured_stream(device_, stream);
 }
 
 tt_stream* Graph::stop() {
   TORCH_CHECK(stream_, "this graph is not being captured");
-  set_captured_stream(device_, nullptr);
+  set_captured_stream(device_, nullptr, false);
   current[static_cast<size_t>(device_)] = nullptr;
   return std::exchange(stream_, nullptr);
 }
@@ -112,7 +112,7 @@ void keep_generator(const std::optional<at::Generator>& generator, c10::DeviceIn
 struct GraphImpl final : at::GraphImplInterface {
   Graph graph;
   explicit GraphImpl(const at::GraphImplArgs&) {}
-  void capture_begin(at::MempoolId_t, at::GraphCaptureMode) override { graph.begin(); }
+  void capture_begin(at::MempoolId_t, at::GraphCaptureMode) override { graph.begin(false); }
   void capture_end() override { graph.end(); }
   void instantiate() override {}
   void replay() override { graph.replay(); }

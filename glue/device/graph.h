@@ -14,7 +14,8 @@ class Graph : Fixed {
  public:
   ~Graph();
 
-  void begin();  // on this thread's current device and stream
+  // On this thread's current device and stream. alone: what other threads do is no part of it.
+  void begin(bool alone);
   // Its program is compiled from now on, or those of what it is divided into; not if `text_only`.
   // With `options`, a text's first lines (pjrt/pjrt.h).
   void end(tt_repeats repeats = TT_REPEATS_WHOLE, bool text_only = false,

@@ -30,7 +30,11 @@ std::atomic<int> own_index{kNobodyAsked}, indices{1};
 // Nobody has said which index that is: until the device is used, who names another one does.
 std::atomic<bool> floats{false}, used{false};
 std::atomic<int> group_size{1};  // ranks, perhaps of several hosts
-std::array<std::atomic<tt_stream*>, TT_SESSION_DEVICES> captured{};
+std::array<std::atomic<tt_stream*>, TT_SESSION_DEVICES>
+    captured{};  // Of a capture that is one thread's alone, the address of what each thread has one
+                 // of.
+std::array<std::atomic<const void*>, TT_SESSION_DEVICES> capturer{};
+thread_local char this_thread;
 std::atomic<int> captures{0};
 
 }  // namespace
@@ -203,11 +207,18 @@ tt_stream* stream_of(c10::DeviceIndex index) {
 bool is_capturing() { return captures.load(std::memory_order_relaxed) > 0; }
 
 tt_stream* captured_stream(c10::DeviceIndex index) {
-  return captured[static_cast<size_t>(index)].load(std::memory_order_acquire);
+  auto at = static_cast<size_t>(index);
+  tt_stream* stream = captured[at].load(std::memory_order_acquire);
+  const void* owner = stream ? capturer[at].load(std::memory_order_relaxed) : nullptr;
+  return owner && owner != &this_thread ? nullptr : stream;
 }
 
-void set_captured_stream(c10::DeviceIndex index, tt_stream* stream) {
-  tt_stream* before = captured[static_cast<size_t>(index)].exchange(stream);
+void set_captured_stream(c10::DeviceIndex index, tt_stream* stream, bool alone) {
+  auto at = static_cast<size_t>(index);
+  TORCH_CHECK(!stream || !captured[at],
+              "another graph is being captured on tpu:", static_cast<int>(index));
+  capturer[at] = alone ? &this_thread : nullptr;
+  tt_stream* before = captured[at].exchange(stream);
   captures += (stream != nullptr) - (before != nullptr);
 }
 
