@@ -96,10 +96,9 @@ void check_held(const Walk& walk, const IValue& value) {
   if (!value.isScalar()) return;
   at::Scalar number = value.toScalar();
   at::ScalarType dtype = dtype_made(walk, number);
-  bool half = at::isReducedFloatingType(dtype);
-  if (dtype == number.type() || dtype == at::kComplexHalf) return;
-  if (half && (walk.tensors.empty() || walk.tensors[0]->numel() <= 1)) return;
-  if (at::isFloat8Type(dtype)) return;
+  bool one = walk.tensors.empty() || walk.tensors[0]->numel() <= 1;
+  if (dtype == number.type() || dtype == at::kComplexHalf || at::isFloat8Type(dtype)) return;
+  if (one && at::isReducedFloatingType(dtype)) return;
   AT_DISPATCH_V2(dtype, "held", AT_WRAP([&] { (void)number.to<scalar_t>(); }),
                  AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX), AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES),
                  at::kBool, at::kHalf, at::kBFloat16);

@@ -24,7 +24,7 @@ void Graph::begin(bool alone) {
   tt_stream* stream = stream_of(device_);
   set_captured_stream(device_, stream, alone);
   tt_status status = tt_capture_begin(stream, Policy());
-  if (status) set_captured_stream(device_, nullptr, false);
+  if (status) set_captured_stream(device_, nullptr);
   check(status);
   stream_ = stream;
   current[static_cast<size_t>(device_)] = this;
@@ -32,7 +32,7 @@ void Graph::begin(bool alone) {
 
 tt_stream* Graph::stop() {
   TORCH_CHECK(stream_, "this graph is not being captured");
-  set_captured_stream(device_, nullptr, false);
+  set_captured_stream(device_, nullptr);
   current[static_cast<size_t>(device_)] = nullptr;
   return std::exchange(stream_, nullptr);
 }

@@ -217,7 +217,7 @@ void set_captured_stream(c10::DeviceIndex index, tt_stream* stream, bool alone) 
   auto at = static_cast<size_t>(index);
   TORCH_CHECK(!stream || !captured[at],
               "another graph is being captured on tpu:", static_cast<int>(index));
-  capturer[at] = alone ? &this_thread : nullptr;
+  if (stream) capturer[at] = alone ? &this_thread : nullptr;  // before others can see the stream
   tt_stream* before = captured[at].exchange(stream);
   captures += (stream != nullptr) - (before != nullptr);
 }

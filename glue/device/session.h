@@ -58,7 +58,7 @@ bool is_capturing();
 // The stream that is captured on a device, or nullptr; set by the graph that does it (graph.cpp).
 // alone: only the thread that sets it sees it, until it is set to nullptr.
 tt_stream* captured_stream(c10::DeviceIndex index);
-void set_captured_stream(c10::DeviceIndex index, tt_stream* stream, bool alone);
+void set_captured_stream(c10::DeviceIndex index, tt_stream* stream, bool alone = false);
 
 // The process was forked after the plugin was opened.
 bool is_forked();

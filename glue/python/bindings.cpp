@@ -130,7 +130,8 @@ std::optional<std::vector<int64_t>> padded_sizes(const at::Tensor& tensor) {
 template <class Release> void bind_graphs(py::module_& m, const Release& release) {
   py::class_<Graph>(m, "Graph")
       .def(py::init<>())
-      .def("begin", [](Graph& graph) { graph.begin(false); }, release)
+      .def(
+          "begin", [](Graph& graph) { graph.begin(false); }, release)
       .def(
           "end", [](Graph& graph) { graph.end(); }, release)
       .def("abandon", &Graph::abandon, release)

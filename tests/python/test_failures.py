@@ -68,6 +68,14 @@ def settle():
         torch.tpu.synchronize()  # what an abandoned step left behind
     except RuntimeError:
         pass
+
+
+def trial(kind, nth, n):
+    start(kind, nth)
+    failed = attempt(kind, n)
+    happened = stop(kind, nth)
+    settle()
+    return failed, happened
 """
 
 # Of a small training step, for some N, up to the last.
@@ -99,11 +107,8 @@ def sweep(kind, n):
     nth, rounds, failures, happened = 1, 0, 0, True
     while happened:
         n += 1
-        start(kind, nth)
-        failures += attempt(kind, n)
-        happened = stop(kind, nth)
-        settle()
-        rounds += 1
+        failed, happened = trial(kind, nth, n)
+        failures, rounds = failures + failed, rounds + 1
         if kind != "plugin":  # what memory was missing for works when there is some
             step(n)
         elif rounds % 8 == 0:  # what the compiler refused is not tried again
@@ -123,11 +128,14 @@ print(json.dumps([sweep(kind, 100 * (i + 1)) for i, kind in enumerate(KINDS)]))
 """
 
 
+def script(body, mode="strict"):
+    return f"import sys; sys.argv = ['', {mode!r}]; KINDS = {KINDS}\n" + HARNESS + body
+
+
 @pytest.mark.parametrize("mode", slow_but(["strict", "debug", "fused"], "strict"))
 def test_every_failure_is_an_exception(mode, tmp_path):
-    code = f"import sys; sys.argv = ['', {mode!r}]; KINDS = {KINDS}\n" + HARNESS + SWEEP
     status, out, errors = python(
-        code, 100, TORCH_TPU_PLUGIN=FAKE, TORCH_TPU_CACHE_DIR=str(tmp_path)
+        script(SWEEP, mode), 100, TORCH_TPU_PLUGIN=FAKE, TORCH_TPU_CACHE_DIR=str(tmp_path)
     )
     assert status == 0, errors
     for kind, (rounds, failures) in zip(KINDS, json.loads(out), strict=True):
@@ -161,11 +169,8 @@ def sweep(kind, n, first):
             torch._dynamo.reset()
             function = torch.compile(net, fullgraph=True)
             n += 1
-        start(kind, nth)
-        failures += attempt(kind, n)
-        happened = stop(kind, nth)
-        settle()
-        rounds += 1
+        failed, happened = trial(kind, nth, n)
+        failures, rounds = failures + failed, rounds + 1
         step(n + 1000 if first and kind == "plugin" else n)  # what is refused is not tried again
         nth += max(1, nth // 5) if first else 1
     return rounds, failures
@@ -181,9 +186,8 @@ print(json.dumps(found))
 
 @pytest.mark.slow
 def test_every_failure_of_compiled_functions_is_an_exception(tmp_path):
-    code = f"import sys; sys.argv = ['', 'strict']; KINDS = {KINDS}\n" + HARNESS + COMPILED
     status, out, errors = python(
-        code,
+        script(COMPILED),
         400,
         TORCH_TPU_PLUGIN=FAKE,
         TORCH_TPU_CACHE="off",

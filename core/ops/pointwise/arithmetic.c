@@ -282,7 +282,6 @@ void tt_lower_lerp(tt_lower *cx) {
   tt_out_in(cx, 0, tt_hlo_add(h, end, tt_hlo_multiply(h, xs[2], span)), cx->result_type);
 }
 
-/* self + value * a * b or self + value * a / b; param: TT_HLO_multiply or TT_HLO_divide. */
 /* Among integers the factor is one, too, though it may be given as a fraction. */
 static tt_dtype type_with_factor(tt_lower *cx) {
   tt_dtype first = tt_in(cx, 0)->type.dtype;
@@ -295,6 +294,7 @@ static tt_dtype type_with_factor(tt_lower *cx) {
   return same ? first : TT_I64;
 }
 
+/* self + value * a * b or self + value * a / b; param: TT_HLO_multiply or TT_HLO_divide. */
 void tt_lower_addcmul(tt_lower *cx) {
   tt_hlo *h = cx->h;
   tt_dtype result = type_with_factor(cx), dtype = tt_compute_dtype(result);
