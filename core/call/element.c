@@ -10,7 +10,7 @@ typedef struct making {
   const tt_call_spec *list;
   int number;
   tt_arg *args;            /* [list->arg_count] */
-  tt_call_tensor *tensors; /* at most one an argument */
+  tt_call_tensor *tensors; /* at most one an argument, and a target */
   int *from;               /* which of the list's tensors each is */
   tt_dtype *scalars;       /* at most one an argument */
   int *numbers;            /* which of the list's numbers each is */
@@ -57,12 +57,18 @@ static bool fits(const tt_call *call) {
 
 /* -- Making -- */
 
-static void take_tensor(making *m, tt_arg *arg, int index) {
+static int take_tensor(making *m, int index) {
   int at = m->spec.tensor_count++;
   m->tensors[at] = m->list->tensors[index];
   m->from[at] = index;
-  arg->first = at;
   if (m->list->results[m->number].target == index) m->result.target = at;
+  return at;
+}
+
+/* A target is among the arguments, or behind all their tensors (out=). */
+static void take_target(making *m) {
+  int index = m->list->results[m->number].target;
+  if (index >= 0 && m->result.target < 0) (void)take_tensor(m, index);
 }
 
 static void take_number(making *m, tt_arg *arg, int index) {
@@ -80,10 +86,10 @@ static void take_arg(making *m, int i) {
   case TT_ARG_TENSORS:
     arg->count = 1;
     arg->present = NULL;
-    take_tensor(m, arg, from->first + m->number);
+    arg->first = take_tensor(m, from->first + m->number);
     break;
   case TT_ARG_TENSOR:
-    take_tensor(m, arg, from->first);
+    arg->first = take_tensor(m, from->first);
     break;
   case TT_ARG_SCALARS:
     arg->count = 1;
@@ -195,7 +201,9 @@ static tt_status make_element(tt_call *list, making *m, tt_element *out) {
   m->spec.result_count = 1;
   m->spec.tensor_count = m->spec.scalar_count = 0;
   m->result = list->spec.results[m->number];
+  m->result.target = -1;
   for (int i = 0; i < list->spec.arg_count; i++) take_arg(m, i);
+  take_target(m);
   TT_TRY(find_or_create(list, m, &call));
   return keep(list, m, call, out);
 }

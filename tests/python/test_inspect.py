@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from support import DEVICE, only_tpu, python
+from torch._higher_order_ops import scan, while_loop
 from torch.utils.flop_counter import FlopCounterMode
 
 import torch_tpu._C as glue
@@ -85,6 +86,34 @@ def test_flops_are_those_of_pytorchs_formulas():
     compiled(*(one.to(DEVICE) for one in args))
     [one] = inspect(compiled).programs
     assert one.flops == counter.get_total_flops()
+
+
+def test_flops_within_loops_count_as_often_as_these_run():
+    def scanned(x, weight, rows):
+        step = lambda sum, row: ((sum @ weight) + row, row * 2)  # noqa: E731
+        return scan(step, x, rows)[0]
+
+    def forever(x, weight):
+        more = lambda x: x.sum() < 100  # noqa: E731
+        return while_loop(more, lambda x: (x @ weight + 1,), (x,))[0]
+
+    x, weight, rows = (torch.ones(*s, device=DEVICE) for s in ((4, 5), (5, 5), (7, 5)))
+    for function, args, times in ((scanned, (x, weight, rows), 7), (forever, (x, weight), 1)):
+        compiled = torch.compile(function)
+        compiled(*args)
+        [one] = inspect(compiled).programs
+        assert one.flops == times * 2 * 4 * 5 * 5
+
+
+def test_long_attention_keeps_a_block_of_its_logits():
+    """Forward and backward: of 8 heads, 1,100 rows by 1,100 numbers."""
+    compiled = torch.compile(lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True))
+    q = torch.randn(1, 8, 1100, 16, device=DEVICE, requires_grad=True)
+    compiled(q).sum().backward()
+    for one, products in zip(inspect(compiled).programs, (2, 5), strict=True):
+        assert one.memory["temporaries"] < 8 * 1100 * 1100 * 4
+        padded = 1152  # to whole blocks
+        assert one.flops == products * 2 * 8 * padded * 1100 * 16
 
 
 def test_programs_are_told_apart_by_function():

@@ -201,6 +201,36 @@ def test_attention_function(causal, masked):
     check_gradients(work, q, k, v, mask)
 
 
+LONG = {
+    "plain": ((1, 8, 1030), (8, 1030), {}),
+    "causal": ((1, 8, 1030), (8, 1030), {"is_causal": True}),
+    "causal, fewer keys": ((2, 4, 2048), (2, 600), {"is_causal": True}),
+    "bias": ((1, 4, 2048), (2, 1100), {"attn_mask": lambda: torch.randn(2048, 1100)}),
+    "bias of keys": ((2, 4, 1500), (4, 750), {"attn_mask": lambda: torch.randn(2, 1, 1, 750)}),
+    "mask": ((1, 8, 1030), (8, 1030), {"attn_mask": lambda: torch.rand(1030, 1030) > 0.5}),
+    "few rows": ((1, 2, 130), (2, 40000), {}),
+}
+
+
+@pytest.mark.parametrize("case", slow_but(LONG, "causal", "bias", "bias of keys"))
+def test_long_attention(case):
+    """More logits than are taken at once; the last block has rows that are none."""
+    (batch, heads, rows), (shared, keys), options = LONG[case]
+    q = torch.randn(batch, heads, rows, 8, requires_grad=True)
+    k, v = (torch.randn(batch, shared, keys, n, requires_grad=True) for n in (8, 12))
+    mask = options["attn_mask"]() if "attn_mask" in options else None
+    if mask is not None and mask.dtype == torch.bool:
+        mask[3] = False
+    elif mask is not None:
+        mask.requires_grad_()
+
+    def work(q, k, v, mask):
+        chosen = {**options, "attn_mask": mask}
+        return F.scaled_dot_product_attention(q, k, v, enable_gqa=shared < heads, **chosen)
+
+    check_gradients(work, q, k, v, mask)
+
+
 @pytest.mark.parametrize("half", [False, True], ids=["f32", "bf16"])
 def test_attention_drops_what_dropout_would(half):
     q, k, v = (torch.randn(2, 3, n, 8).to(DEVICE).requires_grad_() for n in (5, 7, 7))

@@ -186,6 +186,29 @@ def test_lists_whose_elements_meet_stay_whole():
     assert all(torch.equal(a, b) for a, b in zip(ours, got, strict=True))
 
 
+@pytest.mark.tier("pieces")
+@pytest.mark.parametrize("name", ["max", "exp", "add", "addcmul"])
+def test_lists_with_targets_are_taken_apart(name):
+    """A target of out= is among no argument's tensors."""
+    alike = [torch.randn(4, 3) for _ in range(9)]
+    function = getattr(torch.ops.aten, f"_foreach_{name}")
+
+    def work(device):
+        x = [one.to(device) for one in alike]
+        more = {"add": (2.0,), "addcmul": (x, x)}.get(name, ())
+        flat = [torch.empty_like(one) for one in function(x, *more)]
+        function(x, *more, out=flat)
+        results = flat
+        if name != "max":
+            wide = torch.zeros(9, 8, 3, device=device)
+            function(x, *more, out=[wide[i, 2:6] for i in range(9)])
+            results = [*flat, wide]
+        return [one.cpu() for one in results]
+
+    for one, expected in zip(work("tpu"), work("cpu"), strict=True):
+        torch.testing.assert_close(one, expected)
+
+
 @pytest.mark.tier("auto")
 def test_explain_says_what_was_waited_for():
     x = torch.rand(3, 29, device="tpu")

@@ -1,0 +1,49 @@
+/* What the files of this family share. Leading dims are batch dims, the last of them the heads;
+ * then come rows (positions) and features. Of grouped queries, several heads in a row have one head
+ * of the keys and values. Logits and probabilities are kept in f32 (f64 for f64 inputs). */
+#ifndef TT_ATTENTION_H
+#define TT_ATTENTION_H
+
+#include "ops/nn.h"
+
+typedef struct tt_attention {
+  tt_node *q, *k, *v, *bias; /* bias NULL if there is none */
+  tt_node *first;            /* which of all rows q's first one is, i32; NULL: the first */
+  int key;                   /* k's argument */
+  int rank, last;
+  int64_t group;  /* heads of the query to one of the key */
+  tt_dtype dtype; /* of logits */
+  tt_node *scale;
+  double dropout;
+  bool causal;
+} tt_attention;
+
+typedef struct tt_attended {
+  tt_node *y;   /* of q's dtype */
+  tt_node *lse; /* log of the sum of a row's exponentials */
+} tt_attended;
+tt_attended tt_attend(tt_lower *cx, const tt_attention *a);
+
+/* What attention returned, and the gradient of its y. */
+typedef struct tt_attention_saved {
+  tt_node *grad, *out;
+  tt_node *lse; /* NULL: is computed again */
+} tt_attention_saved;
+/* Of logits' dtype; `wanted` on entry, NULL where they are not. */
+enum { TT_GRAD_Q, TT_GRAD_K, TT_GRAD_V, TT_GRAD_BIAS, TT_ATTENTION_GRADS };
+typedef struct tt_attention_grads {
+  bool wanted[TT_ATTENTION_GRADS];
+  tt_node *of[TT_ATTENTION_GRADS];
+} tt_attention_grads;
+void tt_attend_backward(tt_lower *cx, const tt_attention *a, const tt_attention_saved *saved,
+                        tt_attention_grads *grads);
+
+/* Long rows of logits need not all be in memory: how many rows of the query to take at a time, or 0
+ * for all of them at once. Dropout takes all, since it draws for all of them at once. */
+int64_t tt_attention_block(const tt_attention *a);
+/* The same as the functions above, by a loop over blocks of that many rows. */
+tt_attended tt_attend_blocks(tt_lower *cx, const tt_attention *a, int64_t block);
+void tt_attend_blocks_backward(tt_lower *cx, const tt_attention *a, const tt_attention_saved *saved,
+                               int64_t block, tt_attention_grads *grads);
+
+#endif
