@@ -89,6 +89,12 @@ def test_dims_of_one_element():
             assert work(y).stride() == work(x).stride()
 
 
+def test_floats_of_whole_numbers():
+    for dtype in (torch.int16, torch.uint8, torch.bool):
+        for work in (torch.deg2rad, torch.rad2deg):
+            check(work, numbers(4, 3).T.to(dtype))
+
+
 @pytest.mark.parametrize("shape", slow_but([(5, 3), (3, 5), (2, 5, 3)], (2, 5, 3)))
 def test_factorisations(shape):
     for x in (numbers(*shape), numbers(*shape).mT):

@@ -263,7 +263,8 @@ def _lay_by_rows(op: Operator, args: list[Any], results: Results) -> None:
 
 
 def _lay_like_first(op: Operator, args: list[Any], results: Results) -> None:
-    results[0] = torch.empty_like(args[0])
+    if results[0] is not None:
+        results[0] = torch.empty_like(args[0], dtype=results[0].dtype)
 
 
 def _lay_as_convolved(op: Operator, args: list[Any], results: Results) -> None:

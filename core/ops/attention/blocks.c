@@ -1,6 +1,4 @@
-/* Attention by a loop over blocks of the query's rows, so that the logits of one block at a time
- * are in memory. Gradients of keys and values are sums over the blocks. */
-#include "ops/attention/attention.h"
+#include "ops/attention/blocks.h"
 
 /* Logits of fewer bytes are taken at once; a block has as many rows as fit, between these. */
 enum { FEW_BYTES = 32 << 20, BLOCK_BYTES = 8 << 20, FEWEST_ROWS = 64, MOST_ROWS = 1024 };
@@ -116,7 +114,7 @@ tt_attended tt_attend_blocks(tt_lower *cx, const tt_attention *a, int64_t block)
                        tt_hlo_slice_dim(h, end[2], dim, 0, rows, 1)};
 }
 
-/* -- Backward -- */
+/* -- Backward: gradients of keys and values are sums over the blocks -- */
 
 /* The dim of the rows that a block alone has gradients for; -1: the gradients are summed up. */
 static int rows_of_grad(const blocks *b, int which) {
@@ -143,6 +141,12 @@ static void backward_block(tt_hlo *h, tt_node *const *args, tt_node **results, v
   }
 }
 
+static tt_node *zeros_as(const blocks *b, const tt_node *x) {
+  tt_type type = x->type;
+  type.dtype = b->all.dtype;
+  return tt_hlo_zeros(b->cx->h, &type);
+}
+
 void tt_attend_blocks_backward(tt_lower *cx, const tt_attention *a, const tt_attention_saved *saved,
                                int64_t block, tt_attention_grads *grads) {
   tt_hlo *h = cx->h;
@@ -153,16 +157,12 @@ void tt_attend_blocks_backward(tt_lower *cx, const tt_attention *a, const tt_att
   b.saved =
       (tt_attention_saved){add_rows(&b, saved->grad, dim, all), add_rows(&b, saved->out, dim, all),
                            add_rows(&b, saved->lse, dim, all)};
-  tt_node *of[TT_ATTENTION_GRADS] = {b.all.q, b.all.k, b.all.v, b.all.bias};
+  const tt_node *of[TT_ATTENTION_GRADS] = {b.all.q, b.all.k, b.all.v, b.all.bias};
   tt_node *state[1 + TT_ATTENTION_GRADS] = {tt_hlo_const_i(h, TT_I32, 0)};
   tt_node *end[1 + TT_ATTENTION_GRADS];
   int n = 1;
-  for (int i = 0; i < TT_ATTENTION_GRADS; i++) {
-    if (!grads->wanted[i]) continue;
-    tt_type type = of[i]->type;
-    type.dtype = a->dtype;
-    state[n++] = tt_hlo_zeros(h, &type);
-  }
+  for (int i = 0; i < TT_ATTENTION_GRADS; i++)
+    if (of[i] && grads->wanted[i]) state[n++] = zeros_as(&b, of[i]);
   tt_hlo_while(h, n, state, any_left, backward_block, &b, end);
   n = 1;
   for (int i = 0; i < TT_ATTENTION_GRADS; i++) {

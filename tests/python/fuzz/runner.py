@@ -120,6 +120,8 @@ def bytes_of(tensor):
 
 
 def same_numbers(got, want, mark):
+    if want.dtype == torch.complex32:  # which the CPU compares in no way
+        got, want = torch.view_as_real(got), torch.view_as_real(want)
     if torch.equal(got, want):
         return True
     if mark == RAW or not (want.is_floating_point() or want.is_complex()):

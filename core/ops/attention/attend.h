@@ -1,8 +1,9 @@
-/* What the files of this family share. Leading dims are batch dims, the last of them the heads;
- * then come rows (positions) and features. Of grouped queries, several heads in a row have one head
- * of the keys and values. Logits and probabilities are kept in f32 (f64 for f64 inputs). */
-#ifndef TT_ATTENTION_H
-#define TT_ATTENTION_H
+/* Scaled dot-product attention of all of a query's rows at once. Leading dims are batch dims, the
+ * last of them the heads; then come rows (positions) and features. Of grouped queries, several
+ * heads in a row have one head of the keys and values. Logits and probabilities are kept in f32
+ * (f64 for f64 inputs). */
+#ifndef TT_ATTEND_H
+#define TT_ATTEND_H
 
 #include "ops/nn.h"
 
@@ -37,13 +38,5 @@ typedef struct tt_attention_grads {
 } tt_attention_grads;
 void tt_attend_backward(tt_lower *cx, const tt_attention *a, const tt_attention_saved *saved,
                         tt_attention_grads *grads);
-
-/* Long rows of logits need not all be in memory: how many rows of the query to take at a time, or 0
- * for all of them at once. Dropout takes all, since it draws for all of them at once. */
-int64_t tt_attention_block(const tt_attention *a);
-/* The same as the functions above, by a loop over blocks of that many rows. */
-tt_attended tt_attend_blocks(tt_lower *cx, const tt_attention *a, int64_t block);
-void tt_attend_blocks_backward(tt_lower *cx, const tt_attention *a, const tt_attention_saved *saved,
-                               int64_t block, tt_attention_grads *grads);
 
 #endif
