@@ -358,6 +358,9 @@ NEEDED = {
     "KeepsFormat": forgets_format,
     "Contiguous": laid_by_rows,
     "LikeFirst": lies_as_its_first,
+    "Gathers": lambda name: differs(
+        name, (numbers(4), [torch.arange(4).reshape(2, 2).T]), torch.Tensor.stride
+    ),
     "WithNoise": depends_on_training,
     "SecondFirst": lies_as_its_second,
     "Held": number_not_held,

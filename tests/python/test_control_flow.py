@@ -475,6 +475,35 @@ def test_flex_attention(name):
     check_eager(flex, q, k, v, bias, causal, reference=attend)
 
 
+LONG_FLEX = {
+    "a bias that learns": (4, True, False),
+    "groups, bias, causal": (2, True, True),
+    "half, causal": (4, False, True),
+}
+
+
+@pytest.mark.parametrize("name", slow_but(LONG_FLEX, "groups, bias, causal"))
+def test_long_flex_attention(name):
+    """A block of the scores at a time: of 4 heads, 1,536 rows by 1,536 numbers."""
+    heads, biased, causal = LONG_FLEX[name]
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(1, h, 1536, 8, requires_grad=True) for h in (4, heads, heads))
+    bias = torch.randn(4, 1536, requires_grad=True) if biased else None
+    known = len(torch.tpu.compiler.inspect(flex).programs)
+    if name.startswith("half"):
+        args = [one.detach().half() for one in (q, k, v)]
+        got = torch.compile(flex)(*move(args), bias, causal)
+        same(
+            got.float(), attend(*(one.float() for one in args), bias, causal), rtol=1e-2, atol=1e-2
+        )
+    else:
+        check_native(flex, q, k, v, bias, causal, reference=attend)
+    programs = torch.tpu.compiler.inspect(flex).programs[known:]
+    assert programs
+    for one in programs:
+        assert one.memory["temporaries"] < 2 * 4 * 1536 * 1536 * 4
+
+
 @pytest.mark.slow
 def test_a_block_mask_made_before():
     mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, 256, 256, device=DEVICE)

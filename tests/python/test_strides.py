@@ -89,6 +89,26 @@ def test_dims_of_one_element():
             assert work(y).stride() == work(x).stride()
 
 
+INDICES = {
+    "turned": lambda i, j: (i.T,),
+    "two": lambda i, j: (i.T, j.T),
+    "behind": lambda i, j: (slice(None), i.T),
+    "apart": lambda i, j: (i.T, slice(None), j.T),
+    "wide": lambda i, j: (i.T, j[:1].expand(3, 3).T[:, :2]),
+    "numbers": lambda i, j: (j[0, 0], slice(None), i.T),
+}
+
+
+@pytest.mark.parametrize("name", INDICES)
+def test_what_indices_pick(name):
+    """The result lies as the indices do, which Meta does not say."""
+    i, j = torch.tensor([[0, 2, 1], [3, 1, 0]]), torch.tensor([[1, 1, 3], [2, 0, 2]])
+    for order in ((0, 1, 2), (2, 0, 1), (1, 2, 0)):
+        x = numbers(4, 4, 4).permute(order)
+        check(lambda x, i, j: x[INDICES[name](i, j)], x, i, j)
+        check(lambda x, j: x[j.flatten()[:4] > 1], x, j)
+
+
 def test_floats_of_whole_numbers():
     for dtype in (torch.int16, torch.uint8, torch.bool):
         for work in (torch.deg2rad, torch.rad2deg):

@@ -267,6 +267,26 @@ def _lay_like_first(op: Operator, args: list[Any], results: Results) -> None:
         results[0] = torch.empty_like(args[0], dtype=results[0].dtype)
 
 
+def _lay_as_gathered(op: Operator, args: list[Any], results: Results) -> None:
+    """As AdvancedIndex in aten/src/ATen/native/TensorAdvancedIndexing.cpp prepares its iterator."""
+    x, result = args[0], results[0]
+    at = [i for i, one in enumerate(args[1]) if one is not None]
+    indices = [args[1][i] for i in at]
+    masks = any(one.dtype in (torch.bool, torch.uint8) for one in indices)
+    if result is None or masks or not at or not result.numel():
+        return
+    if at[-1] - at[0] >= len(at):  # others are between them
+        x = x.permute(at + [i for i in range(x.dim()) if i not in at])
+        at = list(range(len(at)))
+    first, after = at[0], x.dim() - len(at) - at[0]
+    indices = list(torch.broadcast_tensors(*indices))
+    sizes, strides = list(x.size()), list(x.stride())
+    sizes[first : first + len(at)] = indices[0].shape
+    strides[first : first + len(at)] = [0] * indices[0].dim()
+    spread = [one.reshape((1,) * first + one.shape + (1,) * after) for one in indices]
+    results[0] = _C.iterated([x.as_strided(sizes, strides), *spread], result)
+
+
 def _lay_as_convolved(op: Operator, args: list[Any], results: Results) -> None:
     """PyTorch computes what has one dim as if it had two."""
     x, w = (args[op.names.index(name)] for name in ("input", "weight"))
@@ -289,6 +309,7 @@ CORRECTIONS: dict[str, Callable[[Operator, list[Any], Results], None]] = {
     "KeepsFormat": _keep_format,
     "Contiguous": _lay_by_rows,
     "LikeFirst": _lay_like_first,
+    "Gathers": _lay_as_gathered,
 }
 
 

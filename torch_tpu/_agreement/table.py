@@ -25,6 +25,7 @@ KINDS = {
     "KeepsFormat": "keeps an image's channels last, and no other order of its dims",
     "Contiguous": "lays its results row by row, whatever its operands do",
     "LikeFirst": "lays its result as its first operand",
+    "Gathers": "iterates over what it reads, without the dims that are indexed, and its indices",
     "FillsTarget": "fills an out= tensor of any sizes that has as many elements as the result",
     "WithNoise": "iterates over the noise and its first operand in training, and over its second "
     "and first else",
@@ -171,6 +172,7 @@ ROWS = (
     Row("LikeFirst", "log_sigmoid_backward", "makes its result without an iterator"),
     Row("LikeFirst", "hardtanh nan_to_num deg2rad rad2deg", "makes its result first"),
     Row("Contiguous", "tril triu", "makes its result first"),
+    Row("Gathers", "index.Tensor _unsafe_index.Tensor", "has a Meta kernel without an iterator"),
     Row(
         "Contiguous",
         "mse_loss_backward smooth_l1_loss_backward huber_loss_backward",

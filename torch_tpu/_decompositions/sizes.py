@@ -107,7 +107,7 @@ def index(self: Tensor, indices: list[Tensor | None]) -> Tensor:
         return masked_select(self, mask)
     count = count_true(mask)
     places = aten.nonzero_static(mask.flatten(), size=mask.numel(), fill_value=0).flatten()
-    return first_rows(self.flatten(0, mask.dim() - 1).index_select(0, places), count)
+    return first_rows(aten.index.Tensor(self.flatten(0, mask.dim() - 1), [places]), count)
 
 
 @decomposes("index_put", "_unsafe_index_put", "_index_put_impl")

@@ -17,11 +17,7 @@ from torch._higher_order_ops.associative_scan import (
     generic_associative_scan,
 )
 from torch._higher_order_ops.cond import cond_op, cond_op_dense
-from torch._higher_order_ops.flex_attention import (
-    flex_attention,
-    flex_attention_backward,
-    sdpa_dense_backward,
-)
+from torch._higher_order_ops.flex_attention import flex_attention, flex_attention_backward
 from torch._higher_order_ops.map import map_dense, map_impl
 from torch._higher_order_ops.scan import scan_op, scan_op_dense
 from torch._higher_order_ops.while_loop import (
@@ -29,13 +25,11 @@ from torch._higher_order_ops.while_loop import (
     while_loop_op,
     while_loop_stack_output_op,
 )
-from torch.amp.autocast_mode import _cast
 from torch.utils import _pytree as pytree
 
-from torch_tpu.compiler import regions
-from torch_tpu.compiler.regions import IF, SCAN, WHILE
-
-AUTOCAST: DispatchKey = DispatchKey.AutocastPrivateUse1  # type: ignore[attr-defined]
+from torch_tpu.compiler import flex, regions
+from torch_tpu.compiler.flex import AUTOCAST
+from torch_tpu.compiler.regions import IF, WHILE
 
 
 def install() -> None:
@@ -56,10 +50,11 @@ def install() -> None:
     scan_op.py_impl(key)(_scan)
     map_impl.py_impl(key)(_map)
     associative_scan_op.py_impl(DispatchKey.AutogradPrivateUse1)(_associative_scan)
-    flex_attention_backward.py_impl(key)(_flex_attention_backward)
+    flex_attention.py_impl(key)(flex.attention)
+    flex_attention_backward.py_impl(key)(flex.backward)
     triton_kernel_wrap.triton_kernel_wrapper_mutation.py_impl(key)(_triton)
     triton_kernel_wrap.triton_kernel_wrapper_functional.py_impl(key)(_triton)
-    flex_attention.py_impl(AUTOCAST)(_flex_attention_autocast)
+    flex_attention.py_impl(AUTOCAST)(flex.with_autocast)
     for operator in _higher_order_ops.values():
         if AUTOCAST not in operator.py_kernels:
             operator.fallthrough(AUTOCAST)
@@ -154,20 +149,10 @@ def _while_loop_stack_output(
     return _while_loop(cond_fn, body_fn, carried_inputs, additional_inputs, stack_output=True)
 
 
-def _loop(
-    name: str, step: Callable[..., Sequence[Any]], init: Sequence[Any], xs: Sequence[Any]
-) -> tuple[Any, ...]:
-    """A scan: what is carried at its end, then the stacks of its other results."""
-    carried, stacks = ([regions.held(one) for one in values] for values in (init, xs))
-    recorder = regions.Recorder(name)
-    shapes = recorder.body(step, carried + [regions.held(one[0]) for one in stacks])
-    return recorder.record(SCAN, carried + stacks, shapes, len(carried), stacks[0].shape[0])
-
-
 def _scan(combine_fn: Any, init: Any, xs: Any, additional_inputs: Any) -> Any:
     if not regions.capturing() or not xs or xs[0].shape[0] < 2:
         return scan_op_dense(combine_fn, init, xs, additional_inputs)
-    return _loop("scan", lambda *values: combine_fn(*values, *additional_inputs), init, xs)
+    return regions.loop("scan", lambda *values: combine_fn(*values, *additional_inputs), init, xs)
 
 
 def _map(f: Any, xs: Any, pos_args: Any) -> Any:
@@ -180,7 +165,7 @@ def _map(f: Any, xs: Any, pos_args: Any) -> Any:
         specs.append(spec)
         return leaves
 
-    return pytree.tree_unflatten(_loop("map", step, [], xs), specs[0])
+    return pytree.tree_unflatten(regions.loop("map", step, [], xs), specs[0])
 
 
 def _associative_scan(combine_fn: Any, xs: Any, additional_inputs: Any) -> Any:
@@ -189,29 +174,6 @@ def _associative_scan(combine_fn: Any, xs: Any, additional_inputs: Any) -> Any:
     PyTorch's own gradients of it are so only for functions of one tensor.
     """
     return generic_associative_scan(combine_fn, xs, additional_inputs=additional_inputs)
-
-
-def _flex_attention_autocast(query: Any, key: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
-    cast: Any = _cast((query, key, value), "tpu", torch.get_autocast_dtype("tpu"))
-    with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(AUTOCAST)):
-        return flex_attention(*cast, *args, **kwargs)
-
-
-def _flex_attention_backward(*args: Any) -> Any:
-    """PyTorch's own, which gives gradients to those of the score's tensors that say they want one.
-
-    In a graph that AOTAutograd made no tensor says so; there the joint graph tells.
-    """
-    joint, buffers = args[8], args[12]
-    if isinstance(joint, fx.GraphModule):
-        gradients: Any = joint.graph.output_node().args[0]
-        buffers = tuple(
-            one if grad is None or one.requires_grad else one.detach().requires_grad_()
-            for one, grad in zip(buffers, gradients[5:], strict=True)
-        )
-    with torch.no_grad():
-        backward: Callable[..., Any] = sdpa_dense_backward
-        return backward(*args[:12], buffers, *args[13:])
 
 
 def _triton(*, kernel_idx: int, **_: Any) -> Any:

@@ -100,6 +100,16 @@ class Recorder:
         return tuple(results)
 
 
+def loop(
+    name: str, step: Callable[..., Sequence[Any]], init: Sequence[Any], xs: Sequence[Any]
+) -> tuple[Any, ...]:
+    """A scan: what is carried at its end, then the stacks of its other results."""
+    carried, stacks = ([held(one) for one in values] for values in (init, xs))
+    recorder = Recorder(name)
+    shapes = recorder.body(step, carried + [held(one[0]) for one in stacks])
+    return recorder.record(SCAN, carried + stacks, shapes, len(carried), stacks[0].shape[0])
+
+
 def with_writes(
     outside: Sequence[Any], record: Callable[[list[int]], tuple[Sequence[Any], Tensors]]
 ) -> tuple[Any, ...]:
