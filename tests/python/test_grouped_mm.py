@@ -259,4 +259,6 @@ def test_mixture_of_experts_compiles_nothing_more(mode):
     same(
         list(map(torch.tensor, train(model.to(DEVICE), DEVICE))), list(map(torch.tensor, expected))
     )
-    assert torch.tpu.metrics()["compiles"] == 0
+    # Programs of chunks, in Fused, are asked for later, and compiled when nobody waits.
+    asked = "compiles" if torch.tpu.eager_mode == "fused" else "programs"
+    assert torch.tpu.metrics()[asked] == 0
