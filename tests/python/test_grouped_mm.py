@@ -260,5 +260,5 @@ def test_mixture_of_experts_compiles_nothing_more(mode):
         list(map(torch.tensor, train(model.to(DEVICE), DEVICE))), list(map(torch.tensor, expected))
     )
     # Programs of chunks, in Fused, are asked for later, and compiled when nobody waits.
-    asked = "compiles" if torch.tpu.eager_mode == "fused" else "programs"
+    asked = "compiles" if mode == "fused" else "programs"
     assert torch.tpu.metrics()[asked] == 0
