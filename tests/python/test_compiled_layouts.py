@@ -92,3 +92,20 @@ def test_views_of_arguments_that_begin_elsewhere(dynamic):
             half, flat, rest = compiled(argument)
             same([half, flat, rest], [x[: len(x) // 2], x.flatten(), x[1:] * 2])
             assert half.storage_offset() == flat.storage_offset() == 3 * first
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_what_indices_pick(dynamic):
+    """It lies as the indices do, also where sizes are symbols."""
+
+    def function(x, index):
+        return x[index.T].relu(), x[index.T, index.T]
+
+    compiled = torch.compile(function, dynamic=dynamic, fullgraph=True)
+    for rows in (2, 3, 4):
+        x, index = torch.randn(6, 5), torch.randint(0, 5, (rows, 3))
+        want, got = function(x, index), compiled(x.to(DEVICE), index.to(DEVICE))
+        same(got, want)
+        assert [strides_that_matter(one) for one in got] == [
+            strides_that_matter(one) for one in want
+        ]

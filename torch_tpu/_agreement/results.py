@@ -273,7 +273,7 @@ def _lay_as_gathered(op: Operator, args: list[Any], results: Results) -> None:
     at = [i for i, one in enumerate(args[1]) if one is not None]
     indices = [args[1][i] for i in at]
     masks = any(one.dtype in (torch.bool, torch.uint8) for one in indices)
-    if result is None or masks or not at or not result.numel():
+    if result is None or masks or not at:
         return
     if at[-1] - at[0] >= len(at):  # others are between them
         x = x.permute(at + [i for i in range(x.dim()) if i not in at])
@@ -284,7 +284,38 @@ def _lay_as_gathered(op: Operator, args: list[Any], results: Results) -> None:
     sizes[first : first + len(at)] = indices[0].shape
     strides[first : first + len(at)] = [0] * indices[0].dim()
     spread = [one.reshape((1,) * first + one.shape + (1,) * after) for one in indices]
-    results[0] = _C.iterated([x.as_strided(sizes, strides), *spread], result)
+    results[0] = _iterated([x.as_strided(sizes, strides), *spread], result)
+
+
+def _iterated(operands: list[Tensor], result: Tensor) -> Tensor:
+    """The result as PyTorch's iterator over the operands lays it, of fake tensors as well.
+
+    The sizes of these may be symbols: then it is what it would be for those that they stand for.
+    """
+    if type(result) is Tensor:
+        return _C.iterated(operands, result)
+    from torch._subclasses.fake_tensor import (
+        unset_fake_temporarily,
+    )  # is loaded, as there are fakes
+
+    plain = [_without_symbols(one) for one in (*operands, result)]
+    if None in plain:
+        return result
+    with unset_fake_temporarily():
+        meta = [torch.empty_strided(*one, device="meta") for one in plain if one]
+        strides = _C.iterated(meta[:-1], meta[-1]).stride()
+    order = sorted(range(result.dim()), key=lambda d: -strides[d])
+    laid = result.new_empty([result.shape[d] for d in order])
+    return laid.permute([order.index(d) for d in range(result.dim())])
+
+
+def _without_symbols(x: Tensor) -> tuple[list[int], list[int]] | None:
+    """Sizes and strides, or None where a symbol stands for no number."""
+    sizes, strides = (
+        [one if isinstance(one, int) else one.node.hint for one in numbers]
+        for numbers in (x.size(), x.stride())
+    )
+    return None if None in (*sizes, *strides) else (sizes, strides)
 
 
 def _lay_as_convolved(op: Operator, args: list[Any], results: Results) -> None:

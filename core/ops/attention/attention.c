@@ -1,5 +1,5 @@
 /* Scaled dot-product attention and its gradients: what calls ask for. */
-#include "ops/attention/blocks.h"
+#include "ops/attention/stretches.h"
 
 #include <math.h>
 
@@ -59,7 +59,7 @@ void tt_lower_attention(tt_lower *cx) {
   }
   cx->drawn = 0;
   int64_t block = tt_attention_block(&a);
-  tt_attended done = block ? tt_attend_blocks(cx, &a, block) : tt_attend(cx, &a);
+  tt_attended done = block ? tt_attend_stretches(cx, &a, block) : tt_attend(cx, &a);
   tt_node *zero = tt_hlo_const_i(h, TT_I64, 0);
   tt_out_as(cx, 0, done.y);
   tt_out_as(cx, 1, done.lse);
@@ -85,7 +85,7 @@ void tt_lower_attention_backward(tt_lower *cx) {
   tt_node *inputs[TT_ATTENTION_GRADS] = {a.q, a.k, a.v, a.bias};
   for (int i = 0; i < TT_ATTENTION_GRADS; i++) grads.wanted[i] = inputs[i] && tt_flag(cx, 5, i);
   int64_t block = tt_attention_block(&a);
-  if (block) tt_attend_blocks_backward(cx, &a, &saved, block, &grads);
+  if (block) tt_attend_stretches_backward(cx, &a, &saved, block, &grads);
   else tt_attend_backward(cx, &a, &saved, &grads);
   for (int i = 0; i < TT_ATTENTION_GRADS; i++)
     if (grads.wanted[i]) tt_out_as(cx, i, tt_cast(cx, grads.of[i], inputs[i]->type.dtype));

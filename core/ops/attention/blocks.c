@@ -68,13 +68,17 @@ static blocks blocks_of(tt_lower *cx, const tt_attention *a, int64_t rows) {
   return b;
 }
 
+static tt_node *first_of(const blocks *b, tt_node *at) {
+  return tt_hlo_multiply(b->cx->h, at, tt_hlo_const_i(b->cx->h, TT_I32, b->rows));
+}
+
 /* The rows of block number `at`. */
 static tt_attention block_at(const blocks *b, tt_node *at) {
   tt_attention part = b->all;
-  tt_node *rows = tt_hlo_const_i(b->cx->h, TT_I32, b->rows);
-  part.first = tt_hlo_multiply(b->cx->h, at, rows);
-  part.q = take_rows(b, part.q, part.last - 1, part.first);
-  part.bias = take_rows(b, part.bias, rows_of_bias(&b->all), part.first);
+  tt_node *first = first_of(b, at);
+  part.q = take_rows(b, part.q, part.last - 1, first);
+  part.bias = take_rows(b, part.bias, rows_of_bias(&b->all), first);
+  part.first = part.first ? tt_hlo_add(b->cx->h, part.first, first) : first;
   return part;
 }
 
@@ -93,9 +97,10 @@ static void attend_block(tt_hlo *h, tt_node *const *args, tt_node **results, voi
   const blocks *b = user;
   tt_attention part = block_at(b, args[0]);
   tt_attended done = tt_attend(b->cx, &part);
+  tt_node *first = first_of(b, args[0]);
   results[0] = next(h, args[0]);
-  results[1] = put_rows(b, args[1], done.y, part.last - 1, part.first);
-  results[2] = put_rows(b, args[2], done.lse, part.last - 1, part.first);
+  results[1] = put_rows(b, args[1], done.y, part.last - 1, first);
+  results[2] = put_rows(b, args[2], done.lse, part.last - 1, first);
 }
 
 tt_attended tt_attend_blocks(tt_lower *cx, const tt_attention *a, int64_t block) {
@@ -126,9 +131,10 @@ static void backward_block(tt_hlo *h, tt_node *const *args, tt_node **results, v
   const blocks *b = user;
   tt_attention part = block_at(b, args[0]);
   int dim = part.last - 1, n = 0;
-  tt_attention_saved saved = {take_rows(b, b->saved.grad, dim, part.first),
-                              take_rows(b, b->saved.out, dim, part.first),
-                              take_rows(b, b->saved.lse, dim, part.first)};
+  tt_node *first = first_of(b, args[0]);
+  tt_attention_saved saved = {take_rows(b, b->saved.grad, dim, first),
+                              take_rows(b, b->saved.out, dim, first),
+                              take_rows(b, b->saved.lse, dim, first)};
   tt_attention_grads grads = b->grads;
   tt_attend_backward(b->cx, &part, &saved, &grads);
   results[n++] = next(h, args[0]);
@@ -136,7 +142,7 @@ static void backward_block(tt_hlo *h, tt_node *const *args, tt_node **results, v
     int rows = rows_of_grad(b, i);
     if (!grads.wanted[i]) continue;
     results[n] = rows < 0 ? tt_hlo_add(h, args[n], grads.of[i])
-                          : put_rows(b, args[n], grads.of[i], rows, part.first);
+                          : put_rows(b, args[n], grads.of[i], rows, first);
     n++;
   }
 }
