@@ -199,6 +199,8 @@ def laid_by_rows(name):
         "pow.Scalar": (2.0, x),
         "masked_fill.Scalar": (x, x > 0, 2.0),
         "masked_fill.Tensor": (x, x > 0, x.sum()),
+        "isin.Tensor_Tensor": (x, x[0]),
+        "isin.Tensor_Scalar": (x, 1.0),
         "mse_loss_backward": (x, x, x, 1),
         "smooth_l1_loss_backward": (x, x, x, 1, 1.0),
         "huber_loss_backward": (x, x, x, 1, 1.0),

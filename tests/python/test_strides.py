@@ -109,6 +109,12 @@ def test_what_indices_pick(name):
         check(lambda x, j: x[j.flatten()[:4] > 1], x, j)
 
 
+def test_membership():
+    x = numbers(4, 3).T
+    check(torch.isin, x, x[0])
+    check(lambda x: torch.isin(x, 1.0, invert=True), x)
+
+
 def test_floats_of_whole_numbers():
     for dtype in (torch.int16, torch.uint8, torch.bool):
         for work in (torch.deg2rad, torch.rad2deg):
