@@ -284,19 +284,17 @@ def _lay_as_gathered(op: Operator, args: list[Any], results: Results) -> None:
     sizes[first : first + len(at)] = indices[0].shape
     strides[first : first + len(at)] = [0] * indices[0].dim()
     spread = [one.reshape((1,) * first + one.shape + (1,) * after) for one in indices]
-    results[0] = _iterated([x.as_strided(sizes, strides), *spread], result)
+    results[0] = _lay_by_iterator([x.as_strided(sizes, strides), *spread], result)
 
 
-def _iterated(operands: list[Tensor], result: Tensor) -> Tensor:
-    """The result as PyTorch's iterator over the operands lays it, of fake tensors as well.
+def _lay_by_iterator(operands: list[Tensor], result: Tensor) -> Tensor:
+    """Returns the result as PyTorch's iterator over the operands lays it, of fake tensors as well.
 
-    The sizes of these may be symbols: then it is what it would be for those that they stand for.
+    The sizes of these may be symbols: then it lies as it would for those that they stand for.
     """
     if type(result) is Tensor:
         return _C.iterated(operands, result)
-    from torch._subclasses.fake_tensor import (
-        unset_fake_temporarily,
-    )  # is loaded, as there are fakes
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
 
     plain = [_without_symbols(one) for one in (*operands, result)]
     if None in plain:
@@ -358,7 +356,7 @@ def _iterate(op: Operator, args: list[Any], result: Tensor) -> Tensor:
         operands = [operands[2 if _training(op, args) else 1], operands[0]]
     if any(not isinstance(args[i], Tensor) for i in op.wrapped):
         operands.append(result.new_empty(()))
-    return _C.iterated(operands, result)
+    return _lay_by_iterator(operands, result)
 
 
 def state(op: Operator, args: list[Any]) -> Results | None:
