@@ -14,7 +14,7 @@
 
 #define TT_POOL_MAX_THREADS 256
 #define TT_POOL_FIRST 64 /* queue slots to begin with; a power of two, as TT_POOL_LIMIT is */
-#define TT_POOL_NICE 10  /* of background jobs: a tenth of a core that others use as well */
+#define TT_POOL_NICE 10  /* of background jobs, at least: a tenth of a core that others use */
 /* Milliseconds after an urgent job before one in the background begins. A first step compiles one
  * program after the other: what began between two would take a core from the next. */
 #define TT_POOL_REST 100
@@ -44,6 +44,7 @@ struct tt_pool {
   int thread_count;
   bool has_background, runs_background;
   bool may_rise, low; /* the priority of all threads that compile */
+  int nice, low_nice; /* as the pool was made; and of background jobs */
   pid_t background_id;
   bool left; /* to the thread that does background jobs */
   pthread_t background, threads[];
@@ -98,7 +99,7 @@ static bool take_out(ring *queue, job one) {
 static void share(tt_pool *pool) {
   bool low = pool->runs_background && !pool->running && !pool->waiting[TT_NOW].count;
   if (!pool->may_rise || low == pool->low) return;
-  tt_priority_set(TT_POOL_NAME, pool->background_id, low ? TT_POOL_NICE : 0);
+  tt_priority_set(TT_POOL_NAME, pool->background_id, low ? pool->low_nice : pool->nice);
   pool->low = low;
 }
 
@@ -174,9 +175,13 @@ static void turn(tt_pool *pool) {
 static void *work_background(void *user) {
   tt_pool *pool = user;
   bool may_rise = tt_priority_may_rise();
-  (void)setpriority(PRIO_PROCESS, (id_t)gettid(), TT_POOL_NICE);
+  int nice = getpriority(PRIO_PROCESS, (id_t)gettid());
+  int low_nice = nice > TT_POOL_NICE ? nice : TT_POOL_NICE;
+  (void)setpriority(PRIO_PROCESS, (id_t)gettid(), low_nice);
   (void)pthread_mutex_lock(&pool->lock);
   pool->may_rise = may_rise;
+  pool->nice = nice;
+  pool->low_nice = low_nice;
   pool->background_id = gettid();
   while (!pool->stopping) turn(pool);
   bool left = pool->left;

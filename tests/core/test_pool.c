@@ -295,18 +295,21 @@ static void test_priority(void **state) {
   tt_pool *pool = NULL;
   pthread_t compiler;
   _Atomic int thread = 0;
+  int before = getpriority(PRIO_PROCESS, 0), nice = before < 7 ? before + 3 : before;
+  assert_int_equal(setpriority(PRIO_PROCESS, 0, nice), 0); /* as whoever starts a process chooses */
   assert_null(tt_pool_create(1, &pool));
   assert_int_equal(pthread_create(&compiler, NULL, stay, &thread), 0);
   while (!atomic_load(&thread)) nap();
   assert_null(tt_pool_submit(pool, TT_BACKGROUND, gate_job, NULL));
-  wait_for_nice(thread, 10);
-  assert_int_equal(getpriority(PRIO_PROCESS, 0), 0);
+  wait_for_nice(thread, nice > 10 ? nice : 10);
+  assert_int_equal(getpriority(PRIO_PROCESS, 0), nice);
   assert_null(tt_pool_submit(pool, TT_NOW, gate_job, NULL));
-  wait_for_nice(thread, 0);
+  wait_for_nice(thread, nice);
   atomic_store(&open_gate, true);
   wait_for(&ran, 2);
   tt_pool_destroy(pool);
   assert_int_equal(pthread_join(compiler, NULL), 0);
+  assert_int_equal(setpriority(PRIO_PROCESS, 0, before), 0);
 }
 
 static void test_hurry(void **state) {

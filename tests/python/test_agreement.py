@@ -201,6 +201,8 @@ def laid_by_rows(name):
         "masked_fill.Tensor": (x, x > 0, x.sum()),
         "isin.Tensor_Tensor": (x, x[0]),
         "isin.Tensor_Scalar": (x, 1.0),
+        "normal.float_Tensor": (0.0, x.abs()),
+        "normal.Tensor_Tensor": (x, x.abs()),
         "mse_loss_backward": (x, x, x, 1),
         "smooth_l1_loss_backward": (x, x, x, 1, 1.0),
         "huber_loss_backward": (x, x, x, 1, 1.0),

@@ -109,6 +109,13 @@ def test_what_indices_pick(name):
         check(lambda x, j: x[j.flatten()[:4] > 1], x, j)
 
 
+def test_normal_numbers():
+    x = numbers(4, 3).T.abs()
+    for normal in (lambda x: torch.normal(x, 1.0), lambda x: torch.normal(0.0, x)):
+        assert normal(there(x)).stride() == normal(x).stride()
+    assert torch.normal(there(x), there(x)).stride() == torch.normal(x, x).stride()
+
+
 def test_membership():
     x = numbers(4, 3).T
     check(torch.isin, x, x[0])

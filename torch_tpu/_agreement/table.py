@@ -171,7 +171,11 @@ ROWS = (
     Row("Contiguous", "masked_fill.Scalar masked_fill.Tensor", "has a Meta kernel that is where's"),
     Row("LikeFirst", "log_sigmoid_backward", "makes its result without an iterator"),
     Row("LikeFirst", "hardtanh nan_to_num deg2rad rad2deg", "makes its result first"),
-    Row("Contiguous", "tril triu isin.Tensor_Tensor isin.Tensor_Scalar", "makes its result first"),
+    Row(
+        "Contiguous",
+        "tril triu isin.Tensor_Tensor isin.Tensor_Scalar normal.float_Tensor normal.Tensor_Tensor",
+        "makes its result first",
+    ),
     Row("Gathers", "index.Tensor _unsafe_index.Tensor", "has a Meta kernel without an iterator"),
     Row(
         "Contiguous",
