@@ -457,6 +457,14 @@ def flex(q, k, v, bias, causal):
     return flex_attention(q, k, v, score_mod=score_mod, block_mask=mask, enable_gqa=grouped)
 
 
+def flex_inputs(batch, count, heads, length, biased):
+    """Queries of `count` heads, keys and values of `heads`, and a bias that learns, or None."""
+    torch.manual_seed(0)
+    counts = (count, heads, heads)
+    inputs = [torch.randn(batch, h, length, 8, requires_grad=True) for h in counts]
+    return *inputs, torch.randn(count, length, requires_grad=True) if biased else None
+
+
 FLEX = {
     "plain": (2, False, False),
     "a bias that learns": (2, True, False),
@@ -468,11 +476,9 @@ FLEX = {
 @pytest.mark.parametrize("name", slow_but(FLEX, "groups, bias, causal"))
 def test_flex_attention(name):
     heads, biased, causal = FLEX[name]
-    torch.manual_seed(0)
-    q, k, v = (torch.randn(2, h, 32, 8, requires_grad=True) for h in (2, heads, heads))
-    bias = torch.randn(2, 32, requires_grad=True) if biased else None
-    check_native(flex, q, k, v, bias, causal, reference=attend)
-    check_eager(flex, q, k, v, bias, causal, reference=attend)
+    inputs = flex_inputs(2, 2, heads, 32, biased)
+    check_native(flex, *inputs, causal, reference=attend)
+    check_eager(flex, *inputs, causal, reference=attend)
 
 
 LONG_FLEX = {
@@ -486,18 +492,15 @@ LONG_FLEX = {
 def test_long_flex_attention(name):
     """A block of the scores at a time: of 4 heads, 1,536 rows by 1,536 numbers."""
     heads, biased, causal = LONG_FLEX[name]
-    torch.manual_seed(0)
-    q, k, v = (torch.randn(1, h, 1536, 8, requires_grad=True) for h in (4, heads, heads))
-    bias = torch.randn(4, 1536, requires_grad=True) if biased else None
+    inputs = flex_inputs(1, 4, heads, 1536, biased)
     known = len(torch.tpu.compiler.inspect(flex).programs)
     if name.startswith("half"):
-        args = [one.detach().half() for one in (q, k, v)]
-        got = torch.compile(flex)(*move(args), bias, causal)
-        same(
-            got.float(), attend(*(one.float() for one in args), bias, causal), rtol=1e-2, atol=1e-2
-        )
+        args = [one.detach().half() for one in inputs[:3]]
+        got = torch.compile(flex)(*move(args), None, causal)
+        want = attend(*(one.float() for one in args), None, causal)
+        same(got.float(), want, rtol=1e-2, atol=1e-2)
     else:
-        check_native(flex, q, k, v, bias, causal, reference=attend)
+        check_native(flex, *inputs, causal, reference=attend)
     programs = torch.tpu.compiler.inspect(flex).programs[known:]
     assert programs
     for one in programs:

@@ -14,8 +14,6 @@ TYPES = rf".* : \({TENSOR}, {TENSOR}\) -> {TENSOR}"
 PRODUCT = re.compile(rf'"stablehlo\.(dot_general|convolution)"\([^)]*\) (\{{.*\}}){TYPES}')
 CONTRACTED = re.compile(r"lhs_contracting_dimensions = \[([\d, ]*)\]")
 FEATURES = re.compile(r"kernel_output_feature_dimension = (\d+)")
-
-
 NAME = re.compile(r"%\w+(?:#\d+)?")
 DEFINED = re.compile(r'(%\d+)(?::\d+)? = "stablehlo\.(\w+)"\(([^)]*)\)')
 INTEGER = re.compile(r"dense<(-?\d+)> : tensor<i\d+>")

@@ -19,6 +19,12 @@ typedef struct tt_attention {
   bool causal;
 } tt_attention;
 
+/* The bias's dim of rows (from_last: 2) or of keys (1), or -1: it is the same for all of them. */
+static inline int tt_attention_bias_dim(const tt_attention *a, int from_last) {
+  int dim = a->bias ? a->bias->type.rank - from_last : -1;
+  return dim >= 0 && a->bias->type.dims[dim] > 1 ? dim : -1;
+}
+
 typedef struct tt_attended {
   tt_node *y;   /* of q's dtype */
   tt_node *lse; /* log of the sum of a row's exponentials */

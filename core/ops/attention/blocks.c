@@ -26,11 +26,7 @@ typedef struct blocks {
 
 /* -- Rows -- */
 
-/* The dim of rows, counted from the left in what has features, and in what lacks them. */
-static int rows_of_bias(const tt_attention *a) {
-  int dim = a->bias ? a->bias->type.rank - 2 : -1;
-  return dim >= 0 && a->bias->type.dims[dim] > 1 ? dim : -1; /* -1: it is the same for all rows */
-}
+static int rows_of_bias(const tt_attention *a) { return tt_attention_bias_dim(a, 2); }
 
 static tt_node *add_rows(const blocks *b, tt_node *x, int dim, int64_t rows) {
   int64_t low[TT_MAX_RANK] = {0}, high[TT_MAX_RANK] = {0};

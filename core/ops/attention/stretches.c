@@ -26,9 +26,6 @@ static int64_t keys_of(const stretches *s, int64_t at) {
   return s->a->causal && end < keys ? end : keys;
 }
 
-/* Dims of one element are the same for all rows or keys. */
-static bool is_along(const tt_node *bias, int dim) { return dim >= 0 && bias->type.dims[dim] > 1; }
-
 static tt_node *of_rows(const stretches *s, int64_t at, tt_node *x, int dim) {
   return x ? tt_hlo_slice_dim(s->cx->h, x, dim, begin_of(s, at), end_of(s, at), 1) : NULL;
 }
@@ -44,10 +41,9 @@ static tt_attention stretch(const stretches *s, int64_t at) {
   part.k = of_keys(s, at, part.k, rows);
   part.v = of_keys(s, at, part.v, rows);
   part.first = tt_hlo_const_i(s->cx->h, TT_I32, begin_of(s, at));
-  if (!part.bias) return part;
-  rows = part.bias->type.rank - 2;
-  if (is_along(part.bias, rows)) part.bias = of_rows(s, at, part.bias, rows);
-  if (is_along(part.bias, rows + 1)) part.bias = of_keys(s, at, part.bias, rows + 1);
+  int bias_rows = tt_attention_bias_dim(s->a, 2), bias_keys = tt_attention_bias_dim(s->a, 1);
+  if (bias_rows >= 0) part.bias = of_rows(s, at, part.bias, bias_rows);
+  if (bias_keys >= 0) part.bias = of_keys(s, at, part.bias, bias_keys);
   return part;
 }
 
