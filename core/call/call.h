@@ -30,9 +30,10 @@ typedef struct tt_call_tensor {
   tt_mark mark; /* in a bounded value, whose type `storage` is */
 } tt_call_tensor;
 
-/* Scalar `scalar` (I64) is how many elements along `dim` there are; the view's size is a bound. */
+/* Scalar `scalar` (I64) is how many elements along `dim` there are, whose digits are as a mark's. */
 typedef struct tt_call_length {
   int tensor, dim, scalar;
+  int64_t outer, inner;
   tt_motion motion; /* of the view, if that moves */
 } tt_call_length;
 
@@ -69,6 +70,17 @@ typedef struct tt_call_spec {
   uint32_t site;          /* the Python line that made it first; base/site.h */
 } tt_call_spec;
 
+/* How many elements a random call draws for, where each bound among them counts as the length that
+ * the packed numbers have at `word`. */
+typedef struct tt_call_draws {
+  int64_t numel;
+  struct {
+    int64_t bound;
+    int word;
+  } along[TT_MOST_DRAWN_ALONG];
+  int along_count;
+} tt_call_draws;
+
 typedef struct tt_call {
   const char *name;
   const tt_op_row *row;
@@ -80,7 +92,7 @@ typedef struct tt_call {
   const tt_type **input_types; /* [input_count] of these storages */
   bool *reads; /* [input_count] whether anything depends on what the storage held before */
   int input_count;
-  int64_t draw_blocks; /* of random words that it takes; see tt_philox_blocks */
+  tt_call_draws draws; /* TT_RANDOM */
   uint64_t hash;       /* of what it computes; equal in every process */
   tt_call_spec spec;   /* the call's own copy */
   tt_arena arena;
@@ -91,6 +103,9 @@ typedef struct tt_call {
   int element_kinds;                 /* how many calls they are, equal ones counted once */
   struct tt_program *program; /* the call alone, for that target, or NULL; accessed atomically */
 } tt_call;
+
+/* Blocks of random words that it takes with these packed numbers; see tt_philox_blocks. */
+int64_t tt_call_draw_blocks(const tt_call *call, const uint32_t *words);
 
 /* Words that a number takes in the packed vector. */
 static inline int tt_scalar_words(tt_dtype dtype) {

@@ -148,7 +148,12 @@ static void make_length(tt_general *g, const tt_member *m, const tt_key *key, in
                         tt_call_tensor *tensors, tt_call_length *out) {
   const tt_place *p = &m->places[place];
   tt_motion motion = tt_bounds_view(m, key, g->moved, &g->bounds, place, &tensors[p->tensor].view);
-  *out = (tt_call_length){p->tensor, p->dim, scalar, motion};
+  *out = (tt_call_length){.tensor = p->tensor,
+                          .dim = p->dim,
+                          .scalar = scalar,
+                          .outer = 1,
+                          .inner = 1,
+                          .motion = motion};
 }
 
 /* Offsets, starts and sizes become the scalars from `next` on. */

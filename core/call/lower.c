@@ -4,6 +4,8 @@
 
 #include "call/bounded.h"
 
+#include <string.h>
+
 typedef struct lowering {
   tt_hlo *h;
   tt_call *call;
@@ -137,7 +139,13 @@ static void pad_tensors(lowering *low) {
   const tt_op_along *along = tt_op_along_of(low->spec->row->name);
   for (int i = 0; i < low->spec->length_count; i++) {
     const tt_call_length *one = &low->spec->lengths[i];
-    low->lengths[i] = (tt_length){one->tensor, one->dim, low->scalars[one->scalar]};
+    int64_t size = low->spec->tensors[one->tensor].view.sizes[one->dim];
+    low->lengths[i] = (tt_length){.tensor = one->tensor,
+                                  .dim = one->dim,
+                                  .outer = one->outer,
+                                  .bound = size / (one->outer * one->inner),
+                                  .inner = one->inner,
+                                  .value = low->scalars[one->scalar]};
   }
   if (!entry && along->rule[0] != '%') return; /* the lowering knows */
   for (int i = 0; i < low->spec->tensor_count; i++)
@@ -204,17 +212,33 @@ static bool is_small(const tt_type *type) {
   return tt_type_bytes(type, &bytes) && bytes <= TT_SMALL_ZEROS;
 }
 
-static int64_t draw_blocks(const lowering *low) {
-  const tt_lower *cx = &low->cx;
-  bool of_result = cx->drawn < 0 && cx->result_count > 0 && cx->results[0];
-  return tt_philox_blocks(cx->row, of_result ? tt_type_numel(&cx->results[0]->type) : cx->drawn);
+/* Where a number is among the packed words. */
+static int word_of(const tt_call_spec *spec, int scalar) {
+  int word = 0;
+  for (int i = 0; i < scalar; i++) word += tt_scalar_words(spec->scalars[i]);
+  return word;
 }
 
-/* The mark's number, among the packed ones. */
-static int word_of(const tt_call_spec *spec, const tt_mark *mark) {
-  int word = 0;
-  for (int i = 0; i < mark->scalar; i++) word += tt_scalar_words(spec->scalars[i]);
-  return word;
+static void learn_draws(const lowering *low) {
+  const tt_lower *cx = &low->cx;
+  tt_call_draws *draws = &low->call->draws;
+  bool of_result = cx->drawn < 0 && cx->result_count > 0 && cx->results[0];
+  draws->numel = of_result ? tt_type_numel(&cx->results[0]->type) : cx->drawn;
+  draws->along_count = cx->drawn_along_count;
+  for (int i = 0; i < cx->drawn_along_count; i++) {
+    const tt_length *length = cx->drawn_along[i];
+    draws->along[i].bound = length->bound;
+    draws->along[i].word = word_of(low->spec, low->spec->lengths[length - low->lengths].scalar);
+  }
+}
+
+int64_t tt_call_draw_blocks(const tt_call *call, const uint32_t *words) {
+  int64_t numel = call->draws.numel, length;
+  for (int i = 0; i < call->draws.along_count; i++) {
+    memcpy(&length, words + call->draws.along[i].word, sizeof length);
+    numel = numel / call->draws.along[i].bound * length;
+  }
+  return tt_philox_blocks(call->row, numel);
 }
 
 static tt_status type_of_result(lowering *low, int k, const tt_type *type) {
@@ -226,7 +250,7 @@ static tt_status type_of_result(lowering *low, int k, const tt_type *type) {
   result->length_word = -1;
   if (!fresh && !keeps) return tt_type_intern(type, &result->storage);
   result->mark = wanted->mark;
-  result->length_word = word_of(low->spec, target ? &target->mark : &wanted->mark);
+  result->length_word = word_of(low->spec, target ? target->mark.scalar : wanted->mark.scalar);
   if (fresh) return tt_bounded_type(&result->view, &wanted->mark, &result->storage);
   result->storage = target->storage;
   return TT_SUCCESS;
@@ -251,7 +275,7 @@ static tt_status state_results(lowering *low) {
     TT_TRY(type_of_result(low, k, &out->type));
   }
   if (learn) call->output_count = output;
-  if (learn) call->draw_blocks = draw_blocks(low);
+  if (learn) learn_draws(low);
   if (learn && output == 1 && call->result_count == 1 && tt_hlo_is_zeros(low->io->outputs[0]))
     call->zeros = is_small(call->results[0].storage) && call->results[0].length_word < 0;
   return TT_SUCCESS;

@@ -35,8 +35,13 @@ static bool note(tt_spread *s, int code, const tt_call_tensor *tensor) {
 /* The padding along the tensor's marked dim is left out. */
 static bool leave_out(tt_spread *s, const tt_call_spec *spec, int tensor) {
   const tt_mark *mark = &spec->tensors[tensor].mark;
-  if (mark->outer != 1 || mark->inner != 1 || s->length_count == TT_MOST_SPREAD) return false;
-  s->lengths[s->length_count++] = (tt_call_length){tensor, mark->dim, mark->scalar, TT_MOTION_NONE};
+  if (s->length_count == TT_MOST_SPREAD) return false;
+  s->lengths[s->length_count++] = (tt_call_length){.tensor = tensor,
+                                                   .dim = mark->dim,
+                                                   .scalar = mark->scalar,
+                                                   .outer = mark->outer,
+                                                   .inner = mark->inner,
+                                                   .motion = TT_MOTION_NONE};
   return true;
 }
 
@@ -49,9 +54,10 @@ static const char *next_pattern(const char *pattern) {
   return *pattern == ',' ? pattern + 1 : NULL;
 }
 
-/* The codes of a tensor's dims; false: it has another rank. */
+/* The codes of a tensor's dims, if it has any; false: they are not as many. */
 static bool codes_of(const char *pattern, int rank, int *codes) {
   int size = pattern_size(pattern), at = 0;
+  if (rank == 0) return true;
   for (int i = 0; i < rank && pattern[0] == '!'; i++) codes[i] = 'A';
   if (pattern[0] == '!') return true;
   const char *dots = memchr(pattern, '.', (size_t)size);
@@ -97,11 +103,15 @@ static bool agrees(const tt_spread *s, const tt_call_tensor *tensor, const int *
   return true;
 }
 
-static bool in_result(const char *rule, int code) {
-  if (strcmp(rule, "") == 0) return true;
-  const char *result = results_of(rule);
-  if (code >= ELLIPSIS) return memchr(result, '.', (size_t)pattern_size(result));
-  return memchr(result, code, (size_t)pattern_size(result));
+static bool in_pattern(const char *pattern, int code) {
+  return memchr(pattern, code >= ELLIPSIS ? '.' : code, (size_t)pattern_size(pattern));
+}
+
+/* Whether all results have the dim, so that nothing is summed over it. */
+static bool in_results(const char *rule, int code) {
+  const char *result = strcmp(rule, "") == 0 ? NULL : results_of(rule);
+  while (result && in_pattern(result, code)) result = next_pattern(result);
+  return !result;
 }
 
 typedef bool (*visit)(tt_spread *s, const tt_call_spec *spec, const char *rule, int tensor,
@@ -118,8 +128,9 @@ static bool check_tensor(tt_spread *s, const tt_call_spec *spec, const char *rul
                          const int *codes) {
   const tt_call_tensor *one = &spec->tensors[tensor];
   if (!agrees(s, one, codes)) return false;
-  if (!one->mark.is || in_result(rule, codes[one->mark.dim])) return true;
-  return leave_out(s, spec, tensor);
+  if (!one->mark.is) return true;
+  bool kept = spec->row->cls != TT_RANDOM && in_results(rule, codes[one->mark.dim]);
+  return kept || leave_out(s, spec, tensor);
 }
 
 static bool each_tensor(tt_spread *s, const tt_call_spec *spec, const char *rule, visit what) {
@@ -156,20 +167,20 @@ static int listed_arg(const tt_call_spec *spec) {
   return is_percent(spec) ? rule[1] - '0' : tt_op_length_of(spec->row->name)->reduced;
 }
 
-/* Only the first argument may be marked. */
+/* All tensors are as the first. */
 static bool spread_listed(tt_spread *s, const tt_call_spec *spec) {
   if (spec->args[0].kind != TT_ARG_TENSOR) return false;
-  int first = spec->args[0].first;
-  for (int i = 0; i < spec->tensor_count; i++)
-    if (i != first && spec->tensors[i].mark.is) return false;
-  const tt_call_tensor *tensor = &spec->tensors[first];
-  int dim = tensor->mark.dim;
-  if (!tensor->mark.is) return true;
-  if (is_listed(spec, listed_arg(spec), tensor->view.rank, dim)) {
-    if (!leave_out(s, spec, first)) return false;
-    if (!is_percent(spec)) return true;
+  const tt_call_tensor *first = &spec->tensors[spec->args[0].first];
+  int dim = first->mark.dim;
+  if (!first->mark.is) return false;
+  bool listed = is_listed(spec, listed_arg(spec), first->view.rank, dim);
+  for (int i = 0; i < spec->arg_count; i++) {
+    if (spec->args[i].kind != TT_ARG_TENSOR) continue;
+    const tt_mark *mark = &spec->tensors[spec->args[i].first].mark;
+    if (!mark->is || mark->dim != dim || !same_mark(mark, &first->mark)) return false;
+    if (listed && !leave_out(s, spec, spec->args[i].first)) return false;
   }
-  return note(s, REDUCED + dim, tensor);
+  return (listed && !is_percent(spec)) || note(s, REDUCED + dim, first);
 }
 
 static int reduced_dim(const tt_call_spec *spec, int rank, int dim) {
@@ -191,6 +202,7 @@ static bool spread_cat(tt_spread *s, const tt_call_spec *spec) {
     if (rank != spec->tensors[0].view.rank || tt_view_numel(&one->view) == 0) return false;
     if (dim < 0) dim += rank;
     if (!one->mark.is) continue;
+    if (one->mark.outer != 1 || one->mark.inner != 1) return false;
     marked++;
     if (one->mark.dim == dim ? !leave_out(s, spec, i) : !note(s, REDUCED + one->mark.dim, one))
       return false;

@@ -8,9 +8,9 @@ static int tensor_of(const tt_lower *cx, int i) {
 }
 
 /* NULL: the size along `dim` is not a bound. */
-static tt_node *length_of(const tt_lower *cx, int tensor, int dim) {
+static const tt_length *length_of(const tt_lower *cx, int tensor, int dim) {
   for (int i = 0; i < cx->length_count; i++)
-    if (cx->lengths[i].tensor == tensor && cx->lengths[i].dim == dim) return cx->lengths[i].value;
+    if (cx->lengths[i].tensor == tensor && cx->lengths[i].dim == dim) return &cx->lengths[i];
   return NULL;
 }
 
@@ -25,14 +25,26 @@ bool tt_padded_along(const tt_lower *cx, int i, int dim) {
   return length_of(cx, tensor_of(cx, i), dim) != NULL;
 }
 
-/* Along one dim: select(place < length, x, neutral). */
-static tt_node *pad_dim(tt_lower *cx, tt_node *x, int dim, tt_node *length, tt_node *neutral) {
+/* Which of the `size` places along a dim count. */
+static tt_node *counted(tt_lower *cx, const tt_length *length, int64_t size) {
+  tt_hlo *h = cx->h;
+  tt_type line = {
+      .dtype = size > INT32_MAX ? TT_I64 : TT_I32, .rank = 1, .dims = {size}};
+  tt_node *place = tt_hlo_iota(h, &line, 0);
+  if (length->inner > 1)
+    place = tt_hlo_divide(h, place, tt_hlo_const_i(h, line.dtype, length->inner));
+  if (length->outer > 1)
+    place = tt_hlo_remainder(h, place, tt_hlo_const_i(h, line.dtype, length->bound));
+  tt_node *limit = tt_hlo_convert(h, length->value, line.dtype);
+  return tt_hlo_compare(h, TT_LT, place, tt_hlo_broadcast_to(h, limit, 1, line.dims));
+}
+
+/* Along one dim: select(counted, x, neutral). */
+static tt_node *pad_dim(tt_lower *cx, tt_node *x, int dim, const tt_length *length,
+                        tt_node *neutral) {
   tt_hlo *h = cx->h;
   const tt_type *type = &x->type;
-  tt_type line = {.dtype = TT_I32, .rank = 1, .dims = {type->dims[dim]}};
-  if (type->dims[dim] > INT32_MAX) line.dtype = TT_I64;
-  length = tt_hlo_broadcast_to(h, tt_hlo_convert(h, length, line.dtype), 1, line.dims);
-  tt_node *some = tt_hlo_compare(h, TT_LT, tt_hlo_iota(h, &line, 0), length);
+  tt_node *some = counted(cx, length, type->dims[dim]);
   some = tt_hlo_broadcast(h, some, &dim, type->rank, type->dims);
   return tt_hlo_select(h, some, x, tt_hlo_broadcast_to(h, neutral, type->rank, type->dims));
 }
@@ -45,7 +57,7 @@ static tt_node *neutral_of(tt_hlo *h, tt_reducer reducer, tt_dtype dtype) {
 
 tt_node *tt_pad_tensor(tt_lower *cx, int tensor, tt_node *x, tt_reducer neutral) {
   for (int dim = 0; dim < x->type.rank; dim++) {
-    tt_node *length = length_of(cx, tensor, dim);
+    const tt_length *length = length_of(cx, tensor, dim);
     if (length) x = pad_dim(cx, x, dim, length, neutral_of(cx->h, neutral, x->type.dtype));
   }
   return x;
@@ -55,8 +67,10 @@ tt_node *tt_pad(tt_lower *cx, int i, tt_node *x, tt_reducer neutral) {
   return tt_padded(cx, i) ? tt_pad_tensor(cx, tensor_of(cx, i), x, neutral) : x;
 }
 
+tt_node *tt_in_counted(tt_lower *cx, int i) { return tt_pad(cx, i, tt_in(cx, i), TT_SUM); }
+
 tt_node *tt_pad_along(tt_lower *cx, int i, int dim, tt_node *x, int at, tt_reducer neutral) {
-  tt_node *length = length_of(cx, tensor_of(cx, i), dim);
+  const tt_length *length = length_of(cx, tensor_of(cx, i), dim);
   return length ? pad_dim(cx, x, at, length, neutral_of(cx->h, neutral, x->type.dtype)) : x;
 }
 
@@ -67,13 +81,53 @@ tt_node *tt_count(tt_lower *cx, int i, const int *dims, int count, tt_dtype dtyp
   tt_node *all = NULL;
   int64_t known = 1;
   for (int k = 0; k < count; k++) {
-    tt_node *length = length_of(cx, tensor, dims[k]);
-    if (!length) known *= type->dims[dims[k]];
-    else all = all ? tt_hlo_multiply(h, all, length) : length;
+    const tt_length *length = length_of(cx, tensor, dims[k]);
+    known *= length ? length->outer * length->inner : type->dims[dims[k]];
+    if (length) all = all ? tt_hlo_multiply(h, all, length->value) : length->value;
   }
   if (!all)
     return tt_is_complex(dtype) ? tt_hlo_const_c(h, dtype, (double)known, 0)
                                 : tt_hlo_const(h, dtype, (double)known);
   all = tt_hlo_multiply(h, all, tt_hlo_const_i(h, TT_I64, known));
   return tt_hlo_convert(h, all, dtype);
+}
+
+/* How many elements count of one of the outer rows. */
+static tt_node *row_width(tt_lower *cx, const tt_length *length) {
+  return tt_hlo_multiply(cx->h, length->value, tt_hlo_const_i(cx->h, TT_I64, length->inner));
+}
+
+tt_node *tt_place_counted(tt_lower *cx, int i, int dim, tt_node *place) {
+  const tt_length *length = length_of(cx, tensor_of(cx, i), dim);
+  if (!length || length->outer == 1) return place;
+  tt_hlo *h = cx->h;
+  tt_dtype dtype = place->type.dtype;
+  tt_node *wide = tt_hlo_const_i(h, dtype, length->bound * length->inner);
+  tt_node *row = tt_hlo_divide(h, place, wide), *rest = tt_hlo_remainder(h, place, wide);
+  row = tt_hlo_multiply(h, row, tt_hlo_convert(h, row_width(cx, length), dtype));
+  return tt_hlo_add(h, row, rest);
+}
+
+tt_node *tt_places_counted(tt_lower *cx, const tt_type *type, const tt_axis *axes) {
+  tt_hlo *h = cx->h;
+  tt_type wide = *type;
+  wide.dtype = TT_U64;
+  tt_node *places = tt_hlo_zeros(h, &wide), *unit = tt_hlo_const_i(h, TT_U64, 1);
+  cx->drawn_along_count = 0;
+  for (int d = type->rank - 1; d >= 0; d--) {
+    const tt_length *length = length_of(cx, tensor_of(cx, axes[d].arg), axes[d].dim);
+    tt_type line = {.dtype = TT_U64, .rank = 1, .dims = {type->dims[d]}};
+    tt_node *along = tt_place_counted(cx, axes[d].arg, axes[d].dim, tt_hlo_iota(h, &line, 0));
+    along = tt_hlo_multiply(h, along, unit);
+    places = tt_hlo_add(h, places, tt_hlo_broadcast(h, along, &d, wide.rank, wide.dims));
+    tt_node *size = tt_hlo_const_i(h, TT_U64, length ? length->outer : type->dims[d]);
+    if (length) size = tt_hlo_multiply(h, size, tt_hlo_convert(h, row_width(cx, length), TT_U64));
+    unit = tt_hlo_multiply(h, unit, size);
+    if (!length) continue;
+    if (cx->drawn_along_count == TT_MOST_DRAWN_ALONG)
+      return tt_hlo_fail(h, TT_UNIMPLEMENTED, "%s: too many sizes change", cx->row->name);
+    cx->drawn_along[cx->drawn_along_count++] = length;
+  }
+  int64_t numel = tt_type_numel(&wide);
+  return tt_hlo_reshape(h, places, 1, &numel);
 }

@@ -27,11 +27,22 @@ int tt_dims(tt_lower *cx, int i, int rank, bool empty_is_all, int *dims);
 /* -- Sizes that are bounds (tt_op_length); lengths.c -- */
 /* x, made of argument i, with what the reducer leaves out where there is padding. */
 tt_node *tt_pad(tt_lower *cx, int i, tt_node *x, tt_reducer neutral);
+/* Argument i's tensor, with zeros where there is padding. */
+tt_node *tt_in_counted(tt_lower *cx, int i);
 /* The same along dim `at` of a node, which is as long as argument i's `dim`. */
 tt_node *tt_pad_along(tt_lower *cx, int i, int dim, tt_node *x, int at, tt_reducer neutral);
 /* How many elements argument i has in these dims, as rank-0 `dtype`. */
 tt_node *tt_count(tt_lower *cx, int i, const int *dims, int count, tt_dtype dtype);
-/* Whether that is known only at run time. */
+/* Places along argument i's dim, padding counted, become places among the elements that there are.
+ */
+tt_node *tt_place_counted(tt_lower *cx, int i, int dim, tt_node *place);
+/* For each element of a type whose dim d is an argument's dim, its place among those that there
+ * are (U64, flat). A TT_RANDOM row that asks draws for as many as there are. */
+typedef struct tt_axis {
+  int arg, dim;
+} tt_axis;
+tt_node *tt_places_counted(tt_lower *cx, const tt_type *type, const tt_axis *axes);
+/* Whether how many there are is known only at run time. */
 bool tt_padded(const tt_lower *cx, int i);
 bool tt_padded_along(const tt_lower *cx, int i, int dim);
 

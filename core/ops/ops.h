@@ -143,11 +143,14 @@ typedef struct tt_arg {
 
 #define TT_MAX_RESULTS 8192
 
-/* How many elements along a tensor's dim there are; those behind them are padding. */
+/* How many elements along a tensor's dim there are; the others are padding. Of the dim's `outer` x
+ * bound x `inner` elements those count whose middle digit is below the value. */
 typedef struct tt_length {
   int tensor, dim;
+  int64_t outer, bound, inner;
   tt_node *value; /* rank-0 I64, at least 1 */
 } tt_length;
+enum { TT_MOST_DRAWN_ALONG = 4 };
 
 /* What a lowering is given. Lowerings use the functions of ops/lower.h. */
 struct tt_lower {
@@ -168,6 +171,8 @@ struct tt_lower {
                      from `word_at` */
   int word_at;
   int64_t drawn;           /* TT_RANDOM: elements that it draws for, if others than result 0's */
+  const tt_length *drawn_along[TT_MOST_DRAWN_ALONG]; /* bounds among what these are a product of */
+  int drawn_along_count;
   bool checks;             /* Debug: emit index checks */
   const tt_target *target; /* what the program is compiled for */
   tt_node **results;       /* [result_capacity], set by tt_out */

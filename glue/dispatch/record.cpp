@@ -24,7 +24,7 @@ void push_words(Words& words, tt_dtype dtype, uint64_t raw) {
 // What a random call draws. Of a graph that is being captured the place counts for nothing: each
 // replay takes one.
 tt_draw take_draw(const Walk& walk, const tt_call* call, Words& words) {
-  tt_draw draw{identity_of(walk.generator, walk.device), call->draw_blocks};
+  tt_draw draw{identity_of(walk.generator, walk.device), tt_call_draw_blocks(call, words.data())};
   tt_philox_place place{};
   if (captured_stream(walk.device)) keep_generator(walk.generator, walk.device);
   else place = reserve_philox(walk.generator, walk.device, draw.blocks);

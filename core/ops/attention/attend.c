@@ -64,13 +64,24 @@ static tt_node *across(tt_lower *cx, tt_node *row, const tt_attention *a, const 
   return tt_unreduce(cx, row, &a->last, 1, type);
 }
 
+/* NULL: they are as they lie. */
+static tt_node *places_of_logits(tt_lower *cx, const tt_attention *a, const tt_type *type) {
+  tt_axis axes[TT_MAX_RANK];
+  int query = a->key - 1;
+  for (int d = 0; d < a->last; d++) axes[d] = (tt_axis){query, d};
+  axes[a->last] = (tt_axis){a->key, a->last - 1};
+  bool padded = tt_padded(cx, query) || tt_padded(cx, a->key);
+  return padded ? tt_places_counted(cx, type, axes) : NULL;
+}
+
 /* What dropout multiplies each probability by: 0, or 1 / (1 - p). NULL without dropout. */
 static tt_node *dropout_factor(tt_lower *cx, const tt_attention *a, const tt_type *type) {
   if (a->dropout <= 0) return NULL;
   tt_hlo *h = cx->h;
   if (a->dropout >= 1) return tt_hlo_zeros(h, type);
   double keep = 1 - a->dropout;
-  tt_node *kept = tt_dropout_mask(cx, type, tt_hlo_const(h, TT_F32, keep));
+  tt_node *keep_one = tt_hlo_const(h, TT_F32, keep);
+  tt_node *kept = tt_dropout_mask(cx, type, keep_one, places_of_logits(cx, a, type));
   tt_node *factor = tt_hlo_const(h, type->dtype, 1 / keep);
   return tt_where_or_zero(cx, kept, tt_hlo_broadcast_to(h, factor, type->rank, type->dims));
 }

@@ -52,11 +52,6 @@ void tt_lower_attention(tt_lower *cx) {
   tt_hlo *h = cx->h;
   tt_attention a = attention_of(cx, 0, 4, 5, 7);
   if (tt_hlo_failed(h)) return;
-  if (a.dropout > 0 && tt_padded(cx, 1)) {
-    tt_hlo_fail(h, TT_UNIMPLEMENTED,
-                "scaled_dot_product_attention: dropout draws for a known size");
-    return;
-  }
   cx->drawn = 0;
   int64_t block = tt_attention_block(&a);
   tt_attended done = block ? tt_attend_stretches(cx, &a, block) : tt_attend(cx, &a);
@@ -74,7 +69,11 @@ void tt_lower_attention_backward(tt_lower *cx) {
   if (!tt_has(cx, 0)) return;
   tt_attention a = attention_of(cx, 1, 12, 13, 16);
   if (tt_hlo_failed(cx->h)) return;
-  tt_attention_saved saved = {tt_in(cx, 0), tt_in(cx, 6), tt_in(cx, 7)};
+  tt_attention_saved saved = {tt_in_counted(cx, 0), tt_in_counted(cx, 6), tt_pad(cx, 7, tt_in(cx, 7), TT_MAX)};
+  a.q = tt_in_counted(cx, 1);
+  a.k = tt_in_counted(cx, 2);
+  a.v = tt_in_counted(cx, 3);
+  if (a.bias) a.bias = tt_in_counted(cx, 4);
   const tt_type *lse = &saved.lse->type; /* may be saved with less precision, or for four dims */
   if (lse->dtype != a.dtype || lse->rank != a.rank - 1) saved.lse = NULL;
   if (a.dropout > 0) {

@@ -21,12 +21,14 @@ tt_node *tt_by_frequency(tt_lower *cx, tt_node *rows, tt_node *index, int64_t si
 /* grad, indices, num_weights, padding_idx, scale_grad_by_freq */
 void tt_lower_embedding_backward(tt_lower *cx) {
   tt_hlo *h = cx->h;
-  tt_node *grad = tt_in(cx, 0), *index = tt_flatten(cx, tt_in(cx, 1));
+  tt_node *grad = tt_in_counted(cx, 0), *index = tt_pad(cx, 1, tt_in(cx, 1), TT_MAX);
+  index = tt_flatten(cx, index);
   int64_t rows = tt_int(cx, 2), padding = tt_int(cx, 3), n = index->type.dims[0];
   int64_t width = grad->type.rank > 0 ? grad->type.dims[grad->type.rank - 1] : 1;
   tt_type table = {.dtype = tt_compute_dtype(grad->type.dtype), .rank = 2, .dims = {rows, width}};
   grad = tt_cast(cx, tt_hlo_reshape(h, grad, 2, (int64_t[]){n, width}), table.dtype);
   index = tt_cast(cx, index, TT_I64);
+  if (tt_padded(cx, 1)) index = tt_hlo_maximum(h, index, tt_hlo_const_i(h, TT_I64, -1));
   if (padding >= 0) {
     tt_node *skip = tt_hlo_compare(h, TT_EQ, index, tt_hlo_const_i(h, TT_I64, padding));
     index = tt_hlo_select(h, skip, tt_hlo_full(h, &index->type, -1.0), index);

@@ -17,7 +17,7 @@ static nll nll_of(tt_lower *cx, int first) {
   n.dtype = tt_compute_dtype(n.input->type.dtype);
   tt_node *target = tt_cast(cx, tt_in(cx, first + 1), TT_I64);
   tt_node *ignored = tt_hlo_const_i(h, TT_I64, tt_int(cx, first + 4));
-  n.counted = tt_hlo_compare(h, TT_NE, target, ignored);
+  n.counted = tt_pad(cx, first + 1, tt_hlo_compare(h, TT_NE, target, ignored), TT_SUM);
   target = tt_where_or_zero(cx, n.counted, target);
   tt_check_index(cx, target, n.input->type.dims[n.dim], false, TT_OUT_OF_RANGE, "target");
   n.target = tt_cast(cx, target, TT_I32);

@@ -88,7 +88,7 @@ void tt_lower_layer_norm(tt_lower *cx) {
 }
 
 static tt_node *row_stats(tt_lower *cx, int i, tt_node *x) {
-  tt_node *v = tt_hlo_reshape(cx->h, tt_in(cx, i), 1, x->type.dims);
+  tt_node *v = tt_hlo_reshape(cx->h, tt_in_counted(cx, i), 1, x->type.dims);
   return tt_cast(cx, v, x->type.dtype);
 }
 
@@ -102,10 +102,10 @@ static void out_parameter(tt_lower *cx, int k, tt_node *g, int parameter) {
 
 /* grad_out, input, normalized_shape, mean, rstd, weight?, bias?, output_mask[3] */
 void tt_lower_layer_norm_backward(tt_lower *cx) {
-  tt_node *input = tt_in(cx, 1);
+  tt_node *input = tt_in_counted(cx, 1);
   split s = split_at(cx, input, 2);
   tt_node *x = as_rows(cx, input, s.rows, s.columns);
-  tt_node *grad = as_rows(cx, tt_in(cx, 0), s.rows, s.columns);
+  tt_node *grad = as_rows(cx, tt_in_counted(cx, 0), s.rows, s.columns);
   tt_node *rstd = row_stats(cx, 4, x);
   tt_node *centered = tt_hlo_subtract(cx->h, x, on_rows(cx, row_stats(cx, 3, x), x));
   tt_node *normed = tt_hlo_multiply(cx->h, centered, on_rows(cx, rstd, x));
@@ -121,10 +121,10 @@ void tt_lower_layer_norm_backward(tt_lower *cx) {
 
 /* grad_out, input, normalized_shape, rstd, weight?, output_mask[2] */
 void tt_lower_rms_norm_backward(tt_lower *cx) {
-  tt_node *input = tt_in(cx, 1);
+  tt_node *input = tt_in_counted(cx, 1);
   split s = split_at(cx, input, 2);
   tt_node *x = as_rows(cx, input, s.rows, s.columns);
-  tt_node *grad = as_rows(cx, tt_in(cx, 0), s.rows, s.columns);
+  tt_node *grad = as_rows(cx, tt_in_counted(cx, 0), s.rows, s.columns);
   tt_node *rstd = row_stats(cx, 3, x);
   tt_node *normed = tt_hlo_multiply(cx->h, x, on_rows(cx, rstd, x));
   tt_node *g = tt_has(cx, 4) ? tt_hlo_multiply(cx->h, grad, column_vector(cx, 4, x)) : grad;

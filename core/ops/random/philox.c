@@ -73,7 +73,7 @@ void tt_draw_blocks(tt_lower *cx, tt_draws *draws, int64_t count, int64_t sharin
   tt_hlo *h = cx->h;
   assert((sharing == 1 || sharing == 2 || sharing == 4) && draws->taken >= 0);
   tt_type type = {.dtype = TT_U64, .rank = 1, .dims = {count}};
-  tt_node *i = tt_hlo_iota(h, &type, 0), *block = i;
+  tt_node *i = draws->places ? draws->places : tt_hlo_iota(h, &type, 0), *block = i;
   if (sharing > 1)
     block = tt_hlo_shift_right_logical(h, i, tt_hlo_const_i(h, TT_U64, sharing == 2 ? 1 : 2));
   if (slot) *slot = low_word(h, tt_hlo_and(h, i, tt_hlo_const_i(h, TT_U64, sharing - 1)));

@@ -8,6 +8,7 @@
  * many a call makes, and the generator's offset need only move by what the largest takes. */
 typedef struct tt_draws {
   int64_t taken;
+  tt_node *places; /* of each element, in the order of the numbers (U64, flat); NULL: as they lie */
 } tt_draws;
 
 /* Four words for each of `blocks` (U64, any shape), numbered from the call's offset on; `word2`
@@ -36,8 +37,9 @@ tt_dtype tt_draw_dtype(tt_dtype dtype);
 tt_type tt_drawn_type(tt_lower *cx);
 /* A tensor or number argument in this dtype, broadcast to type's dims. */
 tt_node *tt_spread(tt_lower *cx, int arg, tt_dtype dtype, const tt_type *type);
-/* BOOL of type's dims: dropout keeps an element with probability `keep` (F32, rank 0). */
-tt_node *tt_dropout_mask(tt_lower *cx, const tt_type *type, tt_node *keep);
+/* BOOL of type's dims: dropout keeps an element with probability `keep` (F32, rank 0). `places`:
+ * see tt_draws. */
+tt_node *tt_dropout_mask(tt_lower *cx, const tt_type *type, tt_node *keep, tt_node *places);
 /* States an empty result and returns true when there is nothing to draw. */
 bool tt_nothing_drawn(tt_lower *cx, const tt_type *type);
 /* States result 0, converted to the type's dtype. */

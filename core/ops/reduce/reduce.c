@@ -154,7 +154,8 @@ void tt_lower_extreme_dim(tt_lower *cx) {
   tt_reducer reducer = for_dtype((tt_reducer)cx->row->param, x->type.dtype);
   tt_node *extreme = tt_reduce_keep(cx, reducer, x, &dim, 1, true);
   tt_out_as(cx, 0, drop_dim(cx, extreme, dim, keep));
-  tt_out_as(cx, 1, drop_dim(cx, first_place(cx, x, extreme, dim), dim, keep));
+  tt_node *place = tt_place_counted(cx, 0, dim, first_place(cx, x, extreme, dim));
+  tt_out_as(cx, 1, drop_dim(cx, place, dim, keep));
 }
 
 /* A place among all elements of x, padding counted, becomes one among those that there are. */
@@ -165,8 +166,8 @@ static tt_node *without_padding(tt_lower *cx, const tt_type *type, tt_node *plac
   tt_node *stride = tt_hlo_const_i(h, TT_I64, 1);
   for (int i = type->rank - 1; i >= 0; i--) {
     tt_node *size = tt_hlo_const_i(h, TT_I64, type->dims[i]);
-    tt_node *along = tt_hlo_multiply(h, tt_hlo_remainder(h, rest, size), stride);
-    made = tt_hlo_add(h, made, along);
+    tt_node *along = tt_place_counted(cx, 0, i, tt_hlo_remainder(h, rest, size));
+    made = tt_hlo_add(h, made, tt_hlo_multiply(h, along, stride));
     rest = tt_hlo_divide(h, rest, size);
     stride = tt_hlo_multiply(h, stride, tt_count(cx, 0, &i, 1, TT_I64));
   }
@@ -187,7 +188,9 @@ void tt_lower_arg_extreme(tt_lower *cx) {
   int dim = all ? 0 : tt_dim(cx, 1, rank);
   tt_reducer reducer = for_dtype((tt_reducer)cx->row->param, x->type.dtype);
   tt_node *extreme = tt_reduce_keep(cx, reducer, x, &dim, 1, true);
-  tt_node *place = drop_dim(cx, first_place(cx, x, extreme, dim), dim, keep && !all);
+  tt_node *place = first_place(cx, x, extreme, dim);
+  if (!all) place = tt_place_counted(cx, 0, dim, place);
+  place = drop_dim(cx, place, dim, keep && !all);
   if (all) place = without_padding(cx, &tt_in(cx, 0)->type, place);
   if (all && keep) {
     int64_t ones[TT_MAX_RANK];
