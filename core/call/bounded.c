@@ -14,18 +14,22 @@ int64_t tt_bound_of(int64_t length) {
 
 /* The type's dims as digits of a flat index, with and without the padding. */
 typedef struct places {
-  int count, along;
+  int count;
+  int along[TT_MAX_RANK];                        /* which of the bounded dims it is, or -1 */
   int64_t size[TT_MAX_RANK], unit[TT_MAX_RANK];  /* without */
   int64_t room[TT_MAX_RANK], width[TT_MAX_RANK]; /* with */
   int64_t last[TT_MAX_RANK]; /* where the view begins and, then, how far its placed dims reach */
 } places;
 
-static void measure(places *p, const tt_type *type, int64_t length) {
+static void measure(places *p, const tt_type *type, const tt_reach *reach) {
   int64_t unit = 1, width = 1;
+  const tt_along *along = tt_type_along(type);
   p->count = type->rank;
-  p->along = tt_type_along(type);
   for (int i = type->rank - 1; i >= 0; i--) {
-    p->size[i] = i == p->along ? length : type->dims[i];
+    p->along[i] = -1;
+    for (int k = 0; k < along->count; k++)
+      if (along->dims[k] == i) p->along[i] = k;
+    p->size[i] = p->along[i] >= 0 ? reach->of[p->along[i]] : type->dims[i];
     p->room[i] = type->dims[i];
     p->unit[i] = unit;
     p->width[i] = width;
@@ -52,35 +56,52 @@ static int digit_of(const places *p, int64_t stride) {
   return -1;
 }
 
-/* A dim of the view that runs through whole digits, from the k-th, the lowest, upwards. */
-static bool place_run(places *p, int dim, int k, tt_view *view, tt_mark *mark) {
-  int64_t size = 1, room = 1, inner = 1, outer = 1;
-  int top = k;
-  for (; top >= 0 && size < view->sizes[dim]; top--) {
-    if (p->last[top] != 0) return false;
-    p->last[top] = p->size[top] - 1;
-    if (top > p->along) inner *= p->room[top];
-    if (top < p->along) outer *= p->room[top];
-    size *= p->size[top];
-    room *= p->room[top];
+/* The bounded dims of a view, by which one it is of the value: a mark of no dim has outer 0. */
+typedef struct found {
+  tt_mark of[TT_MOST_ALONG];
+} found;
+
+/* Takes `size` elements along a digit, from where the view is on; all of a bounded one, and all of
+ * any but the highest. */
+static bool take_digit(places *p, int digit, int64_t size) {
+  bool whole = size >= p->size[digit];
+  if (whole ? p->last[digit] != 0 : p->along[digit] >= 0) return false;
+  p->last[digit] += (whole ? p->size[digit] : size) - 1;
+  return p->last[digit] < p->size[digit];
+}
+
+/* A dim of the view that runs through digits, from the k-th, the lowest, upwards. */
+static bool place_run(places *p, int dim, int k, tt_view *view, found *marks) {
+  int64_t left = view->sizes[dim], room = 1;
+  tt_mark mark = {.dim = dim, .scalar = -1, .outer = 1, .inner = 1};
+  for (int top = k; top >= 0 && left > 1; top--) {
+    bool along = p->along[top] >= 0, whole = left >= p->size[top];
+    if ((whole && left % p->size[top]) || (along && mark.scalar >= 0)) return false;
+    if (!take_digit(p, top, left)) return false;
+    int64_t taken = whole ? p->room[top] : left;
+    if (along) mark.scalar = p->along[top];
+    else *(mark.scalar >= 0 ? &mark.outer : &mark.inner) *= taken;
+    left = whole ? left / p->size[top] : 1;
+    room *= taken;
   }
-  if (size != view->sizes[dim]) return false;
+  if (left != 1) return false;
   view->strides[dim] = p->width[k];
   view->sizes[dim] = room;
-  if (top < p->along && p->along <= k)
-    *mark = (tt_mark){.is = true, .dim = dim, .outer = outer, .inner = inner};
+  if (mark.scalar < 0) return true;
+  if (marks->of[mark.scalar].outer) return false;
+  marks->of[mark.scalar] = mark;
   return true;
 }
 
-static bool place_dim(places *p, int dim, tt_view *view, tt_mark *mark) {
+static bool place_dim(places *p, int dim, tt_view *view, found *marks) {
   int64_t size = view->sizes[dim], stride = view->strides[dim];
   if (size == 1 || stride == 0) return true;
   int k = stride > 0 ? digit_of(p, stride) : -1;
   if (k < 0) return false;
   int64_t step = stride / p->unit[k];
-  bool whole = k == p->along && step == 1 && size == p->size[k];
+  bool whole = p->along[k] >= 0 && step == 1 && size == p->size[k];
   if (whole || p->last[k] + step * (size - 1) >= p->size[k])
-    return step == 1 && place_run(p, dim, k, view, mark);
+    return step == 1 && place_run(p, dim, k, view, marks);
   p->last[k] += step * (size - 1);
   view->strides[dim] = step * p->width[k];
   return true;
@@ -95,20 +116,20 @@ static void fill_strides(tt_view *view) {
   }
 }
 
-bool tt_bounded_view(const tt_type *type, int64_t length, const tt_view *logical, tt_view *out,
-                     tt_mark *mark) {
+bool tt_bounded_view(const tt_type *type, const tt_reach *reach, const tt_view *logical,
+                     tt_view *out, tt_marks *marks) {
   places p;
+  found all = {0};
   *out = *logical;
-  *mark = (tt_mark){.is = false};
-  measure(&p, type, length);
+  marks->count = 0;
+  measure(&p, type, reach);
   if (logical->rank < 0 || logical->rank > TT_MAX_RANK) return false;
   if (logical->dtype != type->dtype || tt_view_numel(logical) == 0) return false;
   if (!start_at(&p, logical->offset, &out->offset)) return false;
-  for (int i = 0; i < out->rank; i++) {
-    tt_mark one = {.is = false};
-    if (!place_dim(&p, i, out, &one) || (one.is && mark->is)) return false;
-    if (one.is) *mark = one;
-  }
+  for (int i = 0; i < out->rank; i++)
+    if (!place_dim(&p, i, out, &all)) return false;
+  for (int k = 0; k < TT_MOST_ALONG; k++)
+    if (all.of[k].outer) marks->of[marks->count++] = all.of[k];
   fill_strides(out);
   return true;
 }
@@ -131,24 +152,27 @@ tt_view tt_bounded_cover(const tt_view *view, int dim, int64_t bound) {
   return wide;
 }
 
-tt_view tt_bounded_logical(const tt_view *view, const tt_mark *mark, int64_t length) {
+tt_view tt_bounded_logical(const tt_view *view, const tt_marks *marks, const tt_reach *reach) {
   tt_view exact = *view;
-  if (!mark->is) return exact;
-  exact.sizes[mark->dim] = mark->outer * length * mark->inner;
-  restride(&exact);
+  for (int k = 0; k < marks->count; k++) {
+    const tt_mark *mark = &marks->of[k];
+    exact.sizes[mark->dim] = mark->outer * reach->of[k] * mark->inner;
+  }
+  if (marks->count) restride(&exact);
   return exact;
 }
 
-int64_t tt_call_result_length(const tt_call_result *result, const uint32_t *words) {
-  int64_t length = 0;
-  memcpy(&length, words + result->length_word, sizeof length);
-  return length;
+tt_reach tt_call_result_reach(const tt_call_result *result, const uint32_t *words) {
+  tt_reach reach = {{0}};
+  for (int k = 0; k < result->length_count; k++)
+    memcpy(&reach.of[k], words + result->length_words[k], sizeof reach.of[k]);
+  return reach;
 }
 
 tt_view tt_call_result_view(const tt_call *call, size_t k, const uint32_t *words) {
   const tt_call_result *result = &call->results[k];
-  if (!result->mark.is) return result->view;
-  return tt_bounded_logical(&result->view, &result->mark, tt_call_result_length(result, words));
+  tt_reach reach = tt_call_result_reach(result, words);
+  return tt_bounded_logical(&result->view, &result->marks, &reach);
 }
 
 /* -- Types -- */
@@ -163,36 +187,50 @@ static int dense_dim(const tt_view *view, int dim) {
   return view->rank - count + at;
 }
 
-tt_status tt_bounded_type(const tt_view *view, const tt_mark *mark, const tt_type **out) {
-  tt_view dense = *view;
-  tt_type type;
-  tt_view_dense(&dense, &type);
-  int at = dense_dim(&dense, mark->dim);
-  int64_t parts[3] = {mark->outer, type.dims[at] / (mark->outer * mark->inner), mark->inner};
-  tt_type split = {.dtype = type.dtype};
-  int along = at;
-  for (int i = 0; i < type.rank; i++) {
-    for (int k = 0; k < 3; k++) {
-      if (k != 1 && (i != at || parts[k] == 1)) continue;
-      if (split.rank == TT_MAX_RANK)
-        return tt_error(TT_INVALID_ARGUMENT, "a bounded value would have over %d dims",
-                        TT_MAX_RANK);
-      if (k == 1 && i == at) along = split.rank;
-      split.dims[split.rank++] = i == at ? parts[k] : type.dims[i];
-    }
+/* A dim of a dense view's storage as digits of their own; false: there are too many dims. */
+static bool split_dim(tt_type *split, int64_t size, const tt_mark *mark, tt_along *along) {
+  int64_t parts[3] = {1, size, 1};
+  if (mark) {
+    parts[0] = mark->outer;
+    parts[1] = size / (mark->outer * mark->inner);
+    parts[2] = mark->inner;
   }
-  return tt_type_intern_bounded(&split, along, out);
+  for (int k = 0; k < 3; k++) {
+    if (k != 1 && parts[k] == 1) continue;
+    if (split->rank == TT_MAX_RANK) return false;
+    if (k == 1 && mark) along->dims[along->count++] = split->rank;
+    split->dims[split->rank++] = parts[k];
+  }
+  return true;
 }
 
-tt_type tt_bounded_exact(const tt_type *type, int64_t length) {
+tt_status tt_bounded_type(const tt_view *view, tt_marks *marks, const tt_type **out) {
+  tt_view dense = *view;
+  tt_type type, split = {.dtype = view->dtype};
+  tt_marks ordered = {.count = 0};
+  tt_along along = {.count = 0};
+  tt_view_dense(&dense, &type);
+  for (int i = 0; i < type.rank; i++) {
+    const tt_mark *own = NULL;
+    for (int k = 0; k < marks->count; k++)
+      if (dense_dim(&dense, marks->of[k].dim) == i) own = &marks->of[k];
+    if (!split_dim(&split, type.dims[i], own, &along))
+      return tt_error(TT_INVALID_ARGUMENT, "a bounded value would have over %d dims", TT_MAX_RANK);
+    if (own) ordered.of[ordered.count++] = *own;
+  }
+  split.dtype = type.dtype;
+  *marks = ordered;
+  return tt_type_intern_bounded(&split, &along, out);
+}
+
+tt_type tt_bounded_exact(const tt_type *type, const tt_reach *reach) {
   tt_type exact = tt_type_make(type->dtype, type->rank, type->dims);
-  exact.dims[tt_type_along(type)] = length;
+  const tt_along *along = tt_type_along(type);
+  for (int k = 0; k < along->count; k++) exact.dims[along->dims[k]] = reach->of[k];
   return exact;
 }
 
 /* -- Operands -- */
-
-static int64_t bound_in(const tt_type *bounded) { return bounded->dims[tt_type_along(bounded)]; }
 
 static int find_length(const tt_lengths *lengths, int64_t length, int64_t bound) {
   int i = 0;
@@ -211,8 +249,12 @@ static bool add_length(tt_lengths *lengths, int64_t length, int64_t bound) {
   return true;
 }
 
-bool tt_lengths_add(tt_lengths *lengths, const tt_type *bounded, int64_t length) {
-  return add_length(lengths, length, bound_in(bounded));
+bool tt_lengths_add(tt_lengths *lengths, const tt_type *bounded, const tt_reach *reach) {
+  const tt_along *along = tt_type_along(bounded);
+  bool all = true;
+  for (int k = 0; k < along->count && all; k++)
+    all = add_length(lengths, reach->of[k], bounded->dims[along->dims[k]]);
+  return all;
 }
 
 void tt_lengths_recall(tt_lengths *lengths, tt_growing *growing, const tt_view *view,
@@ -226,38 +268,58 @@ void tt_lengths_recall(tt_lengths *lengths, tt_growing *growing, const tt_view *
   }
 }
 
-/* Dim `dim` has as many elements as the length says. */
-static bool widen(const tt_lengths *lengths, int i, int dim, tt_use use, tt_operand *o) {
-  int64_t bound = lengths->of[i].bound;
-  o->mark = (tt_mark){.is = true, .dim = dim, .scalar = i, .outer = 1, .inner = 1};
-  if (use == TT_USE_FILL && tt_view_covers(&o->view, o->type)) {
-    o->view = tt_bounded_cover(&o->view, dim, bound);
-    tt_status status = tt_bounded_type(&o->view, &o->mark, &o->type);
-    bool good = !status;
-    tt_status_release(status);
-    return good;
-  }
+/* Whether dim `dim`, which has as many elements as a length says, can be as wide as its bound. */
+static bool has_room(const tt_operand *o, int dim, int64_t bound, bool in_bounded) {
+  if (o->view.strides[dim] == 0) return true;
   int64_t total = tt_view_total(&o->view, o->type);
-  bool repeats = o->view.strides[dim] == 0;
-  if (use != TT_USE_READ || (!repeats && tt_view_room(&o->view, total, dim, false) < bound))
-    return false;
-  o->view.sizes[dim] = bound;
+  return !in_bounded && tt_view_room(&o->view, total, dim, false) >= bound;
+}
+
+/* Dims that are as long as a length become as wide as its bound. */
+static void widen(const tt_lengths *lengths, tt_use use, bool in_bounded, tt_operand *o) {
+  bool fills = use == TT_USE_FILL && !in_bounded && tt_view_covers(&o->view, o->type);
+  if (!fills && use != TT_USE_READ) return;
+  for (int dim = 0; dim < o->view.rank && o->marks.count < TT_MOST_ALONG; dim++) {
+    int64_t size = o->view.sizes[dim];
+    if (size < 2 || tt_mark_of(&o->marks, dim)) continue;
+    int i = find_length(lengths, size, 0);
+    if (i == lengths->count) continue;
+    int64_t bound = lengths->of[i].bound;
+    if (!fills && !has_room(o, dim, bound, in_bounded)) continue;
+    if (fills) o->view = tt_bounded_cover(&o->view, dim, bound);
+    else o->view.sizes[dim] = bound;
+    o->marks.of[o->marks.count++] = (tt_mark){.dim = dim, .scalar = i, .outer = 1, .inner = 1};
+  }
+}
+
+/* What is filled gets a bounded value, where its storage is as wide as that. */
+static bool fill(tt_operand *o) {
+  tt_status status = tt_bounded_type(&o->view, &o->marks, &o->type);
+  bool good = !status;
+  tt_status_release(status);
+  for (int k = 0; k < o->marks.count && good; k++) o->lengths[k] = o->marks.of[k].scalar;
+  return good;
+}
+
+/* The scalars of the marks are which of the bounded dims they are of. */
+static bool find_lengths(const tt_lengths *lengths, const tt_reach *reach, tt_operand *o) {
+  const tt_along *along = tt_type_along(o->type);
+  for (int k = 0; k < along->count; k++) {
+    o->lengths[k] = find_length(lengths, reach->of[k], o->type->dims[along->dims[k]]);
+    if (o->lengths[k] == lengths->count) return false;
+  }
+  for (int i = 0; i < o->marks.count; i++) o->marks.of[i].scalar = o->lengths[o->marks.of[i].scalar];
   return true;
 }
 
 bool tt_operand_of(const tt_lengths *lengths, const tt_type *type, const tt_type *bounded,
-                   int64_t length, tt_use use, const tt_view *view, tt_operand *out) {
+                   const tt_reach *reach, tt_use use, const tt_view *view, tt_operand *out) {
   *out = (tt_operand){.type = bounded ? bounded : type, .view = *view};
-  if (bounded) {
-    bool seen = tt_bounded_view(bounded, length, view, &out->view, &out->mark);
-    out->mark.scalar = find_length(lengths, length, bound_in(bounded));
-    return seen && out->mark.scalar < lengths->count;
-  }
+  if (bounded && !(tt_bounded_view(bounded, reach, view, &out->view, &out->marks) &&
+                   find_lengths(lengths, reach, out)))
+    return false;
   tt_operand exact = *out;
-  for (int dim = 0; dim < view->rank; dim++) {
-    int i = view->sizes[dim] > 1 ? find_length(lengths, view->sizes[dim], 0) : lengths->count;
-    if (i < lengths->count && widen(lengths, i, dim, use, out)) return true;
-    *out = exact;
-  }
+  widen(lengths, use, bounded != NULL, out);
+  if (out->marks.count > exact.marks.count && use == TT_USE_FILL && !fill(out)) *out = exact;
   return true;
 }

@@ -1,6 +1,6 @@
-/* Bounded values: what a storage holds has room for more elements along one dim of its type (its
- * bound) than count (its length, a run-time number). Programs see the whole of it, so they serve
- * all lengths; what is behind the length is padding, which may be anything, and which nobody ever
+/* Bounded values: what a storage holds has room for more elements along a dim or two of its type
+ * (their bounds) than count (their lengths, run-time numbers). Programs see the whole of it, so they
+ * serve all lengths; what is behind a length is padding, which may be anything, and which nobody ever
  * sees: operators that may read it are those whose rows say how (tt_op_along). */
 #ifndef TT_CALL_BOUNDED_H
 #define TT_CALL_BOUNDED_H
@@ -12,21 +12,22 @@
 int64_t tt_bound_of(int64_t length);
 
 /* The tensor that the logical view sees in storage of the logical size, as a view of the bounded
- * value, whose interned type this is. False: it does not lie there as a strided view. */
-bool tt_bounded_view(const tt_type *type, int64_t length, const tt_view *logical, tt_view *out,
-                     tt_mark *mark);
+ * value, whose interned type this is; a mark's scalar is which bounded dim it is of. False: it
+ * does not lie there as a strided view. */
+bool tt_bounded_view(const tt_type *type, const tt_reach *reach, const tt_view *logical,
+                     tt_view *out, tt_marks *marks);
 /* The other way, for a new value: the view that its first tensor has, without the padding. */
-tt_view tt_bounded_logical(const tt_view *view, const tt_mark *mark, int64_t length);
-/* How many elements count along a call's result's mark, where these are its packed numbers. */
-int64_t tt_call_result_length(const tt_call_result *result, const uint32_t *words);
+tt_view tt_bounded_logical(const tt_view *view, const tt_marks *marks, const tt_reach *reach);
+/* How many elements count of a call's result, where these are its packed numbers. */
+tt_reach tt_call_result_reach(const tt_call_result *result, const uint32_t *words);
 /* The logical view of a call's k-th result, which is a new tensor, where these are its packed
  * numbers. */
 tt_view tt_call_result_view(const tt_call *call, size_t k, const uint32_t *words);
-/* The type of the value that a new tensor, which `view` with this mark sees, is held in; interned.
- * INVALID_ARGUMENT: it has too many dims. */
-tt_status tt_bounded_type(const tt_view *view, const tt_mark *mark, const tt_type **out);
+/* The type of the value that a new tensor, which `view` with these marks sees, is held in; interned.
+ * Orders the marks. INVALID_ARGUMENT: it has too many dims. */
+tt_status tt_bounded_type(const tt_view *view, tt_marks *marks, const tt_type **out);
 /* An interned bounded type without the padding. */
-tt_type tt_bounded_exact(const tt_type *type, int64_t length);
+tt_type tt_bounded_exact(const tt_type *type, const tt_reach *reach);
 /* A dense view of a whole storage, with room for `bound` elements along a dim. */
 tt_view tt_bounded_cover(const tt_view *view, int dim, int64_t bound);
 
@@ -40,7 +41,7 @@ typedef struct tt_lengths {
   } of[TT_MOST_LENGTHS];
 } tt_lengths;
 /* Of an operand in a bounded value of this type; false: there are too many. */
-bool tt_lengths_add(tt_lengths *lengths, const tt_type *bounded, int64_t length);
+bool tt_lengths_add(tt_lengths *lengths, const tt_type *bounded, const tt_reach *reach);
 /* Of a view of part of an exact storage, those of its sizes that are lengths of live values. */
 void tt_lengths_recall(tt_lengths *lengths, tt_growing *growing, const tt_view *view,
                        const tt_type *storage);
@@ -51,16 +52,17 @@ typedef enum tt_use {
   TT_USE_FILL /* an unwritten storage is written */
 } tt_use;
 
-/* How an operand stands in a call whose operands have these lengths. One whose storage is exact is
- * seen as wide as a bound where a length is its size along a dim: if it is filled altogether, or
- * is read and repeats one element, or its storage has as much. The mark's `scalar` is a place
+/* How an operand stands in a call whose operands have these lengths. Where a length is its size
+ * along a dim it is seen as wide as the bound: if its storage is exact and is filled altogether, or
+ * if it is read and repeats one element there, or its exact storage has as much. Scalars are places
  * among the lengths. False: it is in a bounded value, and not as a call can see it. */
 typedef struct tt_operand {
   const tt_type *type; /* interned */
   tt_view view;
-  tt_mark mark;
+  tt_marks marks;
+  int lengths[TT_MOST_ALONG]; /* as a tt_call_tensor has them */
 } tt_operand;
 bool tt_operand_of(const tt_lengths *lengths, const tt_type *type, const tt_type *bounded,
-                   int64_t length, tt_use use, const tt_view *view, tt_operand *out);
+                   const tt_reach *reach, tt_use use, const tt_view *view, tt_operand *out);
 
 #endif

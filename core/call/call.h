@@ -11,14 +11,23 @@ struct tt_program; /* of a room above, which keeps a call's own program with it 
 struct tt_call_table;
 struct tt_element;
 
-/* A dim of a view that runs along the bounded dim of a bounded value (call/bounded.h), all of it:
- * of its `outer` x bound x `inner` elements those count whose middle digit is below the length,
- * which the call's number `scalar` (I64) tells. */
+/* A dim of a view that runs along a bounded dim of a bounded value (call/bounded.h), all of it: of
+ * its `outer` x bound x `inner` elements those count whose middle digit is below the length, which
+ * the call's number `scalar` (I64) tells. */
 typedef struct tt_mark {
-  bool is;
   int dim, scalar;
   int64_t outer, inner;
 } tt_mark;
+typedef struct tt_marks {
+  int count;
+  tt_mark of[TT_MOST_ALONG]; /* in the order of the value's bounded dims */
+} tt_marks;
+/* Of a view's dim; NULL: it has none. */
+static inline const tt_mark *tt_mark_of(const tt_marks *marks, int dim) {
+  for (int i = 0; i < marks->count; i++)
+    if (marks->of[i].dim == dim) return &marks->of[i];
+  return NULL;
+}
 
 typedef struct tt_call_tensor {
   const tt_type *storage;
@@ -27,7 +36,8 @@ typedef struct tt_call_tensor {
   int same_as;    /* an earlier tensor of the call with the same storage, or -1 */
   bool moves;     /* scalar `offset_scalar` (I64) is its offset; the view's own is an example */
   int offset_scalar;
-  tt_mark mark; /* in a bounded value, whose type `storage` is */
+  tt_marks marks;
+  int lengths[TT_MOST_ALONG]; /* in a bounded value, whose type `storage` is: its lengths' scalars */
 } tt_call_tensor;
 
 /* Scalar `scalar` (I64) is how many elements along `dim` there are, whose digits are as a mark's. */
@@ -43,8 +53,9 @@ typedef struct tt_call_result {
   tt_view view;           /* of the new storage (dtype, sizes, strides); unused for targets */
   const tt_type *storage; /* the storage's type afterwards; interned */
   int over;               /* the input whose value it replaces by one of the same type, or -1 */
-  tt_mark mark;           /* of the view, or the target's, if the value is a bounded one */
-  int length_word; /* where a bounded value's length is among the packed numbers; -1: it is exact */
+  tt_marks marks;         /* of the view, or the target's, if the value is a bounded one */
+  int length_count;       /* of a bounded value's bounded dims */
+  int length_words[TT_MOST_ALONG]; /* where their lengths are among the packed numbers */
 } tt_call_result;
 
 /* What the caller knows when a key is new. Borrowed; tt_call_create copies what it keeps. */

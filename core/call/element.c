@@ -41,7 +41,7 @@ static bool fits_arg(const tt_call_spec *spec, const tt_arg *arg) {
 
 /* Has it padding, and a length that is one of the list's numbers? */
 static bool is_bounded(const tt_call_tensor *tensor) {
-  return tensor->mark.is || tt_type_along(tensor->storage) >= 0;
+  return tensor->marks.count || tt_type_is_bounded(tensor->storage);
 }
 
 /* Storages that elements share are written in turn. */

@@ -90,6 +90,7 @@ bool tt_growing_range(tt_growing *growing, int64_t start, int64_t end) {
   int64_t size = end - start;
   if (size > LONGEST_RANGE) return false;
   if (size < 2 || !is_set_to("on")) return size > 1 && !is_set_to("off");
+  if (tt_growing_any(growing) && tt_growing_is_live(growing, size)) return true;
   tt_type type = {.dtype = TT_I64, .rank = 1, .dims = {size}};
   pthread_mutex_lock(&growing->lock);
   sizes *of = sizes_of(growing, &ranges, &type, -1);

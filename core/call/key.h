@@ -40,15 +40,6 @@ static inline void tt_key_tensor(tt_key *key, const tt_type *storage, bool writt
   tt_key_add(key, sizes, (size_t)rank * sizeof *sizes);
   tt_key_add(key, strides, (size_t)rank * sizeof *strides);
 }
-/* The tensor that was added last is in a bounded value, with this mark (call.h): the place of its
- * length among the call's, and its dim. */
-static inline void tt_key_mark(tt_key *key, size_t tensor, int length, int dim) {
-  uint64_t word = 0;
-  if (key->failed) return;
-  __builtin_memcpy(&word, key->data + tensor + sizeof word, sizeof word);
-  word |= (uint64_t)(length + 1) << 2 | (uint64_t)dim << 24;
-  __builtin_memcpy(key->data + tensor + sizeof word, &word, sizeof word);
-}
 /* Behind the tensor that tt_key_tensor wrote at `at`. */
 static inline const uint8_t *tt_key_after_tensor(const uint8_t *at) {
   uint64_t words[2]; /* the type, and what tells how much follows */

@@ -183,7 +183,8 @@ static tt_node *write_target(lowering *low, int target, tt_node *value, int *ove
 /* In rows, bound and columns: the mark's digits are dims of their own. */
 static tt_type bounded_storage(lowering *low, int k, const tt_view *view) {
   const tt_type *type = NULL;
-  tt_status status = tt_bounded_type(view, &low->spec->results[k].mark, &type);
+  tt_marks marks = low->spec->results[k].marks;
+  tt_status status = tt_bounded_type(view, &marks, &type);
   if (!status) return *type;
   tt_hlo_fail(low->h, TT_UNIMPLEMENTED, "%s", tt_status_message(status));
   tt_status_release(status);
@@ -198,7 +199,7 @@ static tt_node *new_storage(lowering *low, int k, tt_node *value) {
                        "result %d has another type than PyTorch's Meta kernel says", k);
   tt_view_dense(&view, &storage);
   if (low->io->learn) low->call->results[k].view = view;
-  if (low->spec->results[k].mark.is) storage = bounded_storage(low, k, &view);
+  if (low->spec->results[k].marks.count) storage = bounded_storage(low, k, &view);
   return tt_view_write(low->h, NULL, &storage, &view, NULL, value);
 }
 
@@ -245,14 +246,18 @@ static tt_status type_of_result(lowering *low, int k, const tt_type *type) {
   tt_call_result *result = &low->call->results[k];
   const tt_call_result *wanted = &low->spec->results[k];
   const tt_call_tensor *target = wanted->target < 0 ? NULL : &low->spec->tensors[wanted->target];
-  bool fresh = !target && low->spec->meta_known && wanted->mark.is;
-  bool keeps = target && tt_type_along(target->storage) >= 0; /* through whatever view */
-  result->length_word = -1;
+  bool fresh = !target && low->spec->meta_known && wanted->marks.count;
+  bool keeps = target && tt_type_is_bounded(target->storage); /* through whatever view */
+  result->length_count = 0;
   if (!fresh && !keeps) return tt_type_intern(type, &result->storage);
-  result->mark = wanted->mark;
-  result->length_word = word_of(low->spec, target ? target->mark.scalar : wanted->mark.scalar);
-  if (fresh) return tt_bounded_type(&result->view, &wanted->mark, &result->storage);
-  result->storage = target->storage;
+  result->marks = wanted->marks;
+  if (fresh) TT_TRY(tt_bounded_type(&result->view, &result->marks, &result->storage));
+  else result->storage = target->storage;
+  result->length_count = tt_type_along(result->storage)->count;
+  for (int i = 0; i < result->length_count; i++) {
+    int scalar = fresh ? result->marks.of[i].scalar : target->lengths[i];
+    result->length_words[i] = word_of(low->spec, scalar);
+  }
   return TT_SUCCESS;
 }
 
@@ -277,7 +282,7 @@ static tt_status state_results(lowering *low) {
   if (learn) call->output_count = output;
   if (learn) learn_draws(low);
   if (learn && output == 1 && call->result_count == 1 && tt_hlo_is_zeros(low->io->outputs[0]))
-    call->zeros = is_small(call->results[0].storage) && call->results[0].length_word < 0;
+    call->zeros = is_small(call->results[0].storage) && call->results[0].length_count == 0;
   return TT_SUCCESS;
 }
 

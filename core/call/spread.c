@@ -18,8 +18,16 @@ static bool same_mark(const tt_mark *a, const tt_mark *b) {
   return a->scalar == b->scalar && a->outer == b->outer && a->inner == b->inner;
 }
 
-static bool note(tt_spread *s, int code, const tt_call_tensor *tensor) {
-  const tt_mark *mark = &tensor->mark;
+static bool same_marks(const tt_marks *a, const tt_marks *b) {
+  bool same = a->count == b->count;
+  for (int k = 0; k < a->count && same; k++) {
+    const tt_mark *other = tt_mark_of(b, a->of[k].dim);
+    same = other && same_mark(&a->of[k], other);
+  }
+  return same;
+}
+
+static bool note(tt_spread *s, int code, const tt_call_tensor *tensor, const tt_mark *mark) {
   int64_t size = tensor->view.sizes[mark->dim];
   int i = find(s, code);
   assert(i >= 0 && s->known_count <= TT_MOST_SPREAD);
@@ -33,8 +41,7 @@ static bool note(tt_spread *s, int code, const tt_call_tensor *tensor) {
 }
 
 /* The padding along the tensor's marked dim is left out. */
-static bool leave_out(tt_spread *s, const tt_call_spec *spec, int tensor) {
-  const tt_mark *mark = &spec->tensors[tensor].mark;
+static bool leave_out(tt_spread *s, int tensor, const tt_mark *mark) {
   if (s->length_count == TT_MOST_SPREAD) return false;
   s->lengths[s->length_count++] = (tt_call_length){.tensor = tensor,
                                                    .dim = mark->dim,
@@ -96,8 +103,7 @@ static bool upper(int code) { return code >= 'A' && code <= 'Z'; }
 /* Beside a marked dim others are marked alike, or have one element. */
 static bool agrees(const tt_spread *s, const tt_call_tensor *tensor, const int *codes) {
   for (int dim = 0; dim < tensor->view.rank; dim++) {
-    bool marked = tensor->mark.is && tensor->mark.dim == dim;
-    if (!marked && tensor->view.sizes[dim] != 1 && find(s, codes[dim]) < s->known_count)
+    if (!tt_mark_of(&tensor->marks, dim) && tensor->view.sizes[dim] != 1 && find(s, codes[dim]) < s->known_count)
       return false;
   }
   return true;
@@ -120,17 +126,25 @@ typedef bool (*visit)(tt_spread *s, const tt_call_spec *spec, const char *rule, 
 static bool note_tensor(tt_spread *s, const tt_call_spec *spec, const char *rule, int tensor,
                         const int *codes) {
   const tt_call_tensor *one = &spec->tensors[tensor];
+  bool all = true;
   (void)rule;
-  return !one->mark.is || (!upper(codes[one->mark.dim]) && note(s, codes[one->mark.dim], one));
+  for (int k = 0; k < one->marks.count && all; k++) {
+    const tt_mark *mark = &one->marks.of[k];
+    all = !upper(codes[mark->dim]) && note(s, codes[mark->dim], one, mark);
+  }
+  return all;
 }
 
 static bool check_tensor(tt_spread *s, const tt_call_spec *spec, const char *rule, int tensor,
                          const int *codes) {
   const tt_call_tensor *one = &spec->tensors[tensor];
-  if (!agrees(s, one, codes)) return false;
-  if (!one->mark.is) return true;
-  bool kept = spec->row->cls != TT_RANDOM && in_results(rule, codes[one->mark.dim]);
-  return kept || leave_out(s, spec, tensor);
+  bool all = agrees(s, one, codes);
+  for (int k = 0; k < one->marks.count && all; k++) {
+    const tt_mark *mark = &one->marks.of[k];
+    bool kept = spec->row->cls != TT_RANDOM && in_results(rule, codes[mark->dim]);
+    all = kept || leave_out(s, tensor, mark);
+  }
+  return all;
 }
 
 static bool each_tensor(tt_spread *s, const tt_call_spec *spec, const char *rule, visit what) {
@@ -171,16 +185,19 @@ static int listed_arg(const tt_call_spec *spec) {
 static bool spread_listed(tt_spread *s, const tt_call_spec *spec) {
   if (spec->args[0].kind != TT_ARG_TENSOR) return false;
   const tt_call_tensor *first = &spec->tensors[spec->args[0].first];
-  int dim = first->mark.dim;
-  if (!first->mark.is) return false;
-  bool listed = is_listed(spec, listed_arg(spec), first->view.rank, dim);
   for (int i = 0; i < spec->arg_count; i++) {
     if (spec->args[i].kind != TT_ARG_TENSOR) continue;
-    const tt_mark *mark = &spec->tensors[spec->args[i].first].mark;
-    if (!mark->is || mark->dim != dim || !same_mark(mark, &first->mark)) return false;
-    if (listed && !leave_out(s, spec, spec->args[i].first)) return false;
+    if (!same_marks(&spec->tensors[spec->args[i].first].marks, &first->marks)) return false;
   }
-  return (listed && !is_percent(spec)) || note(s, REDUCED + dim, first);
+  for (int k = 0; k < first->marks.count; k++) {
+    const tt_mark *mark = &first->marks.of[k];
+    bool listed = is_listed(spec, listed_arg(spec), first->view.rank, mark->dim);
+    for (int i = 0; i < spec->arg_count && listed; i++)
+      if (spec->args[i].kind == TT_ARG_TENSOR && !leave_out(s, spec->args[i].first, mark))
+        return false;
+    if ((!listed || is_percent(spec)) && !note(s, REDUCED + mark->dim, first, mark)) return false;
+  }
+  return first->marks.count > 0;
 }
 
 static int reduced_dim(const tt_call_spec *spec, int rank, int dim) {
@@ -201,15 +218,19 @@ static bool spread_cat(tt_spread *s, const tt_call_spec *spec) {
     int rank = one->view.rank, dim = (int)spec->args[1].i;
     if (rank != spec->tensors[0].view.rank || tt_view_numel(&one->view) == 0) return false;
     if (dim < 0) dim += rank;
-    if (!one->mark.is) continue;
-    if (one->mark.outer != 1 || one->mark.inner != 1) return false;
-    marked++;
-    if (one->mark.dim == dim ? !leave_out(s, spec, i) : !note(s, REDUCED + one->mark.dim, one))
-      return false;
+    marked += one->marks.count > 0;
+    for (int k = 0; k < one->marks.count; k++) {
+      const tt_mark *mark = &one->marks.of[k];
+      if (mark->outer != 1 || mark->inner != 1) return false;
+      if (mark->dim == dim ? !leave_out(s, i, mark) : !note(s, REDUCED + mark->dim, one, mark))
+        return false;
+    }
   }
   if (spec->bound && s->known_count) return false; /* two dims with room */
   if (s->length_count) return marked == 1 && spec->bound > 0;
-  return marked == 0 ? spec->bound > 0 : marked == spec->tensor_count && s->known_count == 1;
+  for (int i = 0; i < spec->tensor_count; i++)
+    if (spec->tensors[i].marks.count != s->known_count) return false;
+  return spec->bound > 0 || s->known_count > 0;
 }
 
 /* The result has room for its bound. */
@@ -221,20 +242,75 @@ static bool cat_result(const tt_call_spec *spec, tt_call_result *result) {
   for (int i = 0; i < rank; i++)
     if (rows.sizes[i] != 1 && rows.strides[i] != result->view.strides[i]) return false;
   result->view = tt_bounded_cover(&rows, dim, spec->bound);
-  result->mark =
-      (tt_mark){.is = true, .dim = dim, .scalar = spec->bound_scalar, .outer = 1, .inner = 1};
+  result->marks.of[result->marks.count++] =
+      (tt_mark){.dim = dim, .scalar = spec->bound_scalar, .outer = 1, .inner = 1};
   return true;
+}
+
+/* -- Indexing -- */
+
+static const tt_call_tensor *index_of(const tt_call_spec *spec, int dim) {
+  const tt_arg *list = &spec->args[1];
+  int at = list->first;
+  for (int i = 0; i < dim && i < list->count; i++) at += !list->present || list->present[i];
+  bool is = dim < list->count && (!list->present || list->present[dim]);
+  return is ? &spec->tensors[at] : NULL;
+}
+
+/* Indices that vary are broadcast; along dims that are indexed padding is picked by nobody. */
+static bool spread_index(tt_spread *s, const tt_call_spec *spec) {
+  if (spec->args[0].kind != TT_ARG_TENSOR || spec->args[1].kind != TT_ARG_TENSORS) return false;
+  const tt_call_tensor *self = &spec->tensors[spec->args[0].first];
+  int codes[TT_MAX_RANK];
+  for (int k = 0; k < self->marks.count; k++) {
+    const tt_mark *mark = &self->marks.of[k];
+    bool indexed = index_of(spec, mark->dim);
+    if (indexed ? mark->outer != 1 || !leave_out(s, spec->args[0].first, mark)
+                : !note(s, REDUCED + mark->dim, self, mark))
+      return false;
+  }
+  for (int pass = 0; pass < 2; pass++) {
+    for (int dim = 0; dim < self->view.rank; dim++) {
+      const tt_call_tensor *index = index_of(spec, dim);
+      if (!index) continue;
+      (void)codes_of("...", index->view.rank, codes);
+      for (int k = 0; k < index->marks.count && pass == 0; k++)
+        if (!note(s, codes[index->marks.of[k].dim], index, &index->marks.of[k])) return false;
+      if (pass == 1 && !agrees(s, index, codes)) return false;
+    }
+  }
+  return true;
+}
+
+/* Of the result's dims: those of the indices are where these are if they are neighbours, else in
+ * front. */
+static void index_codes(const tt_call_spec *spec, int rank, int *codes) {
+  const tt_call_tensor *self = &spec->tensors[spec->args[0].first];
+  int first = -1, last = -1, count = 0;
+  for (int dim = 0; dim < self->view.rank; dim++) {
+    if (!index_of(spec, dim)) continue;
+    if (first < 0) first = dim;
+    last = dim;
+    count++;
+  }
+  int spread = rank - (self->view.rank - count), at = 0;
+  if (last - first + 1 != count) first = 0;
+  for (int dim = 0; dim <= self->view.rank; dim++) {
+    for (int k = spread - 1; dim == first && k >= 0; k--) codes[at++] = ELLIPSIS + k;
+    if (dim < self->view.rank && !index_of(spec, dim)) codes[at++] = REDUCED + dim;
+  }
 }
 
 /* -- Any of them -- */
 
-typedef enum kind { REFUSED, RULE, LISTED, CAT } kind;
+typedef enum kind { REFUSED, RULE, LISTED, CAT, INDEX } kind;
 
 static kind kind_of(const tt_op_row *row) {
   const char *rule = tt_op_along_of(row->name)->rule;
   if (!tt_op_spreads(row)) return REFUSED;
   if (!rule) return row->cls == TT_REDUCE ? LISTED : RULE;
   if (rule[0] == '%') return LISTED;
+  if (strcmp(rule, "index") == 0) return INDEX;
   return strcmp(rule, "cat") == 0 ? CAT : RULE;
 }
 
@@ -242,10 +318,11 @@ bool tt_spread_operands(const tt_call_spec *spec, tt_spread *out) {
   *out = (tt_spread){.known_count = 0};
   kind is = kind_of(spec->row);
   bool marked = spec->bound > 0;
-  for (int i = 0; i < spec->tensor_count; i++) marked |= spec->tensors[i].mark.is;
+  for (int i = 0; i < spec->tensor_count; i++) marked |= spec->tensors[i].marks.count > 0;
   if (!marked) return true;
   if (is == REFUSED || spec->checks) return false;
   if (is == CAT) return spread_cat(out, spec);
+  if (is == INDEX) return spread_index(out, spec);
   if (is == LISTED) return spread_listed(out, spec);
   const char *rule = tt_op_along_of(spec->row->name)->rule;
   if (!rule) rule = "";
@@ -265,7 +342,7 @@ static bool rule_codes(const tt_call_spec *spec, int k, int rank, int *codes) {
 /* The code of a result's dim. */
 static int code_at(kind is, const tt_call_spec *spec, const tt_spread *s, int rank,
                    const int *codes, int dim) {
-  if (is == RULE) return codes[dim];
+  if (is == RULE || is == INDEX) return codes[dim];
   for (int i = 0; i < s->known_count; i++) {
     int from = s->known[i].code - REDUCED;
     bool same = is == CAT || is_percent(spec);
@@ -277,23 +354,20 @@ static int code_at(kind is, const tt_call_spec *spec, const tt_spread *s, int ra
 static bool mark_result(kind is, const tt_spread *s, const tt_call_spec *spec, int k,
                         tt_call_result *result) {
   int codes[TT_MAX_RANK], rank = result->view.rank;
-  result->mark = (tt_mark){.is = false};
+  result->marks.count = 0;
   if (is == CAT && spec->bound) return cat_result(spec, result);
   if (s->known_count == 0) return true;
+  if (is == INDEX) index_codes(spec, rank, codes);
   bool known = is != RULE || rule_codes(spec, k, rank, codes);
   for (int dim = 0; dim < rank && known; dim++) {
     int i = find(s, code_at(is, spec, s, rank, codes, dim));
     if (i == s->known_count) continue;
-    if (result->mark.is || result->view.sizes[dim] != s->known[i].size) return false;
-    result->mark = s->known[i].mark;
-    result->mark.dim = dim;
+    tt_marks *marks = &result->marks;
+    if (marks->count == TT_MOST_ALONG || result->view.sizes[dim] != s->known[i].size) return false;
+    marks->of[marks->count] = s->known[i].mark;
+    marks->of[marks->count++].dim = dim;
   }
   return known || s->known_count == 0;
-}
-
-static bool fits_target(const tt_call_tensor *target, const tt_mark *mark) {
-  if (!mark->is || !target->mark.is) return mark->is == target->mark.is;
-  return mark->dim == target->mark.dim && same_mark(mark, &target->mark);
 }
 
 bool tt_spread_results(const tt_spread *spread, const tt_call_spec *spec, tt_call_result *results) {
@@ -302,7 +376,7 @@ bool tt_spread_results(const tt_spread *spread, const tt_call_spec *spec, tt_cal
     tt_call_result *result = &results[k];
     if (result->target < 0 && result->view.dtype == TT_INVALID) continue;
     if (!mark_result(is, spread, spec, k, result)) return false;
-    if (result->target >= 0 && !fits_target(&spec->tensors[result->target], &result->mark))
+    if (result->target >= 0 && !same_marks(&spec->tensors[result->target].marks, &result->marks))
       return false;
   }
   return true;

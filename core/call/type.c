@@ -7,7 +7,7 @@
 
 typedef struct interned {
   bool counted;
-  int along; /* -1: all of it counts */
+  tt_along along;
   _Atomic bool seen, unwelcome;
   _Atomic int told, patience; /* how often it was said to be unwelcome, and how often it will be */
   _Atomic int64_t told_of;    /* the latest length */
@@ -19,21 +19,21 @@ typedef struct interned {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static tt_intern types = TT_INTERN_INIT;
 
-enum { KEY = TT_MAX_RANK + 3 };
+enum { KEY = TT_MAX_RANK + 2 + TT_MOST_ALONG };
 
-static size_t write_key(const tt_type *type, int along, int64_t key[KEY]) {
+static size_t write_key(const tt_type *type, const tt_along *along, int64_t key[KEY]) {
   key[0] = type->dtype;
   key[1] = type->rank;
   for (int i = 0; i < type->rank; i++) key[2 + i] = type->dims[i];
-  if (along >= 0) key[2 + type->rank] = along;
-  return sizeof *key * (size_t)(2 + type->rank + (along >= 0));
+  for (int i = 0; i < along->count; i++) key[2 + type->rank + i] = along->dims[i];
+  return sizeof *key * (size_t)(2 + type->rank + along->count);
 }
 
-static tt_status add(const tt_type *type, int along, const int64_t *key, size_t size,
+static tt_status add(const tt_type *type, const tt_along *along, const int64_t *key, size_t size,
                      interned **out) {
   interned *added = tt_calloc(1, sizeof *added);
   if (!added) return tt_out_of_memory();
-  added->along = along;
+  added->along = *along;
   added->patience = 16;
   added->type = tt_type_make(type->dtype, type->rank, type->dims);
   if (!tt_type_bytes(type, &added->bytes)) added->bytes = 0;
@@ -45,7 +45,7 @@ static tt_status add(const tt_type *type, int along, const int64_t *key, size_t 
   return TT_SUCCESS;
 }
 
-static tt_status intern(const tt_type *type, int along, const tt_type **out) {
+static tt_status intern(const tt_type *type, const tt_along *along, const tt_type **out) {
   int64_t key[KEY];
   size_t size = write_key(type, along, key);
   pthread_mutex_lock(&lock);
@@ -56,10 +56,12 @@ static tt_status intern(const tt_type *type, int along, const tt_type **out) {
   return status;
 }
 
-tt_status tt_type_intern(const tt_type *type, const tt_type **out) { return intern(type, -1, out); }
+tt_status tt_type_intern(const tt_type *type, const tt_type **out) {
+  return intern(type, &(tt_along){.count = 0}, out);
+}
 
-tt_status tt_type_intern_bounded(const tt_type *type, int along, const tt_type **out) {
-  assert(along >= 0 && along < type->rank);
+tt_status tt_type_intern_bounded(const tt_type *type, const tt_along *along, const tt_type **out) {
+  assert(along->count > 0 && along->dims[along->count - 1] < type->rank);
   return intern(type, along, out);
 }
 
@@ -74,7 +76,7 @@ static interned *interned_of(const tt_type *type) {
   return (interned *)((char *)(uintptr_t)type - offsetof(interned, type));
 }
 
-int tt_type_along(const tt_type *type) { return interned_of(type)->along; }
+const tt_along *tt_type_along(const tt_type *type) { return &interned_of(type)->along; }
 
 void tt_type_note_seen(const tt_type *type) {
   interned *of = interned_of(type);

@@ -83,8 +83,10 @@ static tt_status find_inputs(replay *r) {
 static tt_status bound_output(replay *r, int i) {
   const tt_captured_length *one = &r->on->lengths[i];
   tt_value *value = r->values[r->captured->outputs[one->output].value];
-  TT_TRY(tt_type_intern_bounded(value->holding.type, one->dim, &value->holding.type));
-  return tt_value_set_length(value, one->length);
+  tt_along along = tt_along_one(one->dim);
+  tt_reach reach = tt_reach_one(one->length);
+  TT_TRY(tt_type_intern_bounded(value->holding.type, &along, &value->holding.type));
+  return tt_value_set_reach(value, &reach);
 }
 
 static tt_status make_values(replay *r) {

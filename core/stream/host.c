@@ -29,28 +29,47 @@ static int changing_dim(const tt_stream *stream, const tt_storage *storage, cons
   return tt_growing_upload(tt_call_table_growing(calls), type);
 }
 
-/* The rows of the bytes of a bounded value: those that count come first in each. */
+/* The bytes of a bounded value that count, in rows: a row is what lies together. */
 typedef struct rows {
-  int64_t count, wide, exact; /* bytes of a row, with and without padding */
+  const tt_type *type;
+  tt_type exact;
+  int last; /* of its bounded dims: all behind it is one row */
+  int64_t count, bytes, all;
 } rows;
 
-static rows rows_of(const tt_type *bounded, int64_t length) {
-  rows r = {.count = 1, .wide = tt_dtype_bytes(bounded->dtype)};
-  int along = tt_type_along(bounded);
-  for (int i = 0; i < along; i++) r.count *= bounded->dims[i];
-  for (int i = along + 1; i < bounded->rank; i++) r.wide *= bounded->dims[i];
-  r.exact = r.wide * length;
-  r.wide *= bounded->dims[along];
+static rows rows_of(const tt_type *bounded, const tt_reach *reach) {
+  const tt_along *along = tt_type_along(bounded);
+  rows r = {.type = bounded, .exact = tt_bounded_exact(bounded, reach), .count = 1};
+  r.last = along->dims[along->count - 1];
+  r.bytes = r.all = tt_dtype_bytes(bounded->dtype);
+  for (int i = 0; i < bounded->rank; i++) {
+    *(i < r.last ? &r.count : &r.bytes) *= r.exact.dims[i];
+    r.all *= bounded->dims[i];
+  }
   return r;
 }
 
+/* Where row i begins, with padding. */
+static int64_t row_at(const rows *r, int64_t i) {
+  int64_t at = 0, width = tt_dtype_bytes(r->type->dtype);
+  for (int d = r->type->rank - 1; d >= 0; d--) {
+    if (d < r->last) {
+      at += i % r->exact.dims[d] * width;
+      i /= r->exact.dims[d];
+    }
+    width *= r->type->dims[d];
+  }
+  return at;
+}
+
 /* The bytes with zeros for padding; the caller frees them. */
-static tt_status pad(const tt_type *bounded, int64_t length, const char *data, char **out) {
-  rows r = rows_of(bounded, length);
-  *out = tt_calloc((size_t)r.count, (size_t)r.wide);
+static tt_status pad(const tt_type *bounded, const tt_reach *reach, const char *data,
+                     char **out) {
+  rows r = rows_of(bounded, reach);
+  *out = tt_calloc(1, (size_t)r.all);
   if (!*out) return tt_out_of_memory();
   for (int64_t i = 0; i < r.count; i++)
-    memcpy(*out + i * r.wide, data + i * r.exact, (size_t)r.exact);
+    memcpy(*out + row_at(&r, i), data + i * r.bytes, (size_t)r.bytes);
   return TT_SUCCESS;
 }
 
@@ -59,7 +78,7 @@ typedef struct upload {
   const tt_type *type, *held; /* interned */
   const void *data;
   char *padded; /* NULL: none */
-  int64_t length;
+  tt_reach reach;
 } upload;
 
 /* Along that dim it is given room for more; -1: none. */
@@ -70,11 +89,12 @@ static tt_status prepare(upload *up, const tt_type *type, int along) {
   tt_type wide = *up->type;
   const tt_type *bounded = NULL;
   wide.dims[along] = tt_bound_of(type->dims[along]);
-  TT_TRY(tt_type_intern_bounded(&wide, along, &bounded));
+  tt_along dim = tt_along_one(along);
+  TT_TRY(tt_type_intern_bounded(&wide, &dim, &bounded));
   if (tt_type_unwelcome(bounded, type->dims[along])) return TT_SUCCESS;
   up->held = bounded;
-  up->length = type->dims[along];
-  TT_TRY(pad(up->held, up->length, up->data, &up->padded));
+  up->reach = tt_reach_one(type->dims[along]);
+  TT_TRY(pad(up->held, &up->reach, up->data, &up->padded));
   up->data = up->padded;
   return TT_SUCCESS;
 }
@@ -86,8 +106,8 @@ static tt_status make_value(tt_stream *stream, const upload *up, const tt_policy
   (void)tt_type_bytes(up->held, &bytes);
   TT_TRY(tt_value_create(&stream->device->account, NULL, up->held, site, out));
   tt_status status = TT_SUCCESS;
-  if (up->length) {
-    status = tt_value_set_length(*out, up->length);
+  if (up->padded) {
+    status = tt_value_set_reach(*out, &up->reach);
     tt_value_note_upload(*out, tt_call_table_growing(stream->device->calls));
   }
   if (!status) status = tt_stream_keep_pace(stream, bytes, true, policy);
@@ -163,13 +183,13 @@ static tt_status await_buffer(tt_client *client, tt_buffer *buffer) {
 /* Of a bounded value what counts. */
 static tt_status copy_rows(tt_value *value, char *data, int64_t size) {
   const tt_type *type = value->holding.type;
-  rows r = rows_of(type, value->length);
-  char *all = tt_malloc((size_t)(r.count * r.wide));
+  rows r = rows_of(type, &value->reach);
+  char *all = tt_malloc((size_t)r.all);
   if (!all) return tt_out_of_memory();
   tt_status status =
-      tt_buffer_to_host(value->account->client, value->buffer, type, all, r.count * r.wide);
-  for (int64_t i = 0; i < r.count && !status && size > 0; i++, size -= r.exact)
-    memcpy(data + i * r.exact, all + i * r.wide, (size_t)(size < r.exact ? size : r.exact));
+      tt_buffer_to_host(value->account->client, value->buffer, type, all, r.all);
+  for (int64_t i = 0; i < r.count && !status && size > 0; i++, size -= r.bytes)
+    memcpy(data + i * r.bytes, all + row_at(&r, i), (size_t)(size < r.bytes ? size : r.bytes));
   tt_free(all);
   return status;
 }
@@ -178,10 +198,10 @@ static tt_status copy_out(tt_value *value, char *data, int64_t size) {
   tt_client *client = value->account->client;
   const tt_type *type = value->holding.type;
   int64_t own = 0;
-  bool short_of = tt_type_bytes(value->length ? value->exact : type, &own) && own < size;
+  bool short_of = tt_type_bytes(tt_value_is_bounded(value) ? value->exact : type, &own) && own < size;
   TT_TRY(await_buffer(client, value->buffer));
   if (short_of) memset(data + own, 0, (size_t)(size - own));
-  if (value->length) return copy_rows(value, data, short_of ? own : size);
+  if (tt_value_is_bounded(value)) return copy_rows(value, data, short_of ? own : size);
   return tt_buffer_to_host(client, value->buffer, type, data, short_of ? own : size);
 }
 

@@ -100,7 +100,7 @@ static tt_status add_results(tt_capture *part, tt_nested *made, tt_storage *cons
   graph->result_types = room(part, (size_t)count, sizeof *graph->result_types);
   if (!slots || !graph->result_types) return tt_out_of_memory();
   for (int i = 0; i < count; i++) {
-    if (!tt_capture_has(part, results[i]) || results[i]->value->length)
+    if (!tt_capture_has(part, results[i]) || tt_value_is_bounded(results[i]->value))
       return tt_error(TT_INVALID_ARGUMENT, "result %d of a branch or loop is not computed in it",
                       i);
     slots[i] = results[i]->value->slot;

@@ -30,8 +30,9 @@ static tt_status make_output(const recording *r, int k, tt_value **out) {
   const tt_call_result *result = &r->call->results[k];
   tt_account *account = &r->stream->device->account;
   TT_TRY(tt_value_create(account, r->stream, result->storage, r->op->site, out));
-  if (result->length_word < 0) return TT_SUCCESS;
-  return tt_value_set_length(*out, tt_call_result_length(result, r->op->scalars));
+  if (!result->length_count) return TT_SUCCESS;
+  tt_reach reach = tt_call_result_reach(result, r->op->scalars);
+  return tt_value_set_reach(*out, &reach);
 }
 
 static tt_status new_storage(tt_stream *stream, const tt_type *type, tt_storage **out) {
@@ -49,7 +50,7 @@ static tt_status make_outputs(recording *r, tt_storage **results) {
     if (!result->defined) continue;
     TT_TRY(make_output(r, k, &r->outputs[output]));
     const tt_value *made = r->outputs[output];
-    const tt_type *type = made->length ? made->exact : result->storage;
+    const tt_type *type = tt_value_is_bounded(made) ? made->exact : result->storage;
     if (result->target < 0) TT_TRY(new_storage(r->stream, type, &results[k]));
     r->targets[output++] = result->target < 0 ? results[k] : r->op->tensors[result->target];
   }

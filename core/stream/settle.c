@@ -5,10 +5,10 @@
 #include "stream/observer.h"
 
 static tt_status make_call(tt_call_table *calls, const tt_key *key, const tt_target *target,
-                           const tt_type *type, int64_t length, tt_call **out) {
-  tt_type exact = tt_bounded_exact(type, length);
+                           const tt_type *type, const tt_reach *reach, tt_call **out) {
+  tt_type exact = tt_bounded_exact(type, reach);
   tt_view view = tt_view_whole(type);
-  view.sizes[tt_type_along(type)] = length;
+  for (int i = 0; i < type->rank; i++) view.sizes[i] = exact.dims[i];
   tt_arg args[2] = {{.kind = TT_ARG_NONE}, {.kind = TT_ARG_TENSOR}};
   tt_call_tensor tensor = {.storage = type, .view = view, .same_as = -1};
   tt_call_result result = {.target = -1, .view = tt_view_whole(&exact)};
@@ -25,7 +25,7 @@ static tt_status make_call(tt_call_table *calls, const tt_key *key, const tt_tar
   return tt_call_create(calls, key, &spec, target, out);
 }
 
-static tt_status find_call(const tt_device *device, const tt_type *type, int64_t length,
+static tt_status find_call(const tt_device *device, const tt_type *type, const tt_reach *reach,
                            tt_call **out) {
   static const char settled[] = "settle";
   tt_key key;
@@ -33,11 +33,11 @@ static tt_status find_call(const tt_device *device, const tt_type *type, int64_t
   tt_key_init(&key);
   tt_key_u64(&key, (uint64_t)(uintptr_t)settled);
   tt_key_u64(&key, (uint64_t)(uintptr_t)type);
-  tt_key_u64(&key, (uint64_t)length);
+  for (int k = 0; k < TT_MOST_ALONG; k++) tt_key_u64(&key, (uint64_t)reach->of[k]);
   *out = tt_call_find(device->calls, &key, NULL);
   tt_status status = *out ? TT_SUCCESS
                           : make_call(device->calls, &key,
-                                      tt_program_table_target(device->programs), type, length, out);
+                                      tt_program_table_target(device->programs), type, reach, out);
   tt_key_deinit(&key);
   return status;
 }
@@ -56,10 +56,10 @@ static tt_status settle(tt_stream *stream, tt_storage *storage, const tt_policy 
   tt_storage *settled = NULL;
   tt_device_lock(storage->device);
   const tt_type *type = storage->bounded;
-  int64_t length = storage->length;
+  tt_reach reach = storage->reach;
   tt_device_unlock(storage->device);
   if (!type) return TT_SUCCESS;
-  TT_TRY(find_call(stream->device, type, length, &call));
+  TT_TRY(find_call(stream->device, type, &reach, &call));
   tt_operation operation = {
       .call = call, .tensors = &storage, .policy = policy, .site = site, .apart = true};
   tt_observer_disturb();

@@ -31,11 +31,11 @@ bool tt_storage_unique(const tt_storage *storage) {
 
 tt_value *tt_storage_hold(tt_storage *storage, tt_value *value) {
   tt_value *old = storage->value;
-  const tt_type *bounded = value && value->length ? value->holding.type : NULL;
+  const tt_type *bounded = value && tt_value_is_bounded(value) ? value->holding.type : NULL;
   if (bounded) tt_type_count_storage(bounded, 1);
   if (storage->bounded) tt_type_count_storage(storage->bounded, -1);
   storage->bounded = bounded;
-  storage->length = value ? value->length : 0;
+  storage->reach = value ? value->reach : (tt_reach){{0}};
   storage->value = value;
   if (value) tt_storage_set_type(storage, bounded ? value->exact : value->holding.type);
   return old;

@@ -23,21 +23,21 @@ tt_status tt_value_borrow(tt_value *lender, uint32_t site, tt_value **out) {
   (*out)->state = TT_VALUE_READY;
   (*out)->buffer = lender->buffer;
   (*out)->lender = tt_value_retain(lender);
-  (*out)->length = lender->length;
+  (*out)->reach = lender->reach;
   (*out)->exact = lender->exact;
   return TT_SUCCESS;
 }
 
-tt_status tt_value_set_length(tt_value *value, int64_t length) {
-  tt_type exact = tt_bounded_exact(value->holding.type, length);
-  value->length = length;
+tt_status tt_value_set_reach(tt_value *value, const tt_reach *reach) {
+  tt_type exact = tt_bounded_exact(value->holding.type, reach);
+  value->reach = *reach;
   return tt_type_intern(&exact, &value->exact);
 }
 
 void tt_value_note_upload(tt_value *value, tt_growing *growing) {
-  assert(value->length && !value->growing);
+  assert(tt_value_is_bounded(value) && !value->growing);
   value->growing = growing;
-  tt_growing_enter(growing, value->length);
+  tt_growing_enter(growing, value->reach.of[0]);
 }
 
 void tt_value_release(tt_value *value) {
@@ -48,7 +48,7 @@ void tt_value_release(tt_value *value) {
     tt_buffer_destroy(value->account->client, value->buffer);
     tt_account_remove(value->account, &value->holding);
   }
-  if (value->growing) tt_growing_leave(value->growing, value->length);
+  if (value->growing) tt_growing_leave(value->growing, value->reach.of[0]);
   tt_status_release(value->error);
   tt_free(value);
 }

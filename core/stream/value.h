@@ -15,8 +15,8 @@ typedef struct tt_value {
   tt_holding holding;      /* its type, bytes and line */
   tt_buffer *buffer;       /* when ready */
   struct tt_value *lender; /* whose buffer it is, if not its own */
-  int64_t length;          /* of a bounded value (call/bounded.h); 0: it is none */
-  tt_growing *growing;     /* if it was uploaded with that length; borrowed. NULL: not so */
+  tt_reach reach;        /* of a bounded value (call/bounded.h) */
+  tt_growing *growing;     /* if it was uploaded with that reach; borrowed. NULL: not so */
   const tt_type *exact;    /* its type without padding, interned, which its storage has */
   tt_status error;         /* when failed */
   /* While it is pending, guarded by the device's lock: the section (section.h) that it was recorded
@@ -42,9 +42,10 @@ static inline tt_value_state tt_value_get_state(const tt_value *value) {
 }
 /* A ready value that shows a ready lender's buffer and retains the lender. */
 tt_status tt_value_borrow(tt_value *lender, uint32_t site, tt_value **out);
+static inline bool tt_value_is_bounded(const tt_value *value) { return value->reach.of[0] > 0; }
 /* It has a bounded type, of which that many elements count. */
-tt_status tt_value_set_length(tt_value *value, int64_t length);
-/* It has a length and was uploaded: its length is live until it is freed. */
+tt_status tt_value_set_reach(tt_value *value, const tt_reach *reach);
+/* It has one bounded dim and was uploaded: its length is live until it is freed. */
 void tt_value_note_upload(tt_value *value, tt_growing *growing);
 /* Nobody else holds it. */
 static inline bool tt_value_unique(const tt_value *value) {

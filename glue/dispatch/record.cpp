@@ -54,7 +54,7 @@ bool record(const Walk& walk, tt_call* call, tt_storage** results, Words& words)
 void note_bounded(const Walk& walk) {
   tt_count_add(TT_COUNT_OPS_BOUNDED, 1);
   for (const tt_operand& one : walk.operands)
-    if (one.mark.is && tt_type_along(one.type) >= 0) tt_type_note_seen(one.type);
+    if (one.marks.count && tt_type_is_bounded(one.type)) tt_type_note_seen(one.type);
 }
 
 // Index lists may hold host tensors, which are moved; and masks, of which the rows know nothing:

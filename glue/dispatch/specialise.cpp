@@ -140,8 +140,11 @@ tt_call_tensor Specialiser::tensor_of(size_t i) const {
   tensor.view = as_seen ? walk_.operands[i].view : view_of(*walk_.tensors[i]);
   tensor.undefined = storage->value == nullptr;
   tensor.same_as = walk_.same_as[i];
-  if (as_seen) tensor.mark = walk_.operands[i].mark;
-  tensor.mark.scalar += first_length();
+  if (!as_seen) return tensor;
+  auto first = static_cast<int>(first_length());
+  tensor.marks = walk_.operands[i].marks;
+  for (int k = 0; k < tensor.marks.count; k++) tensor.marks.of[k].scalar += first;
+  for (int k = 0; k < TT_MOST_ALONG; k++) tensor.lengths[k] = walk_.operands[i].lengths[k] + first;
   return tensor;
 }
 
@@ -219,7 +222,8 @@ bool grows(const Walk& walk) {
   int64_t length = type.dims[dim] = joined_size(walk);
   if (!tt_growing_join(growing, &type, dim, view.sizes[dim])) return false;
   type.dims[dim] = tt_bound_of(length);
-  check(tt_type_intern_bounded(&type, dim, &bounded));
+  tt_along along = tt_along_one(dim);
+  check(tt_type_intern_bounded(&type, &along, &bounded));
   return !tt_type_unwelcome(bounded, length);
 }
 

@@ -82,13 +82,11 @@ void add_operand(Walk& walk, const ArgPlan& arg, const at::Tensor& tensor, tt_st
   tt_view view = view_of(tensor);
   bool written = storage->value != nullptr;
   tt_use use = !arg.write ? TT_USE_READ : written ? TT_USE_WRITE : TT_USE_FILL;
-  if (!tt_operand_of(&walk.lengths, storage->type, storage->bounded, storage->length, use, &view,
+  if (!tt_operand_of(&walk.lengths, storage->type, storage->bounded, &storage->reach, use, &view,
                      &seen))
     walk.see = See::Exact;
-  size_t at = walk.key.size;
   tt_key_tensor(&walk.key, seen.type, written, same_as, false, seen.view.dtype, seen.view.rank,
                 seen.view.offset, seen.view.sizes, seen.view.strides);
-  if (seen.mark.is) tt_key_mark(&walk.key, at, seen.mark.scalar, seen.mark.dim);
 }
 
 // By what is being captured.
@@ -241,14 +239,23 @@ void recall(Walk& walk) {
   }
 }
 
+// Which lengths an operand has, along which of its dims.
+uint64_t marks_word(const tt_operand& one) {
+  uint64_t word = 0;
+  for (int k = 0; k < tt_type_along(one.type)->count; k++)
+    word = word << 4 | static_cast<uint64_t>(one.lengths[k] + 1);
+  for (int k = 0; k < one.marks.count; k++)
+    word = word << 12 | static_cast<uint64_t>(one.marks.of[k].dim << 4 | one.marks.of[k].scalar);
+  return word << 2 | static_cast<uint64_t>(one.marks.count);
+}
+
 // The lengths are numbers, and the key says whose is which. False: nobody has one.
 bool add_lengths(Walk& walk) {
   bool any = false;
   for (const tt_operand& one : walk.operands) {
-    bool bounded = tt_type_along(one.type) >= 0;
-    any |= bounded || one.mark.is;
+    any |= tt_type_is_bounded(one.type) || one.marks.count;
     tag(walk, TT_TAG_INT, TT_I64);
-    tt_key_u64(&walk.key, bounded || one.mark.is ? static_cast<uint64_t>(one.mark.scalar) + 1 : 0);
+    tt_key_u64(&walk.key, marks_word(one));
   }
   tag(walk, TT_TAG_INT, TT_I64);
   tt_key_u64(&walk.key, static_cast<uint64_t>(walk.lengths.count));
@@ -261,7 +268,7 @@ bool add_lengths(Walk& walk) {
 void add_bound(Walk& walk) {
   auto dim = joined_dim(walk);
   bool along = walk.see == See::Growing;
-  for (const tt_operand& one : walk.operands) along |= one.mark.is && one.mark.dim == dim;
+  for (const tt_operand& one : walk.operands) along |= tt_mark_of(&one.marks, dim) != nullptr;
   if (dim < 0 || !along) return;
   int64_t total = joined_size(walk);
   walk.bound = tt_bound_of(total);
@@ -293,7 +300,7 @@ bool walk_args(Walk& walk) {
   walk_once(walk);
   if (walk.see == See::Exact) return true;
   for (const tt_storage* one : walk.storages)
-    if (one->bounded && !tt_lengths_add(&walk.lengths, one->bounded, one->length)) return false;
+    if (one->bounded && !tt_lengths_add(&walk.lengths, one->bounded, &one->reach)) return false;
   if (walk.plan.spreads && !walk.lengths.count) recall(walk);
   if (walk.lengths.count) {
     start_anew(walk);
@@ -302,7 +309,7 @@ bool walk_args(Walk& walk) {
   }
   add_bound(walk);
   for (const tt_operand& one : walk.operands)
-    if (one.mark.is && !walk.plan.spreads) return false;
+    if (one.marks.count && !walk.plan.spreads) return false;
   return walk.see != See::Exact;
 }
 

@@ -13,11 +13,15 @@ tt_node *tt_at_least_1d(tt_lower *cx, tt_node *x) {
   return x->type.rank > 0 ? x : tt_hlo_reshape(cx->h, x, 1, (int64_t[]){1});
 }
 
-tt_node *tt_wrap_index(tt_lower *cx, tt_node *index, int64_t size) {
+static tt_node *wrap(tt_lower *cx, tt_node *index, tt_node *size) {
   tt_hlo *h = cx->h;
   index = tt_hlo_convert(h, index, TT_I64);
   tt_node *negative = tt_hlo_compare(h, TT_LT, index, tt_hlo_const_i(h, TT_I64, 0));
-  return tt_hlo_select(h, negative, tt_hlo_add(h, index, tt_hlo_const_i(h, TT_I64, size)), index);
+  return tt_hlo_select(h, negative, tt_hlo_add(h, index, size), index);
+}
+
+tt_node *tt_wrap_index(tt_lower *cx, tt_node *index, int64_t size) {
+  return wrap(cx, index, tt_hlo_const_i(cx->h, TT_I64, size));
 }
 
 tt_node *tt_range_mask(tt_lower *cx, const tt_type *type, int dim, int64_t low, int64_t high,
@@ -146,7 +150,9 @@ void tt_pick(tt_lower *cx, int arg, const tt_type *x, bool check, tt_picks *pick
     tt_node *index = tt_in_at(cx, arg, k);
     if (!index) continue;
     if (check) tt_check_index(cx, index, x->dims[k], true, TT_OUT_OF_RANGE, "index");
-    index = tt_hlo_broadcast_to(h, tt_wrap_index(cx, index, x->dims[k]), shape.rank, shape.dims);
+    tt_node *size = tt_padded_along(cx, 0, k) ? tt_count(cx, 0, &k, 1, TT_I64)
+                                              : tt_hlo_const_i(h, TT_I64, x->dims[k]);
+    index = tt_hlo_broadcast_to(h, wrap(cx, index, size), shape.rank, shape.dims);
     parts[picks->count] = tt_hlo_reshape(h, index, column.rank, column.dims);
     picks->dims[picks->count++] = k;
   }
