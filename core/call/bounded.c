@@ -257,6 +257,16 @@ bool tt_lengths_add(tt_lengths *lengths, const tt_type *bounded, const tt_reach 
   return all;
 }
 
+void tt_lengths_recall_size(tt_lengths *lengths, tt_growing *growing, int64_t size) {
+  if (size > 1 && tt_growing_is_live(growing, size))
+    (void)add_length(lengths, size, tt_bound_of(size));
+}
+
+int tt_lengths_find(const tt_lengths *lengths, int64_t size) {
+  int i = size > 1 ? find_length(lengths, size, 0) : lengths->count;
+  return i < lengths->count ? i : -1;
+}
+
 void tt_lengths_recall(tt_lengths *lengths, tt_growing *growing, const tt_view *view,
                        const tt_type *storage) {
   if (tt_view_numel(view) >= tt_view_total(view, storage)) return;

@@ -70,6 +70,7 @@ typedef struct tt_call_spec {
   int scalar_count;        /* for TT_RANDOM the last two are the seed and the offset */
   const tt_call_length *lengths;
   int length_count;
+  tt_marks sized;   /* of the result, where an argument lists sizes that are lengths */
   int64_t bound;    /* cat: what its result is given room for along its dim; 0: as much as counts */
   int bound_scalar; /* then the number that is its length */
   tt_dtype result_type, fractions; /* see tt_lower */

@@ -303,13 +303,32 @@ static void index_codes(const tt_call_spec *spec, int rank, int *codes) {
 
 /* -- Any of them -- */
 
-typedef enum kind { REFUSED, RULE, LISTED, CAT, INDEX } kind;
+typedef enum kind { REFUSED, RULE, LISTED, CAT, INDEX, SIZED, PUT_BACK } kind;
+
+/* Argument 0 is as the result along all dims but one, which it may lack. */
+static bool spread_back(const tt_call_spec *spec) {
+  const tt_call_tensor *part = &spec->tensors[spec->args[0].first];
+  int sizes = tt_op_along_of(spec->row->name)->rule[1] - '0';
+  int rank = spec->args[sizes].count, dim = (int)spec->args[sizes + 1].i;
+  if (dim < 0) dim += rank;
+  int found = 0;
+  for (int at = 0; at < part->view.rank; at++) {
+    int to = part->view.rank < rank && at >= dim ? at + 1 : at;
+    const tt_mark *own = tt_mark_of(&part->marks, at), *mark = tt_mark_of(&spec->sized, to);
+    if (own && (to == dim || !mark || !same_mark(own, mark))) return false;
+    if (!own && mark && to != dim) return false;
+    found += own != NULL;
+  }
+  return found == part->marks.count;
+}
 
 static kind kind_of(const tt_op_row *row) {
   const char *rule = tt_op_along_of(row->name)->rule;
   if (!tt_op_spreads(row)) return REFUSED;
   if (!rule) return row->cls == TT_REDUCE ? LISTED : RULE;
   if (rule[0] == '%') return LISTED;
+  if (rule[0] == '#') return SIZED;
+  if (rule[0] == '@') return PUT_BACK;
   if (strcmp(rule, "index") == 0) return INDEX;
   return strcmp(rule, "cat") == 0 ? CAT : RULE;
 }
@@ -317,12 +336,14 @@ static kind kind_of(const tt_op_row *row) {
 bool tt_spread_operands(const tt_call_spec *spec, tt_spread *out) {
   *out = (tt_spread){.known_count = 0};
   kind is = kind_of(spec->row);
-  bool marked = spec->bound > 0;
+  bool marked = spec->bound > 0 || spec->sized.count > 0;
   for (int i = 0; i < spec->tensor_count; i++) marked |= spec->tensors[i].marks.count > 0;
   if (!marked) return true;
   if (is == REFUSED || spec->checks) return false;
   if (is == CAT) return spread_cat(out, spec);
   if (is == INDEX) return spread_index(out, spec);
+  if (is == SIZED) return true;
+  if (is == PUT_BACK) return spread_back(spec);
   if (is == LISTED) return spread_listed(out, spec);
   const char *rule = tt_op_along_of(spec->row->name)->rule;
   if (!rule) rule = "";
@@ -356,6 +377,7 @@ static bool mark_result(kind is, const tt_spread *s, const tt_call_spec *spec, i
   int codes[TT_MAX_RANK], rank = result->view.rank;
   result->marks.count = 0;
   if (is == CAT && spec->bound) return cat_result(spec, result);
+  if (is == SIZED || is == PUT_BACK) return result->marks = spec->sized, true;
   if (s->known_count == 0) return true;
   if (is == INDEX) index_codes(spec, rank, codes);
   bool known = is != RULE || rule_codes(spec, k, rank, codes);

@@ -63,6 +63,8 @@ struct Plan {
                          // the host; or -1
   bool spreads = false;  // its operands may be in bounded values (core/call/spread.h)
   bool joins = false;    // it is cat
+  int sizes = -1;        // the argument that lists the sizes of what is made; or -1
+  bool puts_back = false;  // along all of them but one it is as the first argument
   bool ranges = false;   // it is arange, without out=
   mutable std::atomic<const Domain*> domain{nullptr};  // once it is known (agreement.cpp)
 };

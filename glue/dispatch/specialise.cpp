@@ -199,6 +199,9 @@ void Specialiser::fill(tt_call_spec* spec) {
   spec->scalar_count = count_of(scalars_);
   spec->lengths = spread_.lengths;
   spec->length_count = spread_.length_count;
+  spec->sized = walk_.sized;
+  for (int k = 0; k < spec->sized.count; k++)
+    spec->sized.of[k].scalar += static_cast<int>(first_length());
   spec->bound = walk_.bound;
   spec->bound_scalar = count_of(walk_.numbers) - 1;
   spec->result_type = result_type();

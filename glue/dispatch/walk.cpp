@@ -228,6 +228,7 @@ void start_anew(Walk& walk) {
   walk.tensors.clear();
   walk.same_as.clear();
   walk.numbers.clear();
+  walk.operands.clear();
 }
 
 // Positions of a text's words, say, are part of a table, and as many as the words.
@@ -239,26 +240,92 @@ void recall(Walk& walk) {
   }
 }
 
-// Which lengths an operand has, along which of its dims.
-uint64_t marks_word(const tt_operand& one) {
+// The size that is listed for `dim`, as a mark of the result; its scalar is -1 if it is no length.
+tt_mark mark_of_size(const Walk& walk, int64_t size, int64_t dim) {
+  tt_mark mark{static_cast<int>(dim), -1, 1, 1};
+  auto sizes = static_cast<size_t>(walk.plan.sizes);
+  if (walk.plan.puts_back) {
+    auto rank = static_cast<int64_t>(walk.args[sizes].toListRef().size());
+    auto own = walk.args[sizes + 1].toInt(), at = dim;
+    if (own < 0) own += rank;
+    if (own != dim) {
+      if (walk.operands[0].view.rank < rank && dim > own) at--;
+      const tt_mark* found = tt_mark_of(&walk.operands[0].marks, static_cast<int>(at));
+      if (!found) return mark;
+      mark = *found;
+      mark.dim = static_cast<int>(dim);
+      return mark;
+    }
+    if (walk.operands[0].view.rank == rank) return mark;  // some of it, and how much is fixed
+  }
+  mark.scalar = tt_lengths_find(&walk.lengths, size);
+  return mark;
+}
+
+// Lengths among the sizes that an argument lists become bounds. An index that counts from the end
+// counts from the start then. False: there are none.
+bool widen_sizes(Walk& walk) {
+  auto at = static_cast<size_t>(walk.plan.sizes);
+  c10::List<int64_t> sizes;
+  for (const IValue& one : walk.args[at].toListRef()) {
+    auto size = one.toInt();
+    tt_mark mark = mark_of_size(walk, size, static_cast<int64_t>(sizes.size()));
+    bool is = mark.scalar >= 0 && walk.sized.count < TT_MOST_ALONG;
+    if (is) {
+      walk.sized.of[walk.sized.count++] = mark;
+      size = mark.outer * walk.lengths.of[mark.scalar].bound * mark.inner;
+    }
+    sizes.push_back(size);
+  }
+  if (!walk.sized.count) return false;
+  walk.widened.assign(walk.args.begin(), walk.args.end());
+  if (walk.plan.puts_back && walk.operands[0].view.rank < static_cast<int>(sizes.size())) {
+    auto dim = walk.args[at + 1].toInt(), index = walk.args[at + 2].toInt();
+    auto all = walk.args[at].toListRef();
+    if (dim < 0) dim += static_cast<int64_t>(all.size());
+    if (index < 0) walk.widened[at + 2] = index + all[static_cast<size_t>(dim)].toInt();
+  }
+  walk.widened[at] = std::move(sizes);
+  walk.args = walk.widened;
+  return true;
+}
+
+// Sizes that are listed may be lengths of live values.
+void recall_sizes(Walk& walk) {
+  tt_growing* growing = tt_call_table_growing(open_session()->calls);
+  auto all = walk.args[static_cast<size_t>(walk.plan.sizes)].toListRef();
+  auto only = walk.plan.puts_back ? walk.args[static_cast<size_t>(walk.plan.sizes) + 1].toInt() : 0;
+  if (only < 0) only += static_cast<int64_t>(all.size());
+  for (size_t i = 0; i < all.size() && tt_growing_any(growing); i++)
+    if (!walk.plan.puts_back || i == static_cast<size_t>(only))
+      tt_lengths_recall_size(&walk.lengths, growing, all[i].toInt());
+}
+
+// Which lengths there are, along which dims.
+uint64_t word_of(const tt_marks& marks) {
   uint64_t word = 0;
+  for (int k = 0; k < marks.count; k++)
+    word = word << 12 | static_cast<uint64_t>(marks.of[k].dim << 4 | marks.of[k].scalar);
+  return word << 2 | static_cast<uint64_t>(marks.count);
+}
+
+uint64_t word_of(const tt_operand& one) {
+  uint64_t word = word_of(one.marks);
   for (int k = 0; k < tt_type_along(one.type)->count; k++)
     word = word << 4 | static_cast<uint64_t>(one.lengths[k] + 1);
-  for (int k = 0; k < one.marks.count; k++)
-    word = word << 12 | static_cast<uint64_t>(one.marks.of[k].dim << 4 | one.marks.of[k].scalar);
-  return word << 2 | static_cast<uint64_t>(one.marks.count);
+  return word;
 }
 
 // The lengths are numbers, and the key says whose is which. False: nobody has one.
 bool add_lengths(Walk& walk) {
-  bool any = false;
+  bool any = walk.sized.count;
   for (const tt_operand& one : walk.operands) {
     any |= tt_type_is_bounded(one.type) || one.marks.count;
     tag(walk, TT_TAG_INT, TT_I64);
-    tt_key_u64(&walk.key, marks_word(one));
+    tt_key_u64(&walk.key, word_of(one));
   }
   tag(walk, TT_TAG_INT, TT_I64);
-  tt_key_u64(&walk.key, static_cast<uint64_t>(walk.lengths.count));
+  tt_key_u64(&walk.key, word_of(walk.sized) << 8 | static_cast<uint64_t>(walk.lengths.count));
   for (int i = 0; i < walk.lengths.count; i++)
     walk.numbers.push_back({TT_I64, static_cast<uint64_t>(walk.lengths.of[i].length)});
   return any;
@@ -302,9 +369,15 @@ bool walk_args(Walk& walk) {
   for (const tt_storage* one : walk.storages)
     if (one->bounded && !tt_lengths_add(&walk.lengths, one->bounded, &one->reach)) return false;
   if (walk.plan.spreads && !walk.lengths.count) recall(walk);
+  if (walk.plan.sizes >= 0) recall_sizes(walk);
   if (walk.lengths.count) {
+    if (walk.plan.sizes >= 0 && !walk.plan.puts_back) widen_sizes(walk);
     start_anew(walk);
     walk_once(walk);
+    if (walk.plan.puts_back && widen_sizes(walk)) {
+      start_anew(walk);
+      walk_once(walk);
+    }
     if (!add_lengths(walk)) return false;
   }
   add_bound(walk);

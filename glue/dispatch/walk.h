@@ -38,6 +38,8 @@ struct Walk : Fixed {
   See see;
   tt_lengths lengths{};  // of operands in bounded values; numbers behind the call's own
   c10::SmallVector<tt_operand, 4> operands;  // how each then stands in the call
+  tt_marks sized{};                          // sizes that an argument lists which are lengths
+  c10::SmallVector<c10::IValue, 4> widened;  // the arguments then, with bounds among these sizes
   int64_t bound = 0;                         // that cat gives its result room for; a last number
   std::optional<at::Generator> generator;
   c10::DeviceIndex device = -1;
