@@ -71,7 +71,7 @@ typedef struct tt_call_spec {
   const tt_call_length *lengths;
   int length_count;
   tt_marks sized;   /* of the result, where an argument lists sizes that are lengths */
-  int64_t bound;    /* cat: what its result is given room for along its dim; 0: as much as counts */
+  int64_t bound;    /* cat, pad: what the result is given room for along their dim; 0: as counts */
   int bound_scalar; /* then the number that is its length */
   tt_dtype result_type, fractions; /* see tt_lower */
   const tt_call_result *results;   /* view filled in where meta_known */

@@ -209,10 +209,30 @@ static int reduced_dim(const tt_call_spec *spec, int rank, int dim) {
 
 /* -- Concatenation -- */
 
+/* What cat leaves out, whatever the others' rank: a tensor of one dim and no elements. */
+static bool is_nothing(const tt_call_tensor *tensor) {
+  return tensor->view.rank == 1 && tensor->view.sizes[0] == 0;
+}
+
+/* The only one that there is; NULL: there are several. */
+static const tt_call_tensor *joined_alone(const tt_call_spec *spec) {
+  const tt_call_tensor *one = NULL;
+  for (int i = 0; i < spec->tensor_count; i++) {
+    if (is_nothing(&spec->tensors[i])) continue;
+    if (one) return NULL;
+    one = &spec->tensors[i];
+  }
+  return one;
+}
+
 static bool spread_cat(tt_spread *s, const tt_call_spec *spec) {
   const tt_arg *list = &spec->args[0];
+  const tt_call_tensor *alone = joined_alone(spec);
   int marked = 0;
   if (list->kind != TT_ARG_TENSORS || list->count != spec->tensor_count) return false;
+  for (int k = 0; alone && !spec->bound && k < alone->marks.count; k++)
+    if (!note(s, REDUCED + alone->marks.of[k].dim, alone, &alone->marks.of[k])) return false;
+  if (alone && !spec->bound) return true;
   for (int i = 0; i < spec->tensor_count; i++) {
     const tt_call_tensor *one = &spec->tensors[i];
     int rank = one->view.rank, dim = (int)spec->args[1].i;
@@ -233,10 +253,9 @@ static bool spread_cat(tt_spread *s, const tt_call_spec *spec) {
   return spec->bound > 0 || s->known_count > 0;
 }
 
-/* The result has room for its bound. */
-static bool cat_result(const tt_call_spec *spec, tt_call_result *result) {
-  int rank = result->view.rank, dim = (int)spec->args[1].i;
-  if (dim < 0) dim += rank;
+/* The result has room for its bound along a dim. */
+static bool give_room(const tt_call_spec *spec, int dim, tt_call_result *result) {
+  int rank = result->view.rank;
   tt_type type = tt_view_held(&result->view);
   tt_view rows = tt_view_whole(&type);
   for (int i = 0; i < rank; i++)
@@ -244,6 +263,44 @@ static bool cat_result(const tt_call_spec *spec, tt_call_result *result) {
   result->view = tt_bounded_cover(&rows, dim, spec->bound);
   result->marks.of[result->marks.count++] =
       (tt_mark){.dim = dim, .scalar = spec->bound_scalar, .outer = 1, .inner = 1};
+  return true;
+}
+
+static bool cat_result(const tt_call_spec *spec, tt_call_result *result) {
+  int dim = (int)spec->args[1].i;
+  return give_room(spec, dim < 0 ? dim + result->view.rank : dim, result);
+}
+
+/* -- Padding by a constant -- */
+
+int tt_padded_dim(const int64_t *pad, size_t count, int rank) {
+  int dim = -1;
+  for (size_t i = 0; i + 1 < count; i += 2) {
+    if (pad[i] == 0 && pad[i + 1] == 0) continue;
+    if (dim >= 0 || pad[i] < 0 || pad[i + 1] < 0) return -1;
+    dim = rank - 1 - (int)(i / 2);
+  }
+  return dim;
+}
+
+static int padded_dim(const tt_call_spec *spec) {
+  const tt_arg *list = &spec->args[1];
+  if (list->kind != TT_ARG_INTS || spec->args[0].kind != TT_ARG_TENSOR) return -1;
+  int rank = spec->tensors[spec->args[0].first].view.rank;
+  return tt_padded_dim(list->ints, (size_t)list->count, rank);
+}
+
+static bool spread_pad(tt_spread *s, const tt_call_spec *spec) {
+  const tt_call_tensor *tensor = &spec->tensors[0];
+  int dim = padded_dim(spec);
+  if (dim < 0 || (tt_mark_of(&tensor->marks, dim) != NULL) != (spec->bound > 0)) return false;
+  for (int k = 0; k < tensor->marks.count; k++) {
+    const tt_mark *mark = &tensor->marks.of[k];
+    bool whole = mark->outer == 1 && mark->inner == 1;
+    if (mark->dim == dim ? !whole || !leave_out(s, 0, mark)
+                         : !note(s, REDUCED + mark->dim, tensor, mark))
+      return false;
+  }
   return true;
 }
 
@@ -303,7 +360,7 @@ static void index_codes(const tt_call_spec *spec, int rank, int *codes) {
 
 /* -- Any of them -- */
 
-typedef enum kind { REFUSED, RULE, LISTED, CAT, INDEX, SIZED, PUT_BACK } kind;
+typedef enum kind { REFUSED, RULE, LISTED, CAT, PAD, INDEX, SIZED, PUT_BACK } kind;
 
 /* Argument 0 is as the result along all dims but one, which it may lack. */
 static bool spread_back(const tt_call_spec *spec) {
@@ -330,6 +387,7 @@ static kind kind_of(const tt_op_row *row) {
   if (rule[0] == '#') return SIZED;
   if (rule[0] == '@') return PUT_BACK;
   if (strcmp(rule, "index") == 0) return INDEX;
+  if (strcmp(rule, "pad") == 0) return PAD;
   return strcmp(rule, "cat") == 0 ? CAT : RULE;
 }
 
@@ -341,6 +399,7 @@ bool tt_spread_operands(const tt_call_spec *spec, tt_spread *out) {
   if (!marked) return true;
   if (is == REFUSED || spec->checks) return false;
   if (is == CAT) return spread_cat(out, spec);
+  if (is == PAD) return spread_pad(out, spec);
   if (is == INDEX) return spread_index(out, spec);
   if (is == SIZED) return true;
   if (is == PUT_BACK) return spread_back(spec);
@@ -366,7 +425,7 @@ static int code_at(kind is, const tt_call_spec *spec, const tt_spread *s, int ra
   if (is == RULE || is == INDEX) return codes[dim];
   for (int i = 0; i < s->known_count; i++) {
     int from = s->known[i].code - REDUCED;
-    bool same = is == CAT || is_percent(spec);
+    bool same = is == CAT || is == PAD || is_percent(spec);
     if (dim == (same ? from : reduced_dim(spec, rank, from))) return s->known[i].code;
   }
   return NONE;
@@ -378,12 +437,13 @@ static bool mark_result(kind is, const tt_spread *s, const tt_call_spec *spec, i
   result->marks.count = 0;
   if (is == CAT && spec->bound) return cat_result(spec, result);
   if (is == SIZED || is == PUT_BACK) return result->marks = spec->sized, true;
+  if (is == PAD && spec->bound && !give_room(spec, padded_dim(spec), result)) return false;
   if (s->known_count == 0) return true;
   if (is == INDEX) index_codes(spec, rank, codes);
   bool known = is != RULE || rule_codes(spec, k, rank, codes);
   for (int dim = 0; dim < rank && known; dim++) {
     int i = find(s, code_at(is, spec, s, rank, codes, dim));
-    if (i == s->known_count) continue;
+    if (i == s->known_count || result->view.sizes[dim] == 1) continue;
     tt_marks *marks = &result->marks;
     if (marks->count == TT_MOST_ALONG || result->view.sizes[dim] != s->known[i].size) return false;
     marks->of[marks->count] = s->known[i].mark;

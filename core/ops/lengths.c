@@ -55,12 +55,20 @@ static tt_node *neutral_of(tt_hlo *h, tt_reducer reducer, tt_dtype dtype) {
   return tt_hlo_const(h, dtype, all);
 }
 
-tt_node *tt_pad_tensor(tt_lower *cx, int tensor, tt_node *x, tt_reducer neutral) {
+static tt_node *pad_dims(tt_lower *cx, int tensor, tt_node *x, tt_node *value) {
   for (int dim = 0; dim < x->type.rank; dim++) {
     const tt_length *length = length_of(cx, tensor, dim);
-    if (length) x = pad_dim(cx, x, dim, length, neutral_of(cx->h, neutral, x->type.dtype));
+    if (length) x = pad_dim(cx, x, dim, length, value);
   }
   return x;
+}
+
+tt_node *tt_pad_tensor(tt_lower *cx, int tensor, tt_node *x, tt_reducer neutral) {
+  return pad_dims(cx, tensor, x, neutral_of(cx->h, neutral, x->type.dtype));
+}
+
+tt_node *tt_pad_with(tt_lower *cx, int i, tt_node *x, tt_node *value) {
+  return tt_padded(cx, i) ? pad_dims(cx, tensor_of(cx, i), x, value) : x;
 }
 
 tt_node *tt_pad(tt_lower *cx, int i, tt_node *x, tt_reducer neutral) {

@@ -27,6 +27,8 @@ int tt_dims(tt_lower *cx, int i, int rank, bool empty_is_all, int *dims);
 /* -- Sizes that are bounds (tt_op_length); lengths.c -- */
 /* x, made of argument i, with what the reducer leaves out where there is padding. */
 tt_node *tt_pad(tt_lower *cx, int i, tt_node *x, tt_reducer neutral);
+/* The same with `value` (rank 0, of x's dtype). */
+tt_node *tt_pad_with(tt_lower *cx, int i, tt_node *x, tt_node *value);
 /* Argument i's tensor, with zeros where there is padding. */
 tt_node *tt_in_counted(tt_lower *cx, int i);
 /* The same along dim `at` of a node, which is as long as argument i's `dim`. */

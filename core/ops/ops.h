@@ -91,8 +91,8 @@ const tt_op_length *tt_op_length_of(const char *name); /* NULL: the row has none
  * of whose dims may be longer. "%1": the first result is as the first tensor, and along the dims
  * that argument 1 lists padding reads as what `neutral` leaves out. "#1": the result has the sizes
  * that argument 1 lists, and nothing is read. "@1": it has them, and along all dims but the one that
- * the argument behind these names, it is as argument 0, which may lack that dim. "cat" and "index"
- * stand for what these do. "": all tensors are broadcast to the result. Pointwise rows have that one, and reductions with a tt_op_length their own,
+ * the argument behind these names, it is as argument 0, which may lack that dim. "cat", "pad" and
+ * "index" stand for what these do. "": all tensors are broadcast to the result. Pointwise rows have that one, and reductions with a tt_op_length their own,
  * without an entry. ALONG entries stand beside the rows. */
 typedef struct tt_op_along {
   const char *name, *rule; /* of the row; NULL: it has no entry */

@@ -64,6 +64,7 @@ std::unique_ptr<Plan> make_plan(const c10::FunctionSchema& schema, const tt_op_r
   plan->puts_back = rule && rule[0] == '@';
   if (rule && (rule[0] == '#' || rule[0] == '@')) plan->sizes = rule[1] - '0';
   plan->joins = row && plan->name == "aten::cat";
+  plan->pads = row && plan->name == "aten::constant_pad_nd";
   plan->ranges =
       row && plan->name.rfind("aten::arange", 0) == 0 && !schema.arguments().back().is_out();
   plan->overwrites = plan->name == "aten::copy_";

@@ -63,6 +63,7 @@ struct Plan {
                          // the host; or -1
   bool spreads = false;  // its operands may be in bounded values (core/call/spread.h)
   bool joins = false;    // it is cat
+  bool pads = false;     // it is constant_pad_nd
   int sizes = -1;        // the argument that lists the sizes of what is made; or -1
   bool puts_back = false;  // along all of them but one it is as the first argument
   bool ranges = false;   // it is arange, without out=

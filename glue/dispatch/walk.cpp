@@ -331,7 +331,8 @@ bool add_lengths(Walk& walk) {
   return any;
 }
 
-// Of cat's result, where it is to have room along the dim in which its operands are joined.
+// Of cat's result, where it is to have room along the dim in which its operands are joined; and of
+// what is padded.
 void add_bound(Walk& walk) {
   auto dim = joined_dim(walk);
   bool along = walk.see == See::Growing;
@@ -347,6 +348,10 @@ void add_bound(Walk& walk) {
 }  // namespace
 
 int joined_dim(const Walk& walk) {
+  if (walk.plan.pads && !walk.tensors.empty()) {
+    auto pad = walk.args[1].toIntVector();
+    return tt_padded_dim(pad.data(), pad.size(), static_cast<int>(walk.tensors[0]->dim()));
+  }
   if (!walk.plan.joins || walk.tensors.empty()) return -1;
   int64_t rank = walk.tensors[0]->dim(), dim = walk.args[1].toInt();
   for (const at::Tensor* one : walk.tensors)
@@ -357,8 +362,12 @@ int joined_dim(const Walk& walk) {
 
 int64_t joined_size(const Walk& walk) {
   int64_t total = 0;
-  for (const at::Tensor* one : walk.tensors) total += one->size(joined_dim(walk));
-  return total;
+  int dim = joined_dim(walk);
+  for (const at::Tensor* one : walk.tensors) total += one->size(dim);
+  if (!walk.plan.pads) return total;
+  auto pad = walk.args[1].toIntVector();
+  auto at = 2 * static_cast<size_t>(walk.tensors[0]->dim() - 1 - dim);
+  return total + pad[at] + pad[at + 1];
 }
 
 bool walk_args(Walk& walk) {

@@ -61,8 +61,9 @@ struct Walk : Fixed {
 // Fills everything but the plan, the arguments, and how they are seen. False: not so.
 bool walk_args(Walk& walk);
 
-// Of cat: the dim in which its operands are joined, -1 where they are of different ranks; and how
-// long that makes the result.
+// Of cat: the dim in which its operands are joined, -1 where they are of different ranks; of
+// padding by a constant the dim that it makes longer, -1 if it is not one; and how long that makes
+// the result.
 int joined_dim(const Walk& walk);
 int64_t joined_size(const Walk& walk);
 

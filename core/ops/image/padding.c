@@ -16,8 +16,13 @@ static void pair_of(tt_lower *cx, int i, int rank, int d, int64_t *low, int64_t 
 void tt_lower_constant_pad(tt_lower *cx) {
   tt_node *x = tt_in(cx, 0);
   int64_t low[TT_MAX_RANK], high[TT_MAX_RANK];
-  for (int d = 0; d < x->type.rank; d++) pair_of(cx, 1, x->type.rank, d, &low[d], &high[d]);
-  tt_out_as(cx, 0, tt_hlo_pad(cx->h, x, tt_num(cx, 2, x->type.dtype), low, high, NULL));
+  tt_node *value = tt_num(cx, 2, x->type.dtype);
+  for (int d = 0; d < x->type.rank; d++) {
+    pair_of(cx, 1, x->type.rank, d, &low[d], &high[d]);
+    if (tt_padded_along(cx, 0, d)) high[d] = tt_meta_type(cx, 0)->dims[d] - low[d] - x->type.dims[d];
+  }
+  x = tt_pad_with(cx, 0, x, value);
+  tt_out_as(cx, 0, tt_hlo_pad(cx->h, x, value, low, high, NULL));
 }
 
 /* x[start..stop) along dim, turned around */
