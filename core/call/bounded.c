@@ -278,11 +278,62 @@ void tt_lengths_recall(tt_lengths *lengths, tt_growing *growing, const tt_view *
   }
 }
 
+static int64_t width_of(const tt_type *type, int dim) {
+  int64_t width = 1;
+  for (int i = dim + 1; i < type->rank; i++) width *= type->dims[i];
+  return width;
+}
+
+/* Which bounded dim a view's dim steps along, an element at a time; -1: none. */
+static int bounded_dim(const tt_type *type, int64_t stride) {
+  const tt_along *along = tt_type_along(type);
+  for (int k = 0; k < along->count; k++)
+    if (width_of(type, along->dims[k]) == stride) return along->dims[k];
+  return -1;
+}
+
+void tt_lengths_recall_part(tt_lengths *lengths, tt_growing *growing, const tt_view *view,
+                            const tt_type *bounded, const tt_reach *reach) {
+  enum { FEW = 8 };
+  tt_type exact = tt_bounded_exact(bounded, reach);
+  const tt_along *along = tt_type_along(bounded);
+  for (int i = 0; i < view->rank; i++) {
+    for (int k = 0; k < along->count; k++) {
+      int64_t size = view->sizes[i], all = reach->of[k];
+      if (size < 2 || size >= all || view->strides[i] != width_of(&exact, along->dims[k])) continue;
+      if ((size > all - FEW && size >= all / 2) || tt_growing_is_live(growing, size))
+        (void)add_length(lengths, size, tt_bound_of(size));
+    }
+  }
+}
+
+/* The storage as seen is longer by `more` along a dim: the view steps over what comes between. */
+static void lengthen(tt_operand *o, int dim, int64_t more) {
+  int64_t block = width_of(o->type, dim) * o->type->dims[dim];
+  int64_t longer = width_of(o->type, dim) * (o->type->dims[dim] + more);
+  o->view.offset = o->view.offset / block * longer + o->view.offset % block;
+  for (int i = 0; i < o->view.rank; i++)
+    if (o->view.strides[i] >= block)
+      o->view.strides[i] = o->view.strides[i] / block * longer + o->view.strides[i] % block;
+  o->more_dim = dim;
+  o->more = more;
+}
+
+/* Whether a part of a bounded dim can be as long as a bound. */
+static bool make_room(tt_operand *o, int dim, int64_t bound) {
+  int along = bounded_dim(o->type, o->view.strides[dim]);
+  if (along < 0 || o->more) return false;
+  int64_t start = o->view.offset / width_of(o->type, along) % o->type->dims[along];
+  int64_t more = start + bound - o->type->dims[along];
+  if (more > 0) lengthen(o, along, more);
+  return true;
+}
+
 /* Whether dim `dim`, which has as many elements as a length says, can be as wide as its bound. */
-static bool has_room(const tt_operand *o, int dim, int64_t bound, bool in_bounded) {
+static bool has_room(tt_operand *o, int dim, int64_t bound, bool in_bounded) {
   if (o->view.strides[dim] == 0) return true;
-  int64_t total = tt_view_total(&o->view, o->type);
-  return !in_bounded && tt_view_room(&o->view, total, dim, false) >= bound;
+  if (in_bounded) return make_room(o, dim, bound);
+  return tt_view_room(&o->view, tt_view_total(&o->view, o->type), dim, false) >= bound;
 }
 
 /* Dims that are as long as a length become as wide as its bound. */

@@ -56,15 +56,23 @@ typedef enum tt_use {
   TT_USE_FILL /* an unwritten storage is written */
 } tt_use;
 
+/* Of a view of part of a bounded value: its sizes that are all but a few of a length's elements, or
+ * lengths of live values. */
+void tt_lengths_recall_part(tt_lengths *lengths, tt_growing *growing, const tt_view *view,
+                            const tt_type *bounded, const tt_reach *reach);
+
 /* How an operand stands in a call whose operands have these lengths. Where a length is its size
  * along a dim it is seen as wide as the bound: if its storage is exact and is filled altogether, or
- * if it is read and repeats one element there, or its exact storage has as much. Scalars are places
- * among the lengths. False: it is in a bounded value, and not as a call can see it. */
+ * if it is read and repeats one element there, or its storage has as much; a bounded one is given
+ * more where it does not. Scalars are places among the lengths. False: it is in a bounded value,
+ * and not as a call can see it. */
 typedef struct tt_operand {
   const tt_type *type; /* interned */
   tt_view view;
   tt_marks marks;
-  int lengths[TT_MOST_ALONG]; /* as a tt_call_tensor has them */
+  int lengths[TT_MOST_ALONG]; /* as a tt_call_tensor has them, and what follows */
+  int more_dim;
+  int64_t more;
 } tt_operand;
 bool tt_operand_of(const tt_lengths *lengths, const tt_type *type, const tt_type *bounded,
                    const tt_reach *reach, tt_use use, const tt_view *view, tt_operand *out);

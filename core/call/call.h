@@ -38,6 +38,8 @@ typedef struct tt_call_tensor {
   int offset_scalar;
   tt_marks marks;
   int lengths[TT_MOST_ALONG]; /* in a bounded value, whose type `storage` is: its lengths' scalars */
+  int more_dim;
+  int64_t more; /* elements that the view sees the storage longer by along that dim: anything */
 } tt_call_tensor;
 
 /* Scalar `scalar` (I64) is how many elements along `dim` there are, whose digits are as a mark's. */

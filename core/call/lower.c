@@ -30,9 +30,20 @@ static tt_node *offset_of(const lowering *low, const tt_call_tensor *tensor) {
   return tensor->moves ? low->scalars[tensor->offset_scalar] : NULL;
 }
 
+/* A tensor's storage as its view sees it. */
+static tt_node *lengthened(const lowering *low, int i) {
+  const tt_call_tensor *tensor = &low->spec->tensors[i];
+  tt_node *storage = low->storages[i];
+  int64_t before[TT_MAX_RANK] = {0}, behind[TT_MAX_RANK] = {0};
+  if (!tensor->more) return storage;
+  behind[tensor->more_dim] = tensor->more;
+  tt_type one = {.dtype = storage->type.dtype};
+  return tt_hlo_pad(low->h, storage, tt_hlo_zeros(low->h, &one), before, behind, NULL);
+}
+
 static tt_node *read_tensor(const lowering *low, int i) {
   const tt_call_tensor *tensor = &low->spec->tensors[i];
-  tt_node *storage = low->storages[i], *offset = offset_of(low, tensor);
+  tt_node *storage = lengthened(low, i), *offset = offset_of(low, tensor);
   for (int k = 0; offset && k < low->spec->length_count; k++) {
     const tt_call_length *one = &low->spec->lengths[k];
     if (one->tensor == i && tensor->view.strides[one->dim] > 0)

@@ -363,7 +363,7 @@ static void index_codes(const tt_call_spec *spec, int rank, int *codes) {
 typedef enum kind { REFUSED, RULE, LISTED, CAT, PAD, INDEX, SIZED, PUT_BACK } kind;
 
 /* Argument 0 is as the result along all dims but one, which it may lack. */
-static bool spread_back(const tt_call_spec *spec) {
+static bool spread_back(tt_spread *s, const tt_call_spec *spec) {
   const tt_call_tensor *part = &spec->tensors[spec->args[0].first];
   int sizes = tt_op_along_of(spec->row->name)->rule[1] - '0';
   int rank = spec->args[sizes].count, dim = (int)spec->args[sizes + 1].i;
@@ -372,9 +372,12 @@ static bool spread_back(const tt_call_spec *spec) {
   for (int at = 0; at < part->view.rank; at++) {
     int to = part->view.rank < rank && at >= dim ? at + 1 : at;
     const tt_mark *own = tt_mark_of(&part->marks, at), *mark = tt_mark_of(&spec->sized, to);
-    if (own && (to == dim || !mark || !same_mark(own, mark))) return false;
-    if (!own && mark && to != dim) return false;
     found += own != NULL;
+    if (own && to == dim && mark && own->outer == 1 && own->inner == 1) {
+      if (!leave_out(s, spec->args[0].first, own)) return false;
+    } else if (own ? !mark || !same_mark(own, mark) : mark && to != dim) {
+      return false;
+    }
   }
   return found == part->marks.count;
 }
@@ -402,7 +405,7 @@ bool tt_spread_operands(const tt_call_spec *spec, tt_spread *out) {
   if (is == PAD) return spread_pad(out, spec);
   if (is == INDEX) return spread_index(out, spec);
   if (is == SIZED) return true;
-  if (is == PUT_BACK) return spread_back(spec);
+  if (is == PUT_BACK) return spread_back(out, spec);
   if (is == LISTED) return spread_listed(out, spec);
   const char *rule = tt_op_along_of(spec->row->name)->rule;
   if (!rule) rule = "";

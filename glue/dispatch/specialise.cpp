@@ -144,6 +144,8 @@ tt_call_tensor Specialiser::tensor_of(size_t i) const {
   auto first = static_cast<int>(first_length());
   tensor.marks = walk_.operands[i].marks;
   for (int k = 0; k < tensor.marks.count; k++) tensor.marks.of[k].scalar += first;
+  tensor.more_dim = walk_.operands[i].more_dim;
+  tensor.more = walk_.operands[i].more;
   for (int k = 0; k < TT_MOST_ALONG; k++) tensor.lengths[k] = walk_.operands[i].lengths[k] + first;
   return tensor;
 }

@@ -231,12 +231,27 @@ void start_anew(Walk& walk) {
   walk.operands.clear();
 }
 
-// Positions of a text's words, say, are part of a table, and as many as the words.
+// Positions of a text's words, say, are part of a table, and as many as the words; what is not
+// written yet may become as long.
 void recall(Walk& walk) {
   tt_growing* growing = tt_call_table_growing(open_session()->calls);
   for (size_t i = 0; i < walk.tensors.size() && tt_growing_any(growing); i++) {
     tt_view view = view_of(*walk.tensors[i]);
+    if (!walk.storages[i]->value)
+      for (int64_t size : walk.tensors[i]->sizes())
+        tt_lengths_recall_size(&walk.lengths, growing, size);
     tt_lengths_recall(&walk.lengths, growing, &view, walk.storages[i]->type);
+  }
+}
+
+// All but the last words of a text, say.
+void recall_parts(Walk& walk) {
+  tt_growing* growing = tt_call_table_growing(open_session()->calls);
+  for (size_t i = 0; i < walk.tensors.size(); i++) {
+    const tt_storage* storage = walk.storages[i];
+    if (!storage->bounded || walk.tensors[i]->numel() >= tt_type_numel(storage->type)) continue;
+    tt_view view = view_of(*walk.tensors[i]);
+    tt_lengths_recall_part(&walk.lengths, growing, &view, storage->bounded, &storage->reach);
   }
 }
 
@@ -256,11 +271,13 @@ tt_mark mark_of_size(const Walk& walk, int64_t size, int64_t dim) {
       mark.dim = static_cast<int>(dim);
       return mark;
     }
-    if (walk.operands[0].view.rank == rank) return mark;  // some of it, and how much is fixed
   }
   mark.scalar = tt_lengths_find(&walk.lengths, size);
   return mark;
 }
+
+// A slice's end, where how many elements there are is a length: no user's (_agreement/results.py).
+constexpr int64_t AS_MANY = std::numeric_limits<int64_t>::max() - 1;
 
 // Lengths among the sizes that an argument lists become bounds. An index that counts from the end
 // counts from the start then. False: there are none.
@@ -279,11 +296,13 @@ bool widen_sizes(Walk& walk) {
   }
   if (!walk.sized.count) return false;
   walk.widened.assign(walk.args.begin(), walk.args.end());
-  if (walk.plan.puts_back && walk.operands[0].view.rank < static_cast<int>(sizes.size())) {
-    auto dim = walk.args[at + 1].toInt(), index = walk.args[at + 2].toInt();
+  if (walk.plan.puts_back) {
+    auto dim = walk.args[at + 1].toInt(), start = walk.args[at + 2].toInt();
     auto all = walk.args[at].toListRef();
     if (dim < 0) dim += static_cast<int64_t>(all.size());
-    if (index < 0) walk.widened[at + 2] = index + all[static_cast<size_t>(dim)].toInt();
+    if (start < 0) walk.widened[at + 2] = start + all[static_cast<size_t>(dim)].toInt();
+    bool is_slice = walk.operands[0].view.rank == static_cast<int>(all.size());
+    if (is_slice && tt_mark_of(&walk.sized, static_cast<int>(dim))) walk.widened[at + 3] = AS_MANY;
   }
   walk.widened[at] = std::move(sizes);
   walk.args = walk.widened;
@@ -323,6 +342,8 @@ bool add_lengths(Walk& walk) {
     any |= tt_type_is_bounded(one.type) || one.marks.count;
     tag(walk, TT_TAG_INT, TT_I64);
     tt_key_u64(&walk.key, word_of(one));
+    tag(walk, TT_TAG_INT, TT_I64);
+    tt_key_u64(&walk.key, static_cast<uint64_t>(one.more));
   }
   tag(walk, TT_TAG_INT, TT_I64);
   tt_key_u64(&walk.key, word_of(walk.sized) << 8 | static_cast<uint64_t>(walk.lengths.count));
@@ -377,7 +398,7 @@ bool walk_args(Walk& walk) {
   if (walk.see == See::Exact) return true;
   for (const tt_storage* one : walk.storages)
     if (one->bounded && !tt_lengths_add(&walk.lengths, one->bounded, &one->reach)) return false;
-  if (walk.plan.spreads && !walk.lengths.count) recall(walk);
+  if (walk.plan.spreads) walk.lengths.count ? recall_parts(walk) : recall(walk);
   if (walk.plan.sizes >= 0) recall_sizes(walk);
   if (walk.lengths.count) {
     if (walk.plan.sizes >= 0 && !walk.plan.puts_back) widen_sizes(walk);

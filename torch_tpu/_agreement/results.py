@@ -193,6 +193,15 @@ def _rectify(args: list[Any]) -> Results:
     return [torch.empty_like(tensors[0])] if _plain(tensors, [], tensors[0].shape) else []
 
 
+AS_MANY = 2**63 - 2
+"""A slice's end where how many elements it has is a length, known at run time (walk.cpp)."""
+
+
+def _put_back(args: list[Any]) -> Results:
+    gradient, sizes, _, _, end, _ = args
+    return [gradient.new_empty(sizes)] if end == AS_MANY else []
+
+
 def _fit_plainly(args: list[Any]) -> bool:
     """Whether lists that are written are plain, element by element; the rest are real numbers."""
     lists = [one for one in args if isinstance(one, list | tuple)]
@@ -214,6 +223,7 @@ PLAIN: dict[str, Callable[[list[Any]], Results]] = {
     "native_batch_norm_backward": _normalize_batch_back,
     "native_layer_norm": _normalize_layer,
     "native_layer_norm_backward": _normalize_layer_back,
+    "slice_backward": _put_back,
 }
 """By row."""
 

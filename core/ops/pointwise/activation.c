@@ -81,6 +81,16 @@ void tt_lower_silu(tt_lower *cx) {
   tt_out_in(cx, 0, tt_hlo_divide(u.h, u.x, tt_plus(cx, z, 1)), u.dtype);
 }
 
+/* grad * s * (1 + x * (1 - s)), s being the sigmoid. */
+void tt_lower_silu_backward(tt_lower *cx) {
+  unary u = begin(cx, 1);
+  tt_hlo *h = u.h;
+  tt_node *g = gradient(cx, &u), *s = tt_plus(cx, tt_hlo_exponential(h, tt_hlo_negate(h, u.x)), 1);
+  s = tt_hlo_divide(h, tt_like(cx, s, 1), s);
+  tt_node *slope = tt_plus(cx, tt_hlo_multiply(h, u.x, one_minus(cx, s)), 1);
+  tt_out_in(cx, 0, tt_hlo_multiply(h, tt_hlo_multiply(h, g, s), slope), u.dtype);
+}
+
 /* grad * (1 - y^2), of the result y. */
 void tt_lower_tanh_backward(tt_lower *cx) {
   unary u = begin(cx, 1);
