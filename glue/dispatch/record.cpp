@@ -57,6 +57,13 @@ void note_bounded(const Walk& walk) {
     if (one.marks.count && tt_type_is_bounded(one.type)) tt_type_note_seen(one.type);
 }
 
+// Whether what has room for more along a size that is listed was made exact time and again.
+bool is_unwelcome(const Walk& walk, const tt_call& call) {
+  const tt_type* type = call.results[0].storage;
+  int64_t length = walk.lengths.of[walk.sized.of[0].scalar].length;
+  return call.result_count == 1 && tt_type_is_bounded(type) && tt_type_unwelcome(type, length);
+}
+
 // Index lists may hold host tensors, which are moved; and masks, of which the rows know nothing:
 // then it returns true.
 bool masks_among_indices(const Plan& plan, torch::jit::Stack* stack) {
@@ -158,6 +165,10 @@ void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack
     if (found == Found::Uploaded) return run_uploaded(walk, op, stack);
     if (found == Found::Functional) return run_functional(plan, op, stack);
     if (found == Found::Fallback) return run_fallback(op, stack);
+    if (walk.sized.count && is_unwelcome(walk, *call)) {
+      see = See::Exact;
+      continue;
+    }
     c10::SmallVector<tt_storage*, 8> results(static_cast<size_t>(call->result_count), nullptr);
     Words words;
     if (!record(walk, call, results.data(), words)) continue;
