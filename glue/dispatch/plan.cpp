@@ -114,7 +114,8 @@ std::string signature(const c10::FunctionSchema& schema) {
 }
 
 bool composite_implicit(const c10::OperatorHandle& op) {
-  return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+  return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
+         !op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
 }
 
 std::optional<c10::OperatorHandle> find_row(const tt_op_row* row) {
