@@ -257,9 +257,12 @@ bool tt_lengths_add(tt_lengths *lengths, const tt_type *bounded, const tt_reach 
   return all;
 }
 
+void tt_lengths_add_size(tt_lengths *lengths, int64_t size) {
+  (void)add_length(lengths, size, tt_bound_of(size));
+}
+
 void tt_lengths_recall_size(tt_lengths *lengths, tt_growing *growing, int64_t size) {
-  if (size > 1 && tt_growing_is_live(growing, size))
-    (void)add_length(lengths, size, tt_bound_of(size));
+  if (size > 1 && tt_growing_is_live(growing, size)) tt_lengths_add_size(lengths, size);
 }
 
 int tt_lengths_find(const tt_lengths *lengths, int64_t size) {
@@ -269,11 +272,15 @@ int tt_lengths_find(const tt_lengths *lengths, int64_t size) {
 
 void tt_lengths_recall(tt_lengths *lengths, tt_growing *growing, const tt_view *view,
                        const tt_type *storage) {
-  if (tt_view_numel(view) >= tt_view_total(view, storage)) return;
+  int64_t numel = 1; /* of those that are apart */
+  for (int i = 0; i < view->rank; i++)
+    if (view->strides[i] != 0) numel *= view->sizes[i];
+  bool part = numel < tt_view_total(view, storage);
   for (int i = 0; i < view->rank; i++) {
     int64_t size = view->sizes[i], bound = tt_bound_of(size);
-    if (size < 2 || view->strides[i] == 0 || !tt_growing_is_live(growing, size)) continue;
-    if (tt_view_room(view, tt_view_total(view, storage), i, false) >= bound)
+    if (size < 2 || !tt_growing_is_live(growing, size)) continue;
+    if (view->strides[i] == 0) (void)add_length(lengths, size, bound);
+    else if (part && tt_view_room(view, tt_view_total(view, storage), i, false) >= bound)
       (void)add_length(lengths, size, bound);
   }
 }
@@ -294,15 +301,14 @@ static int bounded_dim(const tt_type *type, int64_t stride) {
 
 void tt_lengths_recall_part(tt_lengths *lengths, tt_growing *growing, const tt_view *view,
                             const tt_type *bounded, const tt_reach *reach) {
-  enum { FEW = 8 };
   tt_type exact = tt_bounded_exact(bounded, reach);
   const tt_along *along = tt_type_along(bounded);
   for (int i = 0; i < view->rank; i++) {
     for (int k = 0; k < along->count; k++) {
       int64_t size = view->sizes[i], all = reach->of[k];
       if (size < 2 || size >= all || view->strides[i] != width_of(&exact, along->dims[k])) continue;
-      if ((size > all - FEW && size >= all / 2) || tt_growing_is_live(growing, size))
-        (void)add_length(lengths, size, tt_bound_of(size));
+      bool nearly = size > all - TT_FEW_LEFT_OUT && size >= all / 2;
+      if (nearly || tt_growing_is_live(growing, size)) tt_lengths_add_size(lengths, size);
     }
   }
 }

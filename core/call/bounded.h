@@ -42,11 +42,14 @@ typedef struct tt_lengths {
 } tt_lengths;
 /* Of an operand in a bounded value of this type; false: there are too many. */
 bool tt_lengths_add(tt_lengths *lengths, const tt_type *bounded, const tt_reach *reach);
-/* A size that is one of live values. */
+enum { TT_FEW_LEFT_OUT = 8 }; /* a slice that leaves out fewer is nearly as long as a length */
+/* A size that varies; or one that does if it is one of live values. */
+void tt_lengths_add_size(tt_lengths *lengths, int64_t size);
 void tt_lengths_recall_size(tt_lengths *lengths, tt_growing *growing, int64_t size);
 /* Which of them is a size; -1: none. */
 int tt_lengths_find(const tt_lengths *lengths, int64_t size);
-/* Of a view of part of an exact storage, those of its sizes that are lengths of live values. */
+/* Of a view of an exact storage, those of its sizes that are lengths of live values: where it is a
+ * part of the storage, or repeats an element of it. */
 void tt_lengths_recall(tt_lengths *lengths, tt_growing *growing, const tt_view *view,
                        const tt_type *storage);
 

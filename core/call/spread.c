@@ -277,7 +277,7 @@ int tt_padded_dim(const int64_t *pad, size_t count, int rank) {
   int dim = -1;
   for (size_t i = 0; i + 1 < count; i += 2) {
     if (pad[i] == 0 && pad[i + 1] == 0) continue;
-    if (dim >= 0 || pad[i] < 0 || pad[i + 1] < 0) return -1;
+    if (dim >= 0) return -1;
     dim = rank - 1 - (int)(i / 2);
   }
   return dim;

@@ -18,7 +18,7 @@ typedef struct tt_spread {
   int length_count;
 } tt_spread;
 
-/* The only dim, of that many, to which a list for padding adds something; -1: it is not so. */
+/* The only dim, of that many, that a list for padding makes longer or shorter; -1: it is not so. */
 int tt_padded_dim(const int64_t *pad, size_t count, int rank);
 /* Of operands of which some are marked; false: the row does not allow it. */
 bool tt_spread_operands(const tt_call_spec *spec, tt_spread *out);

@@ -309,15 +309,24 @@ bool widen_sizes(Walk& walk) {
   return true;
 }
 
-// Sizes that are listed may be lengths of live values.
+// Sizes that are listed may be lengths of live values, or nearly as long as what is put back.
 void recall_sizes(Walk& walk) {
   tt_growing* growing = tt_call_table_growing(open_session()->calls);
-  auto all = walk.args[static_cast<size_t>(walk.plan.sizes)].toListRef();
-  auto only = walk.plan.puts_back ? walk.args[static_cast<size_t>(walk.plan.sizes) + 1].toInt() : 0;
-  if (only < 0) only += static_cast<int64_t>(all.size());
-  for (size_t i = 0; i < all.size() && tt_growing_any(growing); i++)
-    if (!walk.plan.puts_back || i == static_cast<size_t>(only))
-      tt_lengths_recall_size(&walk.lengths, growing, all[i].toInt());
+  auto at = static_cast<size_t>(walk.plan.sizes);
+  auto all = walk.args[at].toListRef();
+  if (!walk.plan.puts_back) {
+    for (const IValue& one : all)
+      tt_lengths_recall_size(&walk.lengths, growing, one.toInt());
+    return;
+  }
+  const at::Tensor& part = walk.args[0].toTensor();
+  auto rank = static_cast<int64_t>(all.size()), dim = walk.args[at + 1].toInt();
+  if (dim < 0) dim += rank;
+  if (dim < 0 || dim >= rank) return;
+  auto size = all[static_cast<size_t>(dim)].toInt();
+  bool varies = part.dim() == rank && tt_lengths_find(&walk.lengths, part.size(dim)) >= 0;
+  if (varies && size - part.size(dim) < TT_FEW_LEFT_OUT) tt_lengths_add_size(&walk.lengths, size);
+  else tt_lengths_recall_size(&walk.lengths, growing, size);
 }
 
 // Which lengths there are, along which dims.

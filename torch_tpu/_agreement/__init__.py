@@ -25,12 +25,12 @@ def _ask_meta(trial: Trial, twins: list[Any]) -> tuple[int, Results, list[Tensor
     Raises what the CPU raises where that refuses the arguments, too.
     """
     op = trial.op
-    if checks.unfit_part(op, twins):
-        trial.raise_as_cpu()
-        return REFUSED, [], []
     stated = results.state(op, twins)
     if stated is not None:
         return DONE, list(stated), []
+    if checks.unfit_part(op, twins):
+        trial.raise_as_cpu()
+        return REFUSED, [], []
     if not op.has_meta:
         return MISSING, [], []
     outs = tensors_of([twins[i] for i in op.outs])
