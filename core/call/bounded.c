@@ -27,7 +27,7 @@ static void measure(places *p, const tt_type *type, const tt_reach *reach) {
   p->count = type->rank;
   for (int i = type->rank - 1; i >= 0; i--) {
     p->along[i] = -1;
-    for (int k = 0; k < along->count; k++)
+    for (int k = 0; k < tt_along_count(along); k++)
       if (along->dims[k] == i) p->along[i] = k;
     p->size[i] = p->along[i] >= 0 ? reach->of[p->along[i]] : type->dims[i];
     p->room[i] = type->dims[i];
@@ -154,7 +154,7 @@ tt_view tt_bounded_cover(const tt_view *view, int dim, int64_t bound) {
 
 tt_view tt_bounded_logical(const tt_view *view, const tt_marks *marks, const tt_reach *reach) {
   tt_view exact = *view;
-  for (int k = 0; k < marks->count; k++) {
+  for (int k = 0; k < tt_marks_count(marks); k++) {
     const tt_mark *mark = &marks->of[k];
     exact.sizes[mark->dim] = mark->outer * reach->of[k] * mark->inner;
   }
@@ -164,7 +164,7 @@ tt_view tt_bounded_logical(const tt_view *view, const tt_marks *marks, const tt_
 
 tt_reach tt_call_result_reach(const tt_call_result *result, const uint32_t *words) {
   tt_reach reach = {{0}};
-  for (int k = 0; k < result->length_count; k++)
+  for (int k = 0; k < result->length_count && k < TT_MOST_ALONG; k++)
     memcpy(&reach.of[k], words + result->length_words[k], sizeof reach.of[k]);
   return reach;
 }
@@ -212,7 +212,7 @@ tt_status tt_bounded_type(const tt_view *view, tt_marks *marks, const tt_type **
   tt_view_dense(&dense, &type);
   for (int i = 0; i < type.rank; i++) {
     const tt_mark *own = NULL;
-    for (int k = 0; k < marks->count; k++)
+    for (int k = 0; k < tt_marks_count(marks); k++)
       if (dense_dim(&dense, marks->of[k].dim) == i) own = &marks->of[k];
     if (!split_dim(&split, type.dims[i], own, &along))
       return tt_error(TT_INVALID_ARGUMENT, "a bounded value would have over %d dims", TT_MAX_RANK);
@@ -226,7 +226,7 @@ tt_status tt_bounded_type(const tt_view *view, tt_marks *marks, const tt_type **
 tt_type tt_bounded_exact(const tt_type *type, const tt_reach *reach) {
   tt_type exact = tt_type_make(type->dtype, type->rank, type->dims);
   const tt_along *along = tt_type_along(type);
-  for (int k = 0; k < along->count; k++) exact.dims[along->dims[k]] = reach->of[k];
+  for (int k = 0; k < tt_along_count(along); k++) exact.dims[along->dims[k]] = reach->of[k];
   return exact;
 }
 
@@ -252,7 +252,7 @@ static bool add_length(tt_lengths *lengths, int64_t length, int64_t bound) {
 bool tt_lengths_add(tt_lengths *lengths, const tt_type *bounded, const tt_reach *reach) {
   const tt_along *along = tt_type_along(bounded);
   bool all = true;
-  for (int k = 0; k < along->count && all; k++)
+  for (int k = 0; k < tt_along_count(along) && all; k++)
     all = add_length(lengths, reach->of[k], bounded->dims[along->dims[k]]);
   return all;
 }
@@ -294,7 +294,7 @@ static int64_t width_of(const tt_type *type, int dim) {
 /* Which bounded dim a view's dim steps along, an element at a time; -1: none. */
 static int bounded_dim(const tt_type *type, int64_t stride) {
   const tt_along *along = tt_type_along(type);
-  for (int k = 0; k < along->count; k++)
+  for (int k = 0; k < tt_along_count(along); k++)
     if (width_of(type, along->dims[k]) == stride) return along->dims[k];
   return -1;
 }
@@ -304,7 +304,7 @@ void tt_lengths_recall_part(tt_lengths *lengths, tt_growing *growing, const tt_v
   tt_type exact = tt_bounded_exact(bounded, reach);
   const tt_along *along = tt_type_along(bounded);
   for (int i = 0; i < view->rank; i++) {
-    for (int k = 0; k < along->count; k++) {
+    for (int k = 0; k < tt_along_count(along); k++) {
       int64_t size = view->sizes[i], all = reach->of[k];
       if (size < 2 || size >= all || view->strides[i] != width_of(&exact, along->dims[k])) continue;
       bool nearly = size > all - TT_FEW_LEFT_OUT && size >= all / 2;
@@ -364,18 +364,19 @@ static bool fill(tt_operand *o) {
   tt_status status = tt_bounded_type(&o->view, &o->marks, &o->type);
   bool good = !status;
   tt_status_release(status);
-  for (int k = 0; k < o->marks.count && good; k++) o->lengths[k] = o->marks.of[k].scalar;
+  for (int k = 0; k < tt_marks_count(&o->marks) && good; k++) o->lengths[k] = o->marks.of[k].scalar;
   return good;
 }
 
 /* The scalars of the marks are which of the bounded dims they are of. */
 static bool find_lengths(const tt_lengths *lengths, const tt_reach *reach, tt_operand *o) {
   const tt_along *along = tt_type_along(o->type);
-  for (int k = 0; k < along->count; k++) {
+  for (int k = 0; k < tt_along_count(along); k++) {
     o->lengths[k] = find_length(lengths, reach->of[k], o->type->dims[along->dims[k]]);
     if (o->lengths[k] == lengths->count) return false;
   }
-  for (int i = 0; i < o->marks.count; i++) o->marks.of[i].scalar = o->lengths[o->marks.of[i].scalar];
+  for (int i = 0; i < tt_marks_count(&o->marks); i++)
+    o->marks.of[i].scalar = o->lengths[o->marks.of[i].scalar];
   return true;
 }
 

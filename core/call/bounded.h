@@ -1,7 +1,7 @@
 /* Bounded values: what a storage holds has room for more elements along a dim or two of its type
- * (their bounds) than count (their lengths, run-time numbers). Programs see the whole of it, so they
- * serve all lengths; what is behind a length is padding, which may be anything, and which nobody ever
- * sees: operators that may read it are those whose rows say how (tt_op_along). */
+ * (their bounds) than count (their lengths, run-time numbers). Programs see the whole of it, so
+ * they serve all lengths; what is behind a length is padding, which may be anything, and which
+ * nobody ever sees: operators that may read it are those whose rows say how (tt_op_along). */
 #ifndef TT_CALL_BOUNDED_H
 #define TT_CALL_BOUNDED_H
 
@@ -23,8 +23,8 @@ tt_reach tt_call_result_reach(const tt_call_result *result, const uint32_t *word
 /* The logical view of a call's k-th result, which is a new tensor, where these are its packed
  * numbers. */
 tt_view tt_call_result_view(const tt_call *call, size_t k, const uint32_t *words);
-/* The type of the value that a new tensor, which `view` with these marks sees, is held in; interned.
- * Orders the marks. INVALID_ARGUMENT: it has too many dims. */
+/* The type of the value that a new tensor, which `view` with these marks sees, is held in;
+ * interned. Orders the marks. INVALID_ARGUMENT: it has too many dims. */
 tt_status tt_bounded_type(const tt_view *view, tt_marks *marks, const tt_type **out);
 /* An interned bounded type without the padding. */
 tt_type tt_bounded_exact(const tt_type *type, const tt_reach *reach);

@@ -22,9 +22,12 @@ typedef struct tt_marks {
   int count;
   tt_mark of[TT_MOST_ALONG]; /* in the order of the value's bounded dims */
 } tt_marks;
+static inline int tt_marks_count(const tt_marks *marks) {
+  return marks->count < TT_MOST_ALONG ? marks->count : TT_MOST_ALONG; /* which analysers know */
+}
 /* Of a view's dim; NULL: it has none. */
 static inline const tt_mark *tt_mark_of(const tt_marks *marks, int dim) {
-  for (int i = 0; i < marks->count; i++)
+  for (int i = 0; i < tt_marks_count(marks); i++)
     if (marks->of[i].dim == dim) return &marks->of[i];
   return NULL;
 }
@@ -37,12 +40,14 @@ typedef struct tt_call_tensor {
   bool moves;     /* scalar `offset_scalar` (I64) is its offset; the view's own is an example */
   int offset_scalar;
   tt_marks marks;
-  int lengths[TT_MOST_ALONG]; /* in a bounded value, whose type `storage` is: its lengths' scalars */
+  int lengths[TT_MOST_ALONG]; /* in a bounded value, whose type `storage` is: its lengths' scalars
+                               */
   int more_dim;
   int64_t more; /* elements that the view sees the storage longer by along that dim: anything */
 } tt_call_tensor;
 
-/* Scalar `scalar` (I64) is how many elements along `dim` there are, whose digits are as a mark's. */
+/* Scalar `scalar` (I64) is how many elements along `dim` there are, whose digits are as a mark's.
+ */
 typedef struct tt_call_length {
   int tensor, dim, scalar;
   int64_t outer, inner;

@@ -264,7 +264,7 @@ static tt_status type_of_result(lowering *low, int k, const tt_type *type) {
   result->marks = wanted->marks;
   if (fresh) TT_TRY(tt_bounded_type(&result->view, &result->marks, &result->storage));
   else result->storage = target->storage;
-  result->length_count = tt_type_along(result->storage)->count;
+  result->length_count = tt_along_count(tt_type_along(result->storage));
   for (int i = 0; i < result->length_count; i++) {
     int scalar = fresh ? result->marks.of[i].scalar : target->lengths[i];
     result->length_words[i] = word_of(low->spec, scalar);

@@ -25,7 +25,7 @@ static size_t write_key(const tt_type *type, const tt_along *along, int64_t key[
   key[0] = type->dtype;
   key[1] = type->rank;
   for (int i = 0; i < type->rank; i++) key[2 + i] = type->dims[i];
-  for (int i = 0; i < along->count; i++) key[2 + type->rank + i] = along->dims[i];
+  for (int i = 0; i < tt_along_count(along); i++) key[2 + type->rank + i] = along->dims[i];
   return sizeof *key * (size_t)(2 + type->rank + along->count);
 }
 

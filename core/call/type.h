@@ -9,14 +9,17 @@
 /* *out is good as long as a storage has the type, or within the guard (base/guard.h) in which it
  * was asked for. Thread-safe. */
 tt_status tt_type_intern(const tt_type *type, const tt_type **out);
-/* Dims of a bounded value (call/bounded.h), ascending: along them fewer elements count than its type
- * has. */
+/* Dims of a bounded value (call/bounded.h), ascending: along them fewer elements count than its
+ * type has. */
 enum { TT_MOST_ALONG = 2 };
 typedef struct tt_along {
   int count;
   int dims[TT_MOST_ALONG];
 } tt_along;
 static inline tt_along tt_along_one(int dim) { return (tt_along){.count = 1, .dims = {dim}}; }
+static inline int tt_along_count(const tt_along *along) {
+  return along->count < TT_MOST_ALONG ? along->count : TT_MOST_ALONG; /* which analysers know */
+}
 /* How many elements count along each of them. */
 typedef struct tt_reach {
   int64_t of[TT_MOST_ALONG]; /* of[0] is 0: it is the reach of no bounded value */
@@ -26,7 +29,9 @@ static inline tt_reach tt_reach_one(int64_t length) { return (tt_reach){.of = {l
 tt_status tt_type_intern_bounded(const tt_type *type, const tt_along *along, const tt_type **out);
 /* Its dims; none: the interned type is no bounded value's. */
 const tt_along *tt_type_along(const tt_type *type);
-static inline bool tt_type_is_bounded(const tt_type *type) { return tt_type_along(type)->count > 0; }
+static inline bool tt_type_is_bounded(const tt_type *type) {
+  return tt_type_along(type)->count > 0;
+}
 /* Of a bounded type: an operator saw a value as bounded, or one was made exact. */
 void tt_type_note_seen(const tt_type *type);
 void tt_type_note_settled(const tt_type *type);

@@ -143,8 +143,8 @@ static tt_status add_results(tt_arena *arena, const tt_region *region, tt_call *
     tt_type type = *body->result_types[i];
     if (region->kind == TT_REGION_SCAN && i >= region->carried)
       type = tt_type_stack(&type, region->length);
-    call->results[i] = (tt_call_result){
-        .defined = true, .target = -1, .view = tt_view_whole(&type), .over = -1};
+    call->results[i] =
+        (tt_call_result){.defined = true, .target = -1, .view = tt_view_whole(&type), .over = -1};
     TT_TRY(tt_type_intern(&type, &call->results[i].storage));
   }
   call->spec.results = call->results;

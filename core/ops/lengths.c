@@ -28,8 +28,7 @@ bool tt_padded_along(const tt_lower *cx, int i, int dim) {
 /* Which of the `size` places along a dim count. */
 static tt_node *counted(tt_lower *cx, const tt_length *length, int64_t size) {
   tt_hlo *h = cx->h;
-  tt_type line = {
-      .dtype = size > INT32_MAX ? TT_I64 : TT_I32, .rank = 1, .dims = {size}};
+  tt_type line = {.dtype = size > INT32_MAX ? TT_I64 : TT_I32, .rank = 1, .dims = {size}};
   tt_node *place = tt_hlo_iota(h, &line, 0);
   if (length->inner > 1)
     place = tt_hlo_divide(h, place, tt_hlo_const_i(h, line.dtype, length->inner));

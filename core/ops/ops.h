@@ -90,10 +90,11 @@ const tt_op_length *tt_op_length_of(const char *name); /* NULL: the row has none
  * further dims, aligned at their ends, "*" a tensor that is broadcast to the result, "!" one none
  * of whose dims may be longer. "%1": the first result is as the first tensor, and along the dims
  * that argument 1 lists padding reads as what `neutral` leaves out. "#1": the result has the sizes
- * that argument 1 lists, and nothing is read. "@1": it has them, and along all dims but the one that
- * the argument behind these names, it is as argument 0, which may lack that dim. "cat", "pad" and
- * "index" stand for what these do. "": all tensors are broadcast to the result. Pointwise rows have that one, and reductions with a tt_op_length their own,
- * without an entry. ALONG entries stand beside the rows. */
+ * that argument 1 lists, and nothing is read. "@1": it has them, and along all dims but the one
+ * that the argument behind these names, it is as argument 0, which may lack that dim. "cat", "pad"
+ * and "index" stand for what these do. "": all tensors are broadcast to the result. Pointwise rows
+ * have that one, and reductions with a tt_op_length their own, without an entry. ALONG entries
+ * stand beside the rows. */
 typedef struct tt_op_along {
   const char *name, *rule; /* of the row; NULL: it has no entry */
   tt_reducer neutral;
@@ -172,7 +173,7 @@ struct tt_lower {
   tt_node *words; /* the packed numbers of all, of which a row that holds other calls hands on those
                      from `word_at` */
   int word_at;
-  int64_t drawn;           /* TT_RANDOM: elements that it draws for, if others than result 0's */
+  int64_t drawn; /* TT_RANDOM: elements that it draws for, if others than result 0's */
   const tt_length *drawn_along[TT_MOST_DRAWN_ALONG]; /* bounds among what these are a product of */
   int drawn_along_count;
   bool checks;             /* Debug: emit index checks */

@@ -63,8 +63,7 @@ static int64_t row_at(const rows *r, int64_t i) {
 }
 
 /* The bytes with zeros for padding; the caller frees them. */
-static tt_status pad(const tt_type *bounded, const tt_reach *reach, const char *data,
-                     char **out) {
+static tt_status pad(const tt_type *bounded, const tt_reach *reach, const char *data, char **out) {
   rows r = rows_of(bounded, reach);
   *out = tt_calloc(1, (size_t)r.all);
   if (!*out) return tt_out_of_memory();
@@ -186,8 +185,7 @@ static tt_status copy_rows(tt_value *value, char *data, int64_t size) {
   rows r = rows_of(type, &value->reach);
   char *all = tt_malloc((size_t)r.all);
   if (!all) return tt_out_of_memory();
-  tt_status status =
-      tt_buffer_to_host(value->account->client, value->buffer, type, all, r.all);
+  tt_status status = tt_buffer_to_host(value->account->client, value->buffer, type, all, r.all);
   for (int64_t i = 0; i < r.count && !status && size > 0; i++, size -= r.bytes)
     memcpy(data + i * r.bytes, all + row_at(&r, i), (size_t)(size < r.bytes ? size : r.bytes));
   tt_free(all);
@@ -198,7 +196,8 @@ static tt_status copy_out(tt_value *value, char *data, int64_t size) {
   tt_client *client = value->account->client;
   const tt_type *type = value->holding.type;
   int64_t own = 0;
-  bool short_of = tt_type_bytes(tt_value_is_bounded(value) ? value->exact : type, &own) && own < size;
+  bool short_of =
+      tt_type_bytes(tt_value_is_bounded(value) ? value->exact : type, &own) && own < size;
   TT_TRY(await_buffer(client, value->buffer));
   if (short_of) memset(data + own, 0, (size_t)(size - own));
   if (tt_value_is_bounded(value)) return copy_rows(value, data, short_of ? own : size);

@@ -15,7 +15,7 @@ typedef struct tt_storage {
   const tt_type *type; /* interned; how the bytes are laid out at the moment */
   struct tt_value *value;
   const tt_type *bounded; /* the value's type, if it is a bounded one (call/bounded.h); else NULL */
-  tt_reach reach;       /* then, of the value */
+  tt_reach reach;         /* then, of the value */
   uint64_t born;          /* the capture (capture.h) that it was made in, or 0 */
 } tt_storage;
 

@@ -15,7 +15,7 @@ typedef struct tt_value {
   tt_holding holding;      /* its type, bytes and line */
   tt_buffer *buffer;       /* when ready */
   struct tt_value *lender; /* whose buffer it is, if not its own */
-  tt_reach reach;        /* of a bounded value (call/bounded.h) */
+  tt_reach reach;          /* of a bounded value (call/bounded.h) */
   tt_growing *growing;     /* if it was uploaded with that reach; borrowed. NULL: not so */
   const tt_type *exact;    /* its type without padding, interned, which its storage has */
   tt_status error;         /* when failed */

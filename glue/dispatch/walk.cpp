@@ -1,6 +1,5 @@
-#include "dispatch/walk.h"
-
 #include "dispatch/conj_neg.h"
+#include "dispatch/lengths.h"
 
 namespace tt {
 
@@ -231,186 +230,16 @@ void start_anew(Walk& walk) {
   walk.operands.clear();
 }
 
-// Positions of a text's words, say, are part of a table, and as many as the words; what is not
-// written yet may become as long.
-void recall(Walk& walk) {
-  tt_growing* growing = tt_call_table_growing(open_session()->calls);
-  for (size_t i = 0; i < walk.tensors.size() && tt_growing_any(growing); i++) {
-    tt_view view = view_of(*walk.tensors[i]);
-    if (!walk.storages[i]->value)
-      for (int64_t size : walk.tensors[i]->sizes())
-        tt_lengths_recall_size(&walk.lengths, growing, size);
-    tt_lengths_recall(&walk.lengths, growing, &view, walk.storages[i]->type);
-  }
-}
-
-// All but the last words of a text, say.
-void recall_parts(Walk& walk) {
-  tt_growing* growing = tt_call_table_growing(open_session()->calls);
-  for (size_t i = 0; i < walk.tensors.size(); i++) {
-    const tt_storage* storage = walk.storages[i];
-    if (!storage->bounded || walk.tensors[i]->numel() >= tt_type_numel(storage->type)) continue;
-    tt_view view = view_of(*walk.tensors[i]);
-    tt_lengths_recall_part(&walk.lengths, growing, &view, storage->bounded, &storage->reach);
-  }
-}
-
-// The size that is listed for `dim`, as a mark of the result; its scalar is -1 if it is no length.
-tt_mark mark_of_size(const Walk& walk, int64_t size, int64_t dim) {
-  tt_mark mark{static_cast<int>(dim), -1, 1, 1};
-  auto sizes = static_cast<size_t>(walk.plan.sizes);
-  if (walk.plan.puts_back) {
-    auto rank = static_cast<int64_t>(walk.args[sizes].toListRef().size());
-    auto own = walk.args[sizes + 1].toInt(), at = dim;
-    if (own < 0) own += rank;
-    if (own != dim) {
-      if (walk.operands[0].view.rank < rank && dim > own) at--;
-      const tt_mark* found = tt_mark_of(&walk.operands[0].marks, static_cast<int>(at));
-      if (!found) return mark;
-      mark = *found;
-      mark.dim = static_cast<int>(dim);
-      return mark;
-    }
-  }
-  mark.scalar = tt_lengths_find(&walk.lengths, size);
-  return mark;
-}
-
-// A slice's end, where how many elements there are is a length: no user's (_agreement/results.py).
-constexpr int64_t AS_MANY = std::numeric_limits<int64_t>::max() - 1;
-
-// Lengths among the sizes that an argument lists become bounds. An index that counts from the end
-// counts from the start then. False: there are none.
-bool widen_sizes(Walk& walk) {
-  auto at = static_cast<size_t>(walk.plan.sizes);
-  c10::List<int64_t> sizes;
-  for (const IValue& one : walk.args[at].toListRef()) {
-    auto size = one.toInt();
-    tt_mark mark = mark_of_size(walk, size, static_cast<int64_t>(sizes.size()));
-    bool is = mark.scalar >= 0 && walk.sized.count < TT_MOST_ALONG;
-    if (is) {
-      walk.sized.of[walk.sized.count++] = mark;
-      size = mark.outer * walk.lengths.of[mark.scalar].bound * mark.inner;
-    }
-    sizes.push_back(size);
-  }
-  if (!walk.sized.count) return false;
-  walk.widened.assign(walk.args.begin(), walk.args.end());
-  if (walk.plan.puts_back) {
-    auto dim = walk.args[at + 1].toInt(), start = walk.args[at + 2].toInt();
-    auto all = walk.args[at].toListRef();
-    if (dim < 0) dim += static_cast<int64_t>(all.size());
-    if (start < 0) walk.widened[at + 2] = start + all[static_cast<size_t>(dim)].toInt();
-    bool is_slice = walk.operands[0].view.rank == static_cast<int>(all.size());
-    if (is_slice && tt_mark_of(&walk.sized, static_cast<int>(dim))) walk.widened[at + 3] = AS_MANY;
-  }
-  walk.widened[at] = std::move(sizes);
-  walk.args = walk.widened;
-  return true;
-}
-
-// Sizes that are listed may be lengths of live values, or nearly as long as what is put back.
-void recall_sizes(Walk& walk) {
-  tt_growing* growing = tt_call_table_growing(open_session()->calls);
-  auto at = static_cast<size_t>(walk.plan.sizes);
-  auto all = walk.args[at].toListRef();
-  if (!walk.plan.puts_back) {
-    for (const IValue& one : all)
-      tt_lengths_recall_size(&walk.lengths, growing, one.toInt());
-    return;
-  }
-  const at::Tensor& part = walk.args[0].toTensor();
-  auto rank = static_cast<int64_t>(all.size()), dim = walk.args[at + 1].toInt();
-  if (dim < 0) dim += rank;
-  if (dim < 0 || dim >= rank) return;
-  auto size = all[static_cast<size_t>(dim)].toInt();
-  bool varies = part.dim() == rank && tt_lengths_find(&walk.lengths, part.size(dim)) >= 0;
-  if (varies && size - part.size(dim) < TT_FEW_LEFT_OUT) tt_lengths_add_size(&walk.lengths, size);
-  else tt_lengths_recall_size(&walk.lengths, growing, size);
-}
-
-// Which lengths there are, along which dims.
-uint64_t word_of(const tt_marks& marks) {
-  uint64_t word = 0;
-  for (int k = 0; k < marks.count; k++)
-    word = word << 12 | static_cast<uint64_t>(marks.of[k].dim << 4 | marks.of[k].scalar);
-  return word << 2 | static_cast<uint64_t>(marks.count);
-}
-
-uint64_t word_of(const tt_operand& one) {
-  uint64_t word = word_of(one.marks);
-  for (int k = 0; k < tt_type_along(one.type)->count; k++)
-    word = word << 4 | static_cast<uint64_t>(one.lengths[k] + 1);
-  return word;
-}
-
-// The lengths are numbers, and the key says whose is which. False: nobody has one.
-bool add_lengths(Walk& walk) {
-  bool any = walk.sized.count;
-  for (const tt_operand& one : walk.operands) {
-    any |= tt_type_is_bounded(one.type) || one.marks.count;
-    tag(walk, TT_TAG_INT, TT_I64);
-    tt_key_u64(&walk.key, word_of(one));
-    tag(walk, TT_TAG_INT, TT_I64);
-    tt_key_u64(&walk.key, static_cast<uint64_t>(one.more));
-  }
-  tag(walk, TT_TAG_INT, TT_I64);
-  tt_key_u64(&walk.key, word_of(walk.sized) << 8 | static_cast<uint64_t>(walk.lengths.count));
-  for (int i = 0; i < walk.lengths.count; i++)
-    walk.numbers.push_back({TT_I64, static_cast<uint64_t>(walk.lengths.of[i].length)});
-  return any;
-}
-
-// Of cat's result, where it is to have room along the dim in which its operands are joined; and of
-// what is padded.
-void add_bound(Walk& walk) {
-  auto dim = joined_dim(walk);
-  bool along = walk.see == See::Growing;
-  for (const tt_operand& one : walk.operands) along |= tt_mark_of(&one.marks, dim) != nullptr;
-  if (dim < 0 || !along) return;
-  int64_t total = joined_size(walk);
-  walk.bound = tt_bound_of(total);
-  tag(walk, TT_TAG_INT, TT_I64);
-  tt_key_u64(&walk.key, static_cast<uint64_t>(walk.bound));
-  walk.numbers.push_back({TT_I64, static_cast<uint64_t>(total)});
-}
-
 }  // namespace
-
-int joined_dim(const Walk& walk) {
-  if (walk.plan.pads && !walk.tensors.empty()) {
-    auto pad = walk.args[1].toIntVector();
-    return tt_padded_dim(pad.data(), pad.size(), static_cast<int>(walk.tensors[0]->dim()));
-  }
-  if (!walk.plan.joins || walk.tensors.empty()) return -1;
-  int64_t rank = walk.tensors[0]->dim(), dim = walk.args[1].toInt();
-  for (const at::Tensor* one : walk.tensors)
-    if (one->dim() != rank || rank == 0) return -1;
-  if (dim < 0) dim += rank;
-  return dim < rank ? static_cast<int>(dim) : -1;  // tensors of nothing may be joined along any
-}
-
-int64_t joined_size(const Walk& walk) {
-  int64_t total = 0;
-  int dim = joined_dim(walk);
-  for (const at::Tensor* one : walk.tensors) total += one->size(dim);
-  if (!walk.plan.pads) return total;
-  auto pad = walk.args[1].toIntVector();
-  auto at = 2 * static_cast<size_t>(walk.tensors[0]->dim() - 1 - dim);
-  return total + pad[at] + pad[at + 1];
-}
 
 bool walk_args(Walk& walk) {
   bool exact = walk.policy.mode == TT_MODE_DEBUG || walk.policy.deterministic || is_capturing();
   if (exact || !walk.plan.row) walk.see = See::Exact;
   walk_once(walk);
   if (walk.see == See::Exact) return true;
-  for (const tt_storage* one : walk.storages)
-    if (one->bounded && !tt_lengths_add(&walk.lengths, one->bounded, &one->reach)) return false;
-  if (walk.plan.spreads) walk.lengths.count ? recall_parts(walk) : recall(walk);
-  if (walk.plan.sizes >= 0) recall_sizes(walk);
+  if (!find_lengths(walk)) return false;
   if (walk.lengths.count) {
-    if (walk.plan.sizes >= 0 && !walk.plan.puts_back) widen_sizes(walk);
+    if (!walk.plan.puts_back) widen_sizes(walk);
     start_anew(walk);
     walk_once(walk);
     if (walk.plan.puts_back && widen_sizes(walk)) {

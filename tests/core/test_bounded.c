@@ -412,16 +412,11 @@ static void test_welcome(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_views),
-      cmocka_unit_test(test_refused_views),
-      cmocka_unit_test(test_steps_that_meet),
-      cmocka_unit_test(test_dims_that_are_merged),
-      cmocka_unit_test(test_results),
-      cmocka_unit_test(test_bounds),
-      cmocka_unit_test(test_covering),
-      cmocka_unit_test(test_growing),
-      cmocka_unit_test(test_live_lengths),
-      cmocka_unit_test(test_growing_when_full),
+      cmocka_unit_test(test_views),           cmocka_unit_test(test_refused_views),
+      cmocka_unit_test(test_steps_that_meet), cmocka_unit_test(test_dims_that_are_merged),
+      cmocka_unit_test(test_results),         cmocka_unit_test(test_bounds),
+      cmocka_unit_test(test_covering),        cmocka_unit_test(test_growing),
+      cmocka_unit_test(test_live_lengths),    cmocka_unit_test(test_growing_when_full),
       cmocka_unit_test(test_welcome),
   };
   return cmocka_run_group_tests(tests, setup, NULL);

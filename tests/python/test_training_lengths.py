@@ -14,7 +14,7 @@ pytestmark = [
         os.environ.get("TORCH_TPU_GROWING", "on") == "off", reason="TORCH_TPU_GROWING is off"
     ),
 ]
-LENGTHS = (5, 9, 7, 12, 6, 11, 63, 64, 8, 65, 70, 30, 66, 129)
+LENGTHS = (5, 9, 7, 12, 6, 11, 63, 64, 14, 65, 70, 30, 66, 129)
 BATCH, WORDS, WIDTH = 3, 201, 8
 
 
@@ -100,13 +100,14 @@ CASES = {
     ),
     "attention with a mask": lambda x, w, v, ids: masked_attention(x, ids),
     "attention, written out": lambda x, w, v, ids: written_attention(x, ids),
-    "fresh tensors": lambda x, w, v, ids: x * x.new_ones(x.shape[:2])[..., None]
-    + torch.zeros(BATCH, x.shape[1], 1, device=x.device),
+    "fresh tensors": lambda x, w, v, ids: (
+        x * x.new_ones(x.shape[:2])[..., None] + torch.zeros(BATCH, x.shape[1], 1, device=x.device)
+    ),
     "an empty cache": lambda x, w, v, ids: torch.cat([torch.tensor([], device=x.device), x], 1) * x,
     "places among all": lambda x, w, v, ids: x.flatten(0, 1).argmax(0) + x.argmax() + x.mean(),
-    "largest of all": lambda x, w, v, ids: torch.cat(
-        [one.float() for one in x.flatten(0, 1).max(0)]
-    ) + x.flatten(0, 1).var(0).sum(),
+    "largest of all": lambda x, w, v, ids: (
+        torch.cat([one.float() for one in x.flatten(0, 1).max(0)]) + x.flatten(0, 1).var(0).sum()
+    ),
 }
 # Where operators that know nothing of room take part: index_put, gradients of extremes.
 EXACT = {"words by index", "last word, by index", "places among all", "largest of all"}
@@ -126,7 +127,7 @@ def run(name, length, device):
 @pytest.mark.parametrize("name", CASES)
 def test_numbers(name, mode):
     torch.tpu.eager_mode = mode
-    for length in LENGTHS:
+    for length in (*LENGTHS, WIDTH, WIDTH // 2):  # which are other dims' sizes as well
         got, want = run(name, length, DEVICE), run(name, length, "cpu")
         same(got, want, rtol=5e-3, atol=1e-3)
         assert [one.stride() for one in got] == [one.stride() for one in want]

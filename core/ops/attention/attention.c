@@ -69,7 +69,8 @@ void tt_lower_attention_backward(tt_lower *cx) {
   if (!tt_has(cx, 0)) return;
   tt_attention a = attention_of(cx, 1, 12, 13, 16);
   if (tt_hlo_failed(cx->h)) return;
-  tt_attention_saved saved = {tt_in_counted(cx, 0), tt_in_counted(cx, 6), tt_pad(cx, 7, tt_in(cx, 7), TT_MAX)};
+  tt_attention_saved saved = {tt_in_counted(cx, 0), tt_in_counted(cx, 6),
+                              tt_pad(cx, 7, tt_in(cx, 7), TT_MAX)};
   a.q = tt_in_counted(cx, 1);
   a.k = tt_in_counted(cx, 2);
   a.v = tt_in_counted(cx, 3);

@@ -19,7 +19,8 @@ void tt_lower_constant_pad(tt_lower *cx) {
   tt_node *value = tt_num(cx, 2, x->type.dtype);
   for (int d = 0; d < x->type.rank; d++) {
     pair_of(cx, 1, x->type.rank, d, &low[d], &high[d]);
-    if (tt_padded_along(cx, 0, d)) high[d] = tt_meta_type(cx, 0)->dims[d] - low[d] - x->type.dims[d];
+    if (tt_padded_along(cx, 0, d))
+      high[d] = tt_meta_type(cx, 0)->dims[d] - low[d] - x->type.dims[d];
   }
   x = tt_pad_with(cx, 0, x, value);
   tt_out_as(cx, 0, tt_hlo_pad(cx->h, x, value, low, high, NULL));

@@ -222,7 +222,8 @@ void tt_lower_rrelu(tt_lower *cx) {
   tt_node *lower = tt_num(cx, 2, compute), *upper = tt_num(cx, 3, compute);
   tt_node *negative = tt_hlo_compare(h, TT_LE, wide, zero), *slope;
   if (tt_type_numel(&type) > 0 && tt_bool(cx, 4)) {
-    slope = tt_hlo_multiply(h, unit_like(cx, &type, compute, NULL), tt_hlo_subtract(h, upper, lower));
+    slope =
+        tt_hlo_multiply(h, unit_like(cx, &type, compute, NULL), tt_hlo_subtract(h, upper, lower));
     slope =
         tt_hlo_select(h, negative, tt_hlo_add(h, slope, lower), tt_hlo_full(h, &slope->type, 1.0));
     slope = tt_rounded(cx, slope, type.dtype);

@@ -1,0 +1,195 @@
+#include "call/moved.h"
+
+#include "call/spreading.h"
+
+/* -- Concatenation -- */
+
+/* What cat leaves out, whatever the others' rank: a tensor of one dim and no elements. */
+static bool is_nothing(const tt_call_tensor *tensor) {
+  return tensor->view.rank == 1 && tensor->view.sizes[0] == 0;
+}
+
+/* The only one that there is; NULL: there are several. */
+static const tt_call_tensor *joined_alone(const tt_call_spec *spec) {
+  const tt_call_tensor *one = NULL;
+  for (int i = 0; i < spec->tensor_count; i++) {
+    if (is_nothing(&spec->tensors[i])) continue;
+    if (one) return NULL;
+    one = &spec->tensors[i];
+  }
+  return one;
+}
+
+bool tt_moved_cat(tt_spread *s, const tt_call_spec *spec) {
+  const tt_arg *list = &spec->args[0];
+  const tt_call_tensor *alone = joined_alone(spec);
+  int marked = 0;
+  if (list->kind != TT_ARG_TENSORS || list->count != spec->tensor_count) return false;
+  for (int k = 0; alone && !spec->bound && k < tt_marks_count(&alone->marks); k++)
+    if (!tt_spread_note(s, TT_CODE_DIM + alone->marks.of[k].dim, alone, &alone->marks.of[k]))
+      return false;
+  if (alone && !spec->bound) return true;
+  for (int i = 0; i < spec->tensor_count; i++) {
+    const tt_call_tensor *one = &spec->tensors[i];
+    int rank = one->view.rank, dim = (int)spec->args[1].i;
+    if (rank != spec->tensors[0].view.rank || tt_view_numel(&one->view) == 0) return false;
+    if (dim < 0) dim += rank;
+    marked += one->marks.count > 0;
+    for (int k = 0; k < tt_marks_count(&one->marks); k++) {
+      const tt_mark *mark = &one->marks.of[k];
+      if (mark->outer != 1 || mark->inner != 1) return false;
+      if (mark->dim == dim ? !tt_spread_leave_out(s, i, mark)
+                           : !tt_spread_note(s, TT_CODE_DIM + mark->dim, one, mark))
+        return false;
+    }
+  }
+  if (spec->bound && s->known_count) return false; /* two dims with room */
+  if (s->length_count) return marked == 1 && spec->bound > 0;
+  for (int i = 0; i < spec->tensor_count; i++)
+    if (spec->tensors[i].marks.count != s->known_count) return false;
+  return spec->bound > 0 || s->known_count > 0;
+}
+
+/* The result has room for its bound along a dim. */
+static bool give_room(const tt_call_spec *spec, int dim, tt_call_result *result) {
+  int rank = result->view.rank;
+  tt_type type = tt_view_held(&result->view);
+  tt_view rows = tt_view_whole(&type);
+  for (int i = 0; i < rank; i++)
+    if (rows.sizes[i] != 1 && rows.strides[i] != result->view.strides[i]) return false;
+  result->view = tt_bounded_cover(&rows, dim, spec->bound);
+  result->marks.of[result->marks.count++] =
+      (tt_mark){.dim = dim, .scalar = spec->bound_scalar, .outer = 1, .inner = 1};
+  return true;
+}
+
+bool tt_moved_cat_result(const tt_call_spec *spec, tt_call_result *result) {
+  int dim = (int)spec->args[1].i;
+  return give_room(spec, dim < 0 ? dim + result->view.rank : dim, result);
+}
+
+/* -- Padding by a constant -- */
+
+int tt_padded_dim(const int64_t *pad, size_t count, int rank) {
+  int dim = -1;
+  for (size_t i = 0; i + 1 < count; i += 2) {
+    if (pad[i] == 0 && pad[i + 1] == 0) continue;
+    if (dim >= 0) return -1;
+    dim = rank - 1 - (int)(i / 2);
+  }
+  return dim;
+}
+
+static int moved_dim(const tt_call_spec *spec) {
+  const tt_arg *list = &spec->args[1];
+  if (list->kind != TT_ARG_INTS || spec->args[0].kind != TT_ARG_TENSOR) return -1;
+  int rank = spec->tensors[spec->args[0].first].view.rank;
+  return tt_padded_dim(list->ints, (size_t)list->count, rank);
+}
+
+bool tt_moved_pad(tt_spread *s, const tt_call_spec *spec) {
+  const tt_call_tensor *tensor = &spec->tensors[0];
+  int dim = moved_dim(spec);
+  if (dim < 0 || (tt_mark_of(&tensor->marks, dim) != NULL) != (spec->bound > 0)) return false;
+  for (int k = 0; k < tt_marks_count(&tensor->marks); k++) {
+    const tt_mark *mark = &tensor->marks.of[k];
+    bool whole = mark->outer == 1 && mark->inner == 1;
+    if (mark->dim == dim ? !whole || !tt_spread_leave_out(s, 0, mark)
+                         : !tt_spread_note(s, TT_CODE_DIM + mark->dim, tensor, mark))
+      return false;
+  }
+  return true;
+}
+
+bool tt_moved_pad_result(const tt_call_spec *spec, tt_call_result *result) {
+  return give_room(spec, moved_dim(spec), result);
+}
+
+/* -- Indexing -- */
+
+static const tt_call_tensor *index_of(const tt_call_spec *spec, int dim) {
+  const tt_arg *list = &spec->args[1];
+  int at = list->first;
+  for (int i = 0; i < dim && i < list->count; i++) at += !list->present || list->present[i];
+  bool is = dim < list->count && (!list->present || list->present[dim]);
+  return is ? &spec->tensors[at] : NULL;
+}
+
+static bool note_indexed(tt_spread *s, const tt_call_spec *spec, int tensor) {
+  const tt_marks *marks = &spec->tensors[tensor].marks;
+  for (int k = 0; k < tt_marks_count(marks); k++) {
+    const tt_mark *mark = &marks->of[k];
+    bool indexed = index_of(spec, mark->dim);
+    if (indexed ? mark->outer != 1 || !tt_spread_leave_out(s, tensor, mark)
+                : !tt_spread_note(s, TT_CODE_DIM + mark->dim, &spec->tensors[tensor], mark))
+      return false;
+  }
+  return true;
+}
+
+static bool note_index(tt_spread *s, const tt_call_tensor *index) {
+  int codes[TT_MAX_RANK];
+  (void)tt_spread_codes("...", index->view.rank, codes);
+  for (int dim = 0; dim < index->view.rank; dim++) {
+    const tt_mark *mark = tt_mark_of(&index->marks, dim);
+    if (mark && !tt_spread_note(s, codes[dim], index, mark)) return false;
+  }
+  return true;
+}
+
+/* Indices that vary are broadcast; along dims that are indexed padding is picked by nobody. */
+bool tt_moved_index(tt_spread *s, const tt_call_spec *spec) {
+  if (spec->args[0].kind != TT_ARG_TENSOR || spec->args[1].kind != TT_ARG_TENSORS) return false;
+  int self = spec->args[0].first, rank = spec->tensors[self].view.rank, codes[TT_MAX_RANK];
+  if (!note_indexed(s, spec, self)) return false;
+  for (int dim = 0; dim < rank; dim++)
+    if (index_of(spec, dim) && !note_index(s, index_of(spec, dim))) return false;
+  for (int dim = 0; dim < rank; dim++) {
+    const tt_call_tensor *index = index_of(spec, dim);
+    if (index &&
+        (!tt_spread_codes("...", index->view.rank, codes) || !tt_spread_agrees(s, index, codes)))
+      return false;
+  }
+  return true;
+}
+
+/* Of the result's dims: those of the indices are where these are if they are neighbours, else in
+ * front. */
+void tt_moved_index_codes(const tt_call_spec *spec, int rank, int *codes) {
+  const tt_call_tensor *self = &spec->tensors[spec->args[0].first];
+  int first = -1, last = -1, count = 0;
+  for (int dim = 0; dim < self->view.rank; dim++) {
+    if (!index_of(spec, dim)) continue;
+    if (first < 0) first = dim;
+    last = dim;
+    count++;
+  }
+  int spread = rank - (self->view.rank - count), at = 0;
+  if (last - first + 1 != count) first = 0;
+  for (int dim = 0; dim <= self->view.rank; dim++) {
+    for (int k = spread - 1; dim == first && k >= 0; k--) codes[at++] = TT_CODE_ELLIPSIS + k;
+    if (dim < self->view.rank && !index_of(spec, dim)) codes[at++] = TT_CODE_DIM + dim;
+  }
+}
+
+/* -- Putting back -- */
+
+/* Argument 0 is as the result along all dims but one, which it may lack. */
+bool tt_moved_back(tt_spread *s, const tt_call_spec *spec) {
+  const tt_call_tensor *part = &spec->tensors[spec->args[0].first];
+  int sizes = tt_op_along_of(spec->row->name)->rule[1] - '0';
+  int rank = spec->args[sizes].count, dim = (int)spec->args[sizes + 1].i;
+  if (dim < 0) dim += rank;
+  int found = 0;
+  for (int at = 0; at < part->view.rank; at++) {
+    int to = part->view.rank < rank && at >= dim ? at + 1 : at;
+    const tt_mark *own = tt_mark_of(&part->marks, at), *mark = tt_mark_of(&spec->sized, to);
+    found += own != NULL;
+    if (own && to == dim && mark && own->outer == 1 && own->inner == 1) {
+      if (!tt_spread_leave_out(s, spec->args[0].first, own)) return false;
+    } else if (own ? !mark || !tt_spread_same(own, mark) : mark && to != dim) {
+      return false;
+    }
+  }
+  return found == part->marks.count;
+}
