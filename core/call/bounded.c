@@ -230,6 +230,16 @@ tt_type tt_bounded_exact(const tt_type *type, const tt_reach *reach) {
   return exact;
 }
 
+int tt_padded_dim(const int64_t *pad, size_t count, int rank) {
+  int dim = -1;
+  for (size_t i = 0; i + 1 < count; i += 2) {
+    if (pad[i] == 0 && pad[i + 1] == 0) continue;
+    if (dim >= 0) return -1;
+    dim = rank - 1 - (int)(i / 2);
+  }
+  return dim;
+}
+
 /* -- Operands -- */
 
 static int find_length(const tt_lengths *lengths, int64_t length, int64_t bound) {

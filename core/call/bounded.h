@@ -31,6 +31,9 @@ tt_type tt_bounded_exact(const tt_type *type, const tt_reach *reach);
 /* A dense view of a whole storage, with room for `bound` elements along a dim. */
 tt_view tt_bounded_cover(const tt_view *view, int dim, int64_t bound);
 
+/* The only dim, of that many, that a list for padding makes longer or shorter; -1: it is not so. */
+int tt_padded_dim(const int64_t *pad, size_t count, int rank);
+
 /* The lengths that a call's operands have, and the bounds of each: numbers of the call, in this
  * order, behind its own. */
 enum { TT_MOST_LENGTHS = 4 };

@@ -1,7 +1,5 @@
 #include "call/moved.h"
 
-#include "call/spreading.h"
-
 /* -- Concatenation -- */
 
 /* What cat leaves out, whatever the others' rank: a tensor of one dim and no elements. */
@@ -69,16 +67,6 @@ bool tt_moved_cat_result(const tt_call_spec *spec, tt_call_result *result) {
 }
 
 /* -- Padding by a constant -- */
-
-int tt_padded_dim(const int64_t *pad, size_t count, int rank) {
-  int dim = -1;
-  for (size_t i = 0; i + 1 < count; i += 2) {
-    if (pad[i] == 0 && pad[i + 1] == 0) continue;
-    if (dim >= 0) return -1;
-    dim = rank - 1 - (int)(i / 2);
-  }
-  return dim;
-}
 
 static int moved_dim(const tt_call_spec *spec) {
   const tt_arg *list = &spec->args[1];

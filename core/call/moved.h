@@ -3,7 +3,7 @@
 #ifndef TT_CALL_MOVED_H
 #define TT_CALL_MOVED_H
 
-#include "call/spread.h"
+#include "call/spreading.h"
 
 bool tt_moved_cat(tt_spread *s, const tt_call_spec *spec);
 bool tt_moved_pad(tt_spread *s, const tt_call_spec *spec);

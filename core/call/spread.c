@@ -1,7 +1,6 @@
 #include "call/spread.h"
 
 #include "call/moved.h"
-#include "call/spreading.h"
 
 #include <string.h>
 

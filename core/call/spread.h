@@ -3,23 +3,8 @@
 #ifndef TT_CALL_SPREAD_H
 #define TT_CALL_SPREAD_H
 
-#include "call/bounded.h"
+#include "call/spreading.h"
 
-enum { TT_MOST_SPREAD = 16 };
-
-typedef struct tt_spread {
-  struct {
-    int code; /* of a dim, as the row's rule has it */
-    int64_t size;
-    tt_mark mark;
-  } known[TT_MOST_SPREAD];
-  int known_count;
-  tt_call_length lengths[TT_MOST_SPREAD];
-  int length_count;
-} tt_spread;
-
-/* The only dim, of that many, that a list for padding makes longer or shorter; -1: it is not so. */
-int tt_padded_dim(const int64_t *pad, size_t count, int rank);
 /* Of operands of which some are marked; false: the row does not allow it. */
 bool tt_spread_operands(const tt_call_spec *spec, tt_spread *out);
 /* Marks the results, whose views (of the padded operands, by the Meta kernel) are known; false: a

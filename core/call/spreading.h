@@ -3,7 +3,20 @@
 #ifndef TT_CALL_SPREADING_H
 #define TT_CALL_SPREADING_H
 
-#include "call/spread.h"
+#include "call/bounded.h"
+
+enum { TT_MOST_SPREAD = 16 };
+
+typedef struct tt_spread {
+  struct {
+    int code; /* of a dim, as the row's rule has it */
+    int64_t size;
+    tt_mark mark;
+  } known[TT_MOST_SPREAD];
+  int known_count;
+  tt_call_length lengths[TT_MOST_SPREAD];
+  int length_count;
+} tt_spread;
 
 enum { TT_CODE_ELLIPSIS = 256, TT_CODE_DIM = 512, TT_CODE_NONE = -1 };
 

@@ -83,7 +83,7 @@ uint64_t word_of(const tt_marks& marks) {
 
 uint64_t word_of(const tt_operand& one) {
   uint64_t word = word_of(one.marks);
-  for (int k = 0; k < tt_type_along(one.type)->count; k++)
+  for (int k = 0; k < tt_along_count(tt_type_along(one.type)); k++)
     word = word << 4 | static_cast<uint64_t>(one.lengths[k] + 1);
   return word;
 }
