@@ -206,7 +206,7 @@ static bool split_dim(tt_type *split, int64_t size, const tt_mark *mark, tt_alon
 
 tt_status tt_bounded_type(const tt_view *view, tt_marks *marks, const tt_type **out) {
   tt_view dense = *view;
-  tt_type type, split = {.dtype = view->dtype};
+  tt_type type, split = {.rank = 0};
   tt_marks ordered = {.count = 0};
   tt_along along = {.count = 0};
   tt_view_dense(&dense, &type);
@@ -282,16 +282,15 @@ int tt_lengths_find(const tt_lengths *lengths, int64_t size) {
 
 void tt_lengths_recall(tt_lengths *lengths, tt_growing *growing, const tt_view *view,
                        const tt_type *storage) {
-  int64_t numel = 1; /* of those that are apart */
+  int64_t total = tt_view_total(view, storage), numel = 1; /* of those that are apart */
   for (int i = 0; i < view->rank; i++)
     if (view->strides[i] != 0) numel *= view->sizes[i];
-  bool part = numel < tt_view_total(view, storage);
+  bool part = numel < total;
   for (int i = 0; i < view->rank; i++) {
-    int64_t size = view->sizes[i], bound = tt_bound_of(size);
-    if (size < 2 || !tt_growing_is_live(growing, size)) continue;
-    if (view->strides[i] == 0) (void)add_length(lengths, size, bound);
-    else if (part && tt_view_room(view, tt_view_total(view, storage), i, false) >= bound)
-      (void)add_length(lengths, size, bound);
+    int64_t size = view->sizes[i];
+    bool fits =
+        view->strides[i] == 0 || (part && tt_view_room(view, total, i, false) >= tt_bound_of(size));
+    if (fits) tt_lengths_recall_size(lengths, growing, size);
   }
 }
 

@@ -18,6 +18,11 @@ static const tt_call_tensor *joined_alone(const tt_call_spec *spec) {
   return one;
 }
 
+static int cat_dim(const tt_call_spec *spec, int rank) {
+  int dim = (int)spec->args[1].i;
+  return dim < 0 ? dim + rank : dim;
+}
+
 bool tt_moved_cat(tt_spread *s, const tt_call_spec *spec) {
   const tt_arg *list = &spec->args[0];
   const tt_call_tensor *alone = joined_alone(spec);
@@ -29,9 +34,8 @@ bool tt_moved_cat(tt_spread *s, const tt_call_spec *spec) {
   if (alone && !spec->bound) return true;
   for (int i = 0; i < spec->tensor_count; i++) {
     const tt_call_tensor *one = &spec->tensors[i];
-    int rank = one->view.rank, dim = (int)spec->args[1].i;
+    int rank = one->view.rank, dim = cat_dim(spec, rank);
     if (rank != spec->tensors[0].view.rank || tt_view_numel(&one->view) == 0) return false;
-    if (dim < 0) dim += rank;
     marked += one->marks.count > 0;
     for (int k = 0; k < tt_marks_count(&one->marks); k++) {
       const tt_mark *mark = &one->marks.of[k];
@@ -62,8 +66,7 @@ static bool give_room(const tt_call_spec *spec, int dim, tt_call_result *result)
 }
 
 bool tt_moved_cat_result(const tt_call_spec *spec, tt_call_result *result) {
-  int dim = (int)spec->args[1].i;
-  return give_room(spec, dim < 0 ? dim + result->view.rank : dim, result);
+  return give_room(spec, cat_dim(spec, result->view.rank), result);
 }
 
 /* -- Padding by a constant -- */
@@ -165,7 +168,7 @@ void tt_moved_index_codes(const tt_call_spec *spec, int rank, int *codes) {
 /* Argument 0 is as the result along all dims but one, which it may lack. */
 bool tt_moved_back(tt_spread *s, const tt_call_spec *spec) {
   const tt_call_tensor *part = &spec->tensors[spec->args[0].first];
-  int sizes = tt_op_along_of(spec->row->name)->rule[1] - '0';
+  int sizes = tt_op_sizes(spec->row);
   int rank = spec->args[sizes].count, dim = (int)spec->args[sizes + 1].i;
   if (dim < 0) dim += rank;
   int found = 0;

@@ -206,7 +206,7 @@ static bool mark_result(kind is, const tt_spread *s, const tt_call_spec *spec, i
     marks->of[marks->count] = s->known[i].mark;
     marks->of[marks->count++].dim = dim;
   }
-  return known || s->known_count == 0;
+  return known;
 }
 
 bool tt_spread_results(const tt_spread *spread, const tt_call_spec *spec, tt_call_result *results) {

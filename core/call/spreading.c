@@ -36,7 +36,6 @@ bool tt_spread_note(tt_spread *s, int code, const tt_call_tensor *tensor, const 
   return true;
 }
 
-/* The padding along the tensor's marked dim is left out. */
 bool tt_spread_leave_out(tt_spread *s, int tensor, const tt_mark *mark) {
   if (s->length_count == TT_MOST_SPREAD) return false;
   s->lengths[s->length_count++] = (tt_call_length){.tensor = tensor,
@@ -48,7 +47,6 @@ bool tt_spread_leave_out(tt_spread *s, int tensor, const tt_mark *mark) {
   return true;
 }
 
-/* The codes of a tensor's dims, if it has any; false: they are not as many. */
 bool tt_spread_codes(const char *pattern, int rank, int *codes) {
   int size = (int)strcspn(pattern, ",-"), at = 0;
   if (rank == 0) return true;

@@ -28,7 +28,7 @@ bool tt_spread_same_all(const tt_marks *a, const tt_marks *b);
 bool tt_spread_note(tt_spread *s, int code, const tt_call_tensor *tensor, const tt_mark *mark);
 /* The lowering is told the length along a tensor's marked dim, to leave out its padding. */
 bool tt_spread_leave_out(tt_spread *s, int tensor, const tt_mark *mark);
-/* The codes of as many dims, by a pattern of a rule; false: it has not as many. */
+/* The codes of as many dims, by a pattern of a rule; of none always. False: it has not as many. */
 bool tt_spread_codes(const char *pattern, int rank, int *codes);
 /* Dims whose codes are known are marked, or have one element. */
 bool tt_spread_agrees(const tt_spread *s, const tt_call_tensor *tensor, const int *codes);

@@ -100,6 +100,8 @@ typedef struct tt_op_along {
   tt_reducer neutral;
 } tt_op_along;
 const tt_op_along *tt_op_along_of(const char *name); /* never NULL */
+/* Which argument lists the result's sizes, by its rule ("#1", "@1"); -1: it is not said. */
+int tt_op_sizes(const tt_op_row *row);
 /* Whether the row has a rule. */
 bool tt_op_spreads(const tt_op_row *row);
 

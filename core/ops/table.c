@@ -112,6 +112,11 @@ const tt_op_along *tt_op_along_of(const char *name) {
   return one;
 }
 
+int tt_op_sizes(const tt_op_row *row) {
+  const char *rule = tt_op_along_of(row->name)->rule;
+  return rule && (rule[0] == '#' || rule[0] == '@') ? rule[1] - '0' : -1;
+}
+
 bool tt_op_spreads(const tt_op_row *row) {
   if (tt_op_along_of(row->name)->rule || row->cls == TT_POINTWISE) return true;
   const tt_op_length *length = row->cls == TT_REDUCE ? tt_op_length_of(row->name) : NULL;

@@ -41,11 +41,9 @@ static rows rows_of(const tt_type *bounded, const tt_reach *reach) {
   const tt_along *along = tt_type_along(bounded);
   rows r = {.type = bounded, .exact = tt_bounded_exact(bounded, reach), .count = 1};
   r.last = along->dims[along->count - 1];
-  r.bytes = r.all = tt_dtype_bytes(bounded->dtype);
-  for (int i = 0; i < bounded->rank; i++) {
-    *(i < r.last ? &r.count : &r.bytes) *= r.exact.dims[i];
-    r.all *= bounded->dims[i];
-  }
+  r.bytes = tt_dtype_bytes(bounded->dtype);
+  r.all = tt_type_held_bytes(bounded);
+  for (int i = 0; i < bounded->rank; i++) *(i < r.last ? &r.count : &r.bytes) *= r.exact.dims[i];
   return r;
 }
 
@@ -65,7 +63,8 @@ static int64_t row_at(const rows *r, int64_t i) {
 /* The bytes with zeros for padding; the caller frees them. */
 static tt_status pad(const tt_type *bounded, const tt_reach *reach, const char *data, char **out) {
   rows r = rows_of(bounded, reach);
-  *out = tt_calloc(1, (size_t)r.all);
+  int64_t all = 0;
+  *out = tt_type_bytes(bounded, &all) ? tt_calloc(1, (size_t)all) : NULL;
   if (!*out) return tt_out_of_memory();
   for (int64_t i = 0; i < r.count; i++)
     memcpy(*out + row_at(&r, i), data + i * r.bytes, (size_t)r.bytes);

@@ -30,24 +30,32 @@ void recall_parts(Walk& walk) {
   }
 }
 
+c10::ArrayRef<IValue> listed_sizes(const Walk& walk) {
+  return walk.args[static_cast<size_t>(walk.plan.sizes)].toListRef();
+}
+
+// Along which dim a part is put back; may be out of range.
+int dim_put_back(const Walk& walk) {
+  auto dim = walk.args[static_cast<size_t>(walk.plan.sizes) + 1].toInt();
+  return static_cast<int>(dim < 0 ? dim + static_cast<int64_t>(listed_sizes(walk).size()) : dim);
+}
+
+// The part is on the device, and the dim is one.
+bool knows_where(const Walk& walk) {
+  int dim = dim_put_back(walk);
+  return !walk.operands.empty() && dim >= 0 && dim < static_cast<int>(listed_sizes(walk).size());
+}
+
 // The size that is listed for `dim`, as a mark of the result; its scalar is -1 if it is no length.
-tt_mark mark_of_size(const Walk& walk, int64_t size, int64_t dim) {
-  tt_mark mark{static_cast<int>(dim), -1, 1, 1};
-  auto sizes = static_cast<size_t>(walk.plan.sizes);
-  if (walk.plan.puts_back) {
-    auto rank = static_cast<int64_t>(walk.args[sizes].toListRef().size());
-    auto own = walk.args[sizes + 1].toInt(), at = dim;
-    if (own < 0) own += rank;
-    if (own != dim) {
-      if (walk.operands[0].view.rank < rank && dim > own) at--;
-      const tt_mark* found = tt_mark_of(&walk.operands[0].marks, static_cast<int>(at));
-      if (!found) return mark;
-      mark = *found;
-      mark.dim = static_cast<int>(dim);
-      return mark;
-    }
-  }
-  mark.scalar = tt_lengths_find(&walk.lengths, size);
+tt_mark mark_of_size(const Walk& walk, int64_t size, int dim) {
+  if (!walk.plan.puts_back || dim == dim_put_back(walk))
+    return {dim, tt_lengths_find(&walk.lengths, size), 1, 1};
+  const tt_operand& part = walk.operands[0];
+  bool lacks = part.view.rank < static_cast<int>(listed_sizes(walk).size());
+  int at = lacks && dim > dim_put_back(walk) ? dim - 1 : dim;
+  const tt_mark* found = tt_mark_of(&part.marks, at);
+  tt_mark mark = found ? *found : tt_mark{dim, -1, 1, 1};
+  mark.dim = dim;
   return mark;
 }
 
@@ -57,15 +65,13 @@ constexpr int64_t AS_MANY = std::numeric_limits<int64_t>::max() - 1;
 // Sizes that are listed may be lengths of live values, or nearly as long as what is put back.
 void recall_sizes(Walk& walk) {
   tt_growing* growing = tt_call_table_growing(open_session()->calls);
-  auto at = static_cast<size_t>(walk.plan.sizes);
-  auto all = walk.args[at].toListRef();
+  auto all = listed_sizes(walk);
   if (!walk.plan.puts_back) {
     for (const IValue& one : all) tt_lengths_recall_size(&walk.lengths, growing, one.toInt());
     return;
   }
   const at::Tensor& part = walk.args[0].toTensor();
-  auto rank = static_cast<int64_t>(all.size()), dim = walk.args[at + 1].toInt();
-  if (dim < 0) dim += rank;
+  int dim = dim_put_back(walk), rank = static_cast<int>(all.size());
   if (dim < 0 || dim >= rank) return;
   auto size = all[static_cast<size_t>(dim)].toInt();
   bool varies = part.dim() == rank && tt_lengths_find(&walk.lengths, part.size(dim)) >= 0;
@@ -122,12 +128,12 @@ bool find_lengths(Walk& walk) {
 }
 
 bool widen_sizes(Walk& walk) {
-  if (walk.plan.sizes < 0 || (walk.plan.puts_back && walk.operands.empty())) return false;
+  if (walk.plan.sizes < 0 || (walk.plan.puts_back && !knows_where(walk))) return false;
   auto at = static_cast<size_t>(walk.plan.sizes);
   c10::List<int64_t> sizes;
-  for (const IValue& one : walk.args[at].toListRef()) {
+  for (const IValue& one : listed_sizes(walk)) {
     auto size = one.toInt();
-    tt_mark mark = mark_of_size(walk, size, static_cast<int64_t>(sizes.size()));
+    tt_mark mark = mark_of_size(walk, size, static_cast<int>(sizes.size()));
     bool is = mark.scalar >= 0 && walk.sized.count < TT_MOST_ALONG;
     if (is) {
       walk.sized.of[walk.sized.count++] = mark;
@@ -138,12 +144,12 @@ bool widen_sizes(Walk& walk) {
   if (!walk.sized.count) return false;
   walk.widened.assign(walk.args.begin(), walk.args.end());
   if (walk.plan.puts_back) {
-    auto dim = walk.args[at + 1].toInt(), start = walk.args[at + 2].toInt();
-    auto all = walk.args[at].toListRef();
-    if (dim < 0) dim += static_cast<int64_t>(all.size());
+    int dim = dim_put_back(walk);
+    auto start = walk.args[at + 2].toInt();
+    auto all = listed_sizes(walk);
     if (start < 0) walk.widened[at + 2] = start + all[static_cast<size_t>(dim)].toInt();
     bool is_slice = walk.operands[0].view.rank == static_cast<int>(all.size());
-    if (is_slice && tt_mark_of(&walk.sized, static_cast<int>(dim))) walk.widened[at + 3] = AS_MANY;
+    if (is_slice && tt_mark_of(&walk.sized, dim)) walk.widened[at + 3] = AS_MANY;
   }
   walk.widened[at] = std::move(sizes);
   walk.args = walk.widened;

@@ -60,9 +60,8 @@ std::unique_ptr<Plan> make_plan(const c10::FunctionSchema& schema, const tt_op_r
   plan->row = row;
   plan->multiplies = row && tt_op_multiplies(row);
   plan->spreads = row && tt_op_spreads(row);
-  const char* rule = row ? tt_op_along_of(row->name)->rule : nullptr;
-  plan->puts_back = rule && rule[0] == '@';
-  if (rule && (rule[0] == '#' || rule[0] == '@')) plan->sizes = rule[1] - '0';
+  plan->sizes = row ? tt_op_sizes(row) : -1;
+  plan->puts_back = plan->sizes >= 0 && tt_op_along_of(row->name)->rule[0] == '@';
   plan->joins = row && plan->name == "aten::cat";
   plan->pads = row && plan->name == "aten::constant_pad_nd";
   plan->ranges =

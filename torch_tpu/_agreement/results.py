@@ -194,7 +194,7 @@ def _rectify(args: list[Any]) -> Results:
 
 
 AS_MANY = 2**63 - 2
-"""A slice's end where how many elements it has is a length, known at run time (walk.cpp)."""
+"""A slice's end where how many elements it has is a length, known at run time (lengths.cpp)."""
 
 
 def _put_back(args: list[Any]) -> Results:
