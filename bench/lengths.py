@@ -19,6 +19,10 @@ def _model(name: str, attention: str) -> torch.nn.Module:
     if name == "gpt2":
         sizes = {"vocab_size": 200, "n_embd": 64, "n_layer": 3, "n_head": 4}
         return transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, **plan))
+    if name == "t5":
+        sizes = {"vocab_size": 200, "d_model": 64, "d_kv": 16, "d_ff": 128, "num_layers": 3}
+        config = transformers.T5Config(**sizes, num_heads=4, decoder_start_token_id=0)
+        return transformers.T5ForConditionalGeneration(config)
     if name == "llama":
         config = transformers.LlamaConfig(**BERT, num_key_value_heads=2, **plan)
         return transformers.LlamaForCausalLM(config)
@@ -37,6 +41,8 @@ def _labels(name: str, words: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         return words % 2
     if name == "masked":
         return words.where(words % 5 == 0, -100)
+    if name == "t5":
+        return words[:, : random.randint(3, 40)].contiguous()
     return words.where(mask == 1, -100)
 
 
@@ -68,7 +74,7 @@ def run(name: str, attention: str, steps: int, device: str) -> tuple[float, int,
 def main() -> None:
     """Prints a line about one model."""
     parser = argparse.ArgumentParser(description=__doc__)
-    names = ("classifier", "tokens", "masked", "gpt2", "llama")
+    names = ("classifier", "tokens", "masked", "gpt2", "llama", "t5")
     parser.add_argument("model", choices=names)
     parser.add_argument("--attention", choices=("sdpa", "eager"), default="sdpa")
     parser.add_argument("--steps", type=int, default=30)

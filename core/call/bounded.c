@@ -61,31 +61,34 @@ typedef struct found {
   tt_mark of[TT_MOST_ALONG];
 } found;
 
-/* Takes `size` elements along a digit, from where the view is on; all of a bounded one, and all of
- * any but the highest. */
-static bool take_digit(places *p, int digit, int64_t size) {
-  bool whole = size >= p->size[digit];
-  if (whole ? p->last[digit] != 0 : p->along[digit] >= 0) return false;
-  p->last[digit] += (whole ? p->size[digit] : size) - 1;
+/* Takes `size` elements along a digit, `step` apart, from where the view is on; all of a bounded
+ * one, and all of any but the highest. */
+static bool take_digit(places *p, int digit, int64_t step, int64_t size) {
+  int64_t all = p->size[digit] / step;
+  if (p->along[digit] >= 0 && (step != 1 || size < all)) return false;
+  p->last[digit] += step * ((size < all ? size : all) - 1);
   return p->last[digit] < p->size[digit];
 }
 
-/* A dim of the view that runs through digits, from the k-th, the lowest, upwards. */
-static bool place_run(places *p, int dim, int k, tt_view *view, found *marks) {
+/* A dim of the view that runs through digits, from the k-th, the lowest, upwards, of which it takes
+ * every step-th element. */
+static bool place_run(places *p, int dim, int k, int64_t step, tt_view *view, found *marks) {
   int64_t left = view->sizes[dim], room = 1;
   tt_mark mark = {.dim = dim, .scalar = -1, .outer = 1, .inner = 1};
-  for (int top = k; top >= 0 && left > 1; top--) {
-    bool along = p->along[top] >= 0, whole = left >= p->size[top];
-    if ((whole && left % p->size[top]) || (along && mark.scalar >= 0)) return false;
-    if (!take_digit(p, top, left)) return false;
-    int64_t taken = whole ? p->room[top] : left;
+  if (p->size[k] % step) return false;
+  view->strides[dim] = step * p->width[k];
+  for (int top = k; top >= 0 && left > 1; top--, step = 1) {
+    int64_t all = p->size[top] / step;
+    bool along = p->along[top] >= 0, whole = left >= all;
+    if ((whole && left % all) || (along && mark.scalar >= 0)) return false;
+    if (!take_digit(p, top, step, left)) return false;
+    int64_t taken = whole ? p->room[top] / step : left;
     if (along) mark.scalar = p->along[top];
     else *(mark.scalar >= 0 ? &mark.outer : &mark.inner) *= taken;
-    left = whole ? left / p->size[top] : 1;
+    left = whole ? left / all : 1;
     room *= taken;
   }
   if (left != 1) return false;
-  view->strides[dim] = p->width[k];
   view->sizes[dim] = room;
   if (mark.scalar < 0) return true;
   if (marks->of[mark.scalar].outer) return false;
@@ -101,7 +104,7 @@ static bool place_dim(places *p, int dim, tt_view *view, found *marks) {
   int64_t step = stride / p->unit[k];
   bool whole = p->along[k] >= 0 && step == 1 && size == p->size[k];
   if (whole || p->last[k] + step * (size - 1) >= p->size[k])
-    return step == 1 && place_run(p, dim, k, view, marks);
+    return place_run(p, dim, k, step, view, marks);
   p->last[k] += step * (size - 1);
   view->strides[dim] = step * p->width[k];
   return true;
@@ -271,6 +274,24 @@ void tt_lengths_add_size(tt_lengths *lengths, int64_t size) {
   (void)add_length(lengths, size, tt_bound_of(size));
 }
 
+void tt_lengths_add_merged(tt_lengths *lengths, const tt_operand *seen) {
+  for (int k = 0; k < tt_marks_count(&seen->marks); k++) {
+    const tt_mark *mark = &seen->marks.of[k];
+    bool merged = mark->outer != 1 || mark->inner != 1;
+    if (merged && lengths->merged_count < TT_MOST_ALONG)
+      lengths->merged[lengths->merged_count++] = *mark;
+  }
+}
+
+void tt_lengths_guide(tt_lengths *lengths, const tt_operand *seen) {
+  for (int dim = 0; dim < seen->view.rank; dim++) {
+    const tt_mark *mark = tt_mark_of(&seen->marks, dim);
+    uint8_t *own = &lengths->guide[seen->view.rank - 1 - dim];
+    if (mark && mark->outer == 1 && mark->inner == 1) *own = (uint8_t)(mark->scalar + 2);
+    else if (!mark && seen->view.sizes[dim] > 1 && *own == 0) *own = 1;
+  }
+}
+
 void tt_lengths_recall_size(tt_lengths *lengths, tt_growing *growing, int64_t size) {
   if (size > 1 && tt_growing_is_live(growing, size)) tt_lengths_add_size(lengths, size);
 }
@@ -345,26 +366,44 @@ static bool make_room(tt_operand *o, int dim, int64_t bound) {
 }
 
 /* Whether dim `dim`, which has as many elements as a length says, can be as wide as its bound. */
-static bool has_room(tt_operand *o, int dim, int64_t bound, bool in_bounded) {
-  if (o->view.strides[dim] == 0) return true;
+static bool has_room(tt_operand *o, tt_use use, int dim, int64_t bound, bool in_bounded) {
+  if (o->view.strides[dim] == 0) return use == TT_USE_READ;
   if (in_bounded) return make_room(o, dim, bound);
   return tt_view_room(&o->view, tt_view_total(&o->view, o->type), dim, false) >= bound;
+}
+
+/* The mark of a dim of that size; false: it is no length's. */
+static bool mark_of_size(const tt_lengths *lengths, int64_t size, int guide, bool repeats,
+                         tt_mark *out) {
+  int i = guide == 1 ? lengths->count : find_length(lengths, size, 0);
+  if (guide > 1 && lengths->of[guide - 2].length == size) i = guide - 2;
+  out->scalar = i;
+  out->outer = out->inner = 1;
+  for (int k = 0; i == lengths->count && repeats && k < lengths->merged_count; k++) {
+    const tt_mark *merged = &lengths->merged[k];
+    if (merged->outer * merged->inner * lengths->of[merged->scalar].length != size) continue;
+    *out = *merged;
+    return true;
+  }
+  return i < lengths->count;
 }
 
 /* Dims that are as long as a length become as wide as its bound. */
 static void widen(const tt_lengths *lengths, tt_use use, bool in_bounded, tt_operand *o) {
   bool fills = use == TT_USE_FILL && !in_bounded && tt_view_covers(&o->view, o->type);
-  if (!fills && use != TT_USE_READ) return;
   for (int dim = 0; dim < o->view.rank && o->marks.count < TT_MOST_ALONG; dim++) {
     int64_t size = o->view.sizes[dim];
+    tt_mark mark;
     if (size < 2 || tt_mark_of(&o->marks, dim)) continue;
-    int i = find_length(lengths, size, 0);
-    if (i == lengths->count) continue;
-    int64_t bound = lengths->of[i].bound;
-    if (!fills && !has_room(o, dim, bound, in_bounded)) continue;
+    int guide = lengths->guide[o->view.rank - 1 - dim];
+    if (!mark_of_size(lengths, size, guide, o->view.strides[dim] == 0, &mark)) continue;
+    int64_t bound = lengths->of[mark.scalar].bound * mark.outer * mark.inner;
+    if (!fills && !has_room(o, use, dim, bound, in_bounded)) continue;
     if (fills) o->view = tt_bounded_cover(&o->view, dim, bound);
     else o->view.sizes[dim] = bound;
-    o->marks.of[o->marks.count++] = (tt_mark){.dim = dim, .scalar = i, .outer = 1, .inner = 1};
+    mark.dim = dim;
+    o->marks.of[o->marks.count++] = mark;
+    o->partly = use != TT_USE_READ && !fills;
   }
 }
 

@@ -42,9 +42,30 @@ typedef struct tt_lengths {
   struct {
     int64_t length, bound;
   } of[TT_MOST_LENGTHS];
+  int merged_count;
+  tt_mark merged[TT_MOST_ALONG]; /* of dims that are merged with others; scalars as in operands */
+  uint8_t guide[TT_MAX_RANK]; /* of operands that are broadcast to each other, by dims from the end:
+                                 0: it is not known whether it is as long as a length; 1: it is not;
+                                 else which one, and 2 */
 } tt_lengths;
 /* Of an operand in a bounded value of this type; false: there are too many. */
 bool tt_lengths_add(tt_lengths *lengths, const tt_type *bounded, const tt_reach *reach);
+/* How an operand stands in a call (tt_operand_of). */
+typedef struct tt_operand {
+  const tt_type *type; /* interned */
+  tt_view view;
+  tt_marks marks;
+  int lengths[TT_MOST_ALONG]; /* as a tt_call_tensor has them, and what follows */
+  int more_dim;
+  int64_t more;
+  bool partly;
+} tt_operand;
+/* An operand as it is seen: numbers that are repeated along as many elements as one of its dims
+ * has, where that is merged with others, are marked so, too. */
+void tt_lengths_add_merged(tt_lengths *lengths, const tt_operand *seen);
+/* All operands are broadcast to each other: where this one is marked so are they, and only there.
+ */
+void tt_lengths_guide(tt_lengths *lengths, const tt_operand *seen);
 enum { TT_FEW_LEFT_OUT = 8 }; /* a slice that leaves out fewer is nearly as long as a length */
 /* A size that varies; or one that does if it is one of live values. */
 void tt_lengths_add_size(tt_lengths *lengths, int64_t size);
@@ -69,17 +90,9 @@ void tt_lengths_recall_part(tt_lengths *lengths, tt_growing *growing, const tt_v
 
 /* How an operand stands in a call whose operands have these lengths. Where a length is its size
  * along a dim it is seen as wide as the bound: if its storage is exact and is filled altogether, or
- * if it is read and repeats one element there, or its storage has as much; a bounded one is given
+ * if it repeats one element there and is read, or its storage has as much; a bounded one is given
  * more where it does not. Scalars are places among the lengths. False: it is in a bounded value,
  * and not as a call can see it. */
-typedef struct tt_operand {
-  const tt_type *type; /* interned */
-  tt_view view;
-  tt_marks marks;
-  int lengths[TT_MOST_ALONG]; /* as a tt_call_tensor has them, and what follows */
-  int more_dim;
-  int64_t more;
-} tt_operand;
 bool tt_operand_of(const tt_lengths *lengths, const tt_type *type, const tt_type *bounded,
                    const tt_reach *reach, tt_use use, const tt_view *view, tt_operand *out);
 

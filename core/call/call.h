@@ -44,6 +44,7 @@ typedef struct tt_call_tensor {
                                */
   int more_dim;
   int64_t more; /* elements that the view sees the storage longer by along that dim: anything */
+  bool partly;  /* of what the view sees only what counts is written */
 } tt_call_tensor;
 
 /* Scalar `scalar` (I64) is how many elements along `dim` there are, whose digits are as a mark's.

@@ -83,7 +83,7 @@ bool tt_growing_join(tt_growing *growing, const tt_type *type, int dim, int64_t 
   return grows;
 }
 
-bool tt_growing_range(tt_growing *growing, int64_t start, int64_t end) {
+bool tt_growing_range(tt_growing *growing, int64_t start, int64_t end, bool known) {
   static const char ranges;
   enum { ENOUGH = 3, LONGEST_RANGE = 1 << 16, MOST_OF_F32 = 1 << 24 };
   if (start < -MOST_OF_F32 || end > MOST_OF_F32 || start > end) return false;
@@ -91,6 +91,7 @@ bool tt_growing_range(tt_growing *growing, int64_t start, int64_t end) {
   if (size > LONGEST_RANGE) return false;
   if (size < 2 || !is_set_to("on")) return size > 1 && !is_set_to("off");
   if (tt_growing_any(growing) && tt_growing_is_live(growing, size)) return true;
+  if (known) return false;
   tt_type type = {.dtype = TT_I64, .rank = 1, .dims = {size}};
   pthread_mutex_lock(&growing->lock);
   sizes *of = sizes_of(growing, &ranges, &type, -1);

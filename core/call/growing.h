@@ -36,8 +36,9 @@ int tt_growing_upload(tt_growing *growing, const tt_type *type);
 bool tt_growing_join(tt_growing *growing, const tt_type *type, int dim, int64_t part);
 /* Notes that the whole numbers from `start` up to `end` are made. Whether there are as many as a
  * live length says, or ranges become longer by one each time, as the positions of a text do to
- * which words are added. Long ones are not looked at, nor are numbers that f32 does not hold. */
-bool tt_growing_range(tt_growing *growing, int64_t start, int64_t end);
+ * which words are added; the latter is not asked of those that are `known`. Long ones are not
+ * looked at, nor are numbers that f32 does not hold. */
+bool tt_growing_range(tt_growing *growing, int64_t start, int64_t end, bool known);
 
 /* A value was uploaded with that length, or such a value is no longer alive: what else has this
  * size meanwhile goes along with that value, as the positions of a text's words do. The latest

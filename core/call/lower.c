@@ -31,9 +31,7 @@ static tt_node *offset_of(const lowering *low, const tt_call_tensor *tensor) {
 }
 
 /* A tensor's storage as its view sees it. */
-static tt_node *lengthened(const lowering *low, int i) {
-  const tt_call_tensor *tensor = &low->spec->tensors[i];
-  tt_node *storage = low->storages[i];
+static tt_node *lengthened(const lowering *low, const tt_call_tensor *tensor, tt_node *storage) {
   int64_t before[TT_MAX_RANK] = {0}, behind[TT_MAX_RANK] = {0};
   if (!tensor->more) return storage;
   behind[tensor->more_dim] = tensor->more;
@@ -43,7 +41,7 @@ static tt_node *lengthened(const lowering *low, int i) {
 
 static tt_node *read_tensor(const lowering *low, int i) {
   const tt_call_tensor *tensor = &low->spec->tensors[i];
-  tt_node *storage = lengthened(low, i), *offset = offset_of(low, tensor);
+  tt_node *storage = lengthened(low, tensor, low->storages[i]), *offset = offset_of(low, tensor);
   for (int k = 0; offset && k < low->spec->length_count; k++) {
     const tt_call_length *one = &low->spec->lengths[k];
     if (one->tensor == i && tensor->view.strides[one->dim] > 0)
@@ -143,6 +141,16 @@ static tt_status prepare(lowering *low) {
   return TT_SUCCESS;
 }
 
+static tt_length length_of(const lowering *low, int tensor, const tt_mark *mark) {
+  int64_t size = low->spec->tensors[tensor].view.sizes[mark->dim];
+  return (tt_length){.tensor = tensor,
+                     .dim = mark->dim,
+                     .outer = mark->outer,
+                     .bound = size / (mark->outer * mark->inner),
+                     .inner = mark->inner,
+                     .value = low->scalars[mark->scalar]};
+}
+
 /* Padding is what the row leaves out. */
 static void pad_tensors(lowering *low) {
   if (low->spec->length_count == 0) return;
@@ -150,13 +158,8 @@ static void pad_tensors(lowering *low) {
   const tt_op_along *along = tt_op_along_of(low->spec->row->name);
   for (int i = 0; i < low->spec->length_count; i++) {
     const tt_call_length *one = &low->spec->lengths[i];
-    int64_t size = low->spec->tensors[one->tensor].view.sizes[one->dim];
-    low->lengths[i] = (tt_length){.tensor = one->tensor,
-                                  .dim = one->dim,
-                                  .outer = one->outer,
-                                  .bound = size / (one->outer * one->inner),
-                                  .inner = one->inner,
-                                  .value = low->scalars[one->scalar]};
+    tt_mark mark = {one->dim, one->scalar, one->outer, one->inner};
+    low->lengths[i] = length_of(low, one->tensor, &mark);
   }
   if (!entry && along->rule[0] != '%') return; /* the lowering knows */
   for (int i = 0; i < low->spec->tensor_count; i++)
@@ -181,11 +184,18 @@ static void lower_row(lowering *low) {
 static tt_node *write_target(lowering *low, int target, tt_node *value, int *over) {
   int root = root_of(low->spec, target);
   const tt_call_tensor *tensor = &low->spec->tensors[target];
-  tt_node *old = low->storages[root];
+  tt_node *old = lengthened(low, tensor, low->storages[root]), *offset = offset_of(low, tensor);
   value = tt_hlo_convert(low->h, value, tt_dtype_computed(tensor->view.dtype));
   value = tt_hlo_broadcast_to(low->h, value, tensor->view.rank, tensor->view.sizes);
-  tt_node *written =
-      tt_view_write(low->h, old, &old->type, &tensor->view, offset_of(low, tensor), value);
+  for (int k = 0; k < tt_marks_count(&tensor->marks) && tensor->partly; k++) {
+    tt_length length = length_of(low, target, &tensor->marks.of[k]);
+    tt_node *before = tt_view_read(low->h, old, &tensor->view, offset);
+    value = tt_where_counted(low->h, &length, length.dim, value, before);
+  }
+  tt_node *written = tt_view_write(low->h, old, &old->type, &tensor->view, offset, value);
+  if (tensor->more)
+    written = tt_hlo_slice_dim(low->h, written, tensor->more_dim, 0,
+                               tensor->storage->dims[tensor->more_dim], 1);
   low->storages[root] = written;
   *over = tt_type_equal(&written->type, tensor->storage) ? low->input_of[root] : -1;
   return written;

@@ -69,6 +69,26 @@ bool tt_moved_cat_result(const tt_call_spec *spec, tt_call_result *result) {
   return give_room(spec, cat_dim(spec, result->view.rank), result);
 }
 
+/* -- Stacks -- */
+
+bool tt_moved_stack(tt_spread *s, const tt_call_spec *spec) {
+  const tt_call_tensor *first = &spec->tensors[0];
+  if (spec->args[0].kind != TT_ARG_TENSORS || spec->args[0].count != spec->tensor_count)
+    return false;
+  for (int i = 1; i < spec->tensor_count; i++)
+    if (!tt_spread_same_all(&spec->tensors[i].marks, &first->marks)) return false;
+  for (int k = 0; k < tt_marks_count(&first->marks); k++)
+    if (!tt_spread_note(s, TT_CODE_DIM + first->marks.of[k].dim, first, &first->marks.of[k]))
+      return false;
+  return true;
+}
+
+int tt_moved_stacked(const tt_call_spec *spec, int rank, int dim) {
+  int at = (int)spec->args[1].i;
+  if (at < 0) at += rank;
+  return dim == at ? -1 : dim > at ? dim - 1 : dim;
+}
+
 /* -- Padding by a constant -- */
 
 static int moved_dim(const tt_call_spec *spec) {
@@ -96,76 +116,10 @@ bool tt_moved_pad_result(const tt_call_spec *spec, tt_call_result *result) {
   return give_room(spec, moved_dim(spec), result);
 }
 
-/* -- Indexing -- */
-
-static const tt_call_tensor *index_of(const tt_call_spec *spec, int dim) {
-  const tt_arg *list = &spec->args[1];
-  int at = list->first;
-  for (int i = 0; i < dim && i < list->count; i++) at += !list->present || list->present[i];
-  bool is = dim < list->count && (!list->present || list->present[dim]);
-  return is ? &spec->tensors[at] : NULL;
-}
-
-static bool note_indexed(tt_spread *s, const tt_call_spec *spec, int tensor) {
-  const tt_marks *marks = &spec->tensors[tensor].marks;
-  for (int k = 0; k < tt_marks_count(marks); k++) {
-    const tt_mark *mark = &marks->of[k];
-    bool indexed = index_of(spec, mark->dim);
-    if (indexed ? mark->outer != 1 || !tt_spread_leave_out(s, tensor, mark)
-                : !tt_spread_note(s, TT_CODE_DIM + mark->dim, &spec->tensors[tensor], mark))
-      return false;
-  }
-  return true;
-}
-
-static bool note_index(tt_spread *s, const tt_call_tensor *index) {
-  int codes[TT_MAX_RANK];
-  (void)tt_spread_codes("...", index->view.rank, codes);
-  for (int dim = 0; dim < index->view.rank; dim++) {
-    const tt_mark *mark = tt_mark_of(&index->marks, dim);
-    if (mark && !tt_spread_note(s, codes[dim], index, mark)) return false;
-  }
-  return true;
-}
-
-/* Indices that vary are broadcast; along dims that are indexed padding is picked by nobody. */
-bool tt_moved_index(tt_spread *s, const tt_call_spec *spec) {
-  if (spec->args[0].kind != TT_ARG_TENSOR || spec->args[1].kind != TT_ARG_TENSORS) return false;
-  int self = spec->args[0].first, rank = spec->tensors[self].view.rank, codes[TT_MAX_RANK];
-  if (!note_indexed(s, spec, self)) return false;
-  for (int dim = 0; dim < rank; dim++)
-    if (index_of(spec, dim) && !note_index(s, index_of(spec, dim))) return false;
-  for (int dim = 0; dim < rank; dim++) {
-    const tt_call_tensor *index = index_of(spec, dim);
-    if (index &&
-        (!tt_spread_codes("...", index->view.rank, codes) || !tt_spread_agrees(s, index, codes)))
-      return false;
-  }
-  return true;
-}
-
-/* Of the result's dims: those of the indices are where these are if they are neighbours, else in
- * front. */
-void tt_moved_index_codes(const tt_call_spec *spec, int rank, int *codes) {
-  const tt_call_tensor *self = &spec->tensors[spec->args[0].first];
-  int first = -1, last = -1, count = 0;
-  for (int dim = 0; dim < self->view.rank; dim++) {
-    if (!index_of(spec, dim)) continue;
-    if (first < 0) first = dim;
-    last = dim;
-    count++;
-  }
-  int spread = rank - (self->view.rank - count), at = 0;
-  if (last - first + 1 != count) first = 0;
-  for (int dim = 0; dim <= self->view.rank; dim++) {
-    for (int k = spread - 1; dim == first && k >= 0; k--) codes[at++] = TT_CODE_ELLIPSIS + k;
-    if (dim < self->view.rank && !index_of(spec, dim)) codes[at++] = TT_CODE_DIM + dim;
-  }
-}
-
 /* -- Putting back -- */
 
-/* Argument 0 is as the result along all dims but one, which it may lack. */
+/* Argument 0 is as the result along all dims but one, which it may lack, or of which a part varies.
+ */
 bool tt_moved_back(tt_spread *s, const tt_call_spec *spec) {
   const tt_call_tensor *part = &spec->tensors[spec->args[0].first];
   int sizes = tt_op_sizes(spec->row);
@@ -176,7 +130,7 @@ bool tt_moved_back(tt_spread *s, const tt_call_spec *spec) {
     int to = part->view.rank < rank && at >= dim ? at + 1 : at;
     const tt_mark *own = tt_mark_of(&part->marks, at), *mark = tt_mark_of(&spec->sized, to);
     found += own != NULL;
-    if (own && to == dim && mark && own->outer == 1 && own->inner == 1) {
+    if (own && to == dim && own->outer == 1 && own->inner == 1) {
       if (!tt_spread_leave_out(s, spec->args[0].first, own)) return false;
     } else if (own ? !mark || !tt_spread_same(own, mark) : mark && to != dim) {
       return false;

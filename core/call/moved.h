@@ -1,4 +1,4 @@
-/* How marks spread (call/spread.h) where elements are moved: "cat", "pad", "index", and "@1" of the
+/* How marks spread (call/spread.h) where elements are moved: "cat", "stack", "pad", and "@1" of the
  * rules. Each notes its operands' marks; false: it does not allow them. */
 #ifndef TT_CALL_MOVED_H
 #define TT_CALL_MOVED_H
@@ -6,14 +6,14 @@
 #include "call/spreading.h"
 
 bool tt_moved_cat(tt_spread *s, const tt_call_spec *spec);
+bool tt_moved_stack(tt_spread *s, const tt_call_spec *spec);
 bool tt_moved_pad(tt_spread *s, const tt_call_spec *spec);
-bool tt_moved_index(tt_spread *s, const tt_call_spec *spec);
 bool tt_moved_back(tt_spread *s, const tt_call_spec *spec);
 /* The result has room for the call's bound along the dim that cat, or padding, is about. False: it
  * does not lie by rows. */
 bool tt_moved_cat_result(const tt_call_spec *spec, tt_call_result *result);
 bool tt_moved_pad_result(const tt_call_spec *spec, tt_call_result *result);
-/* The codes (call/spreading.h) of an indexed result's dims. */
-void tt_moved_index_codes(const tt_call_spec *spec, int rank, int *codes);
+/* Which dim of the tensors a dim of the stack is; -1: none. */
+int tt_moved_stacked(const tt_call_spec *spec, int rank, int dim);
 
 #endif

@@ -1,6 +1,7 @@
 #include "call/spread.h"
 
 #include "call/moved.h"
+#include "call/picked.h"
 
 #include <string.h>
 
@@ -65,7 +66,8 @@ static bool check_tensor(tt_spread *s, const tt_call_spec *spec, const char *rul
   bool all = tt_spread_agrees(s, one, codes);
   for (int k = 0; k < tt_marks_count(&one->marks) && all; k++) {
     const tt_mark *mark = &one->marks.of[k];
-    bool kept = spec->row->cls != TT_RANDOM && in_results(rule, codes[mark->dim]);
+    bool counts = spec->row->cls == TT_RANDOM || spec->row->cls == TT_LOSS;
+    bool kept = !counts && in_results(rule, codes[mark->dim]);
     all = kept || tt_spread_leave_out(s, tensor, mark);
   }
   return all;
@@ -134,7 +136,29 @@ static int reduced_dim(const tt_call_spec *spec, int rank, int dim) {
 
 /* -- Any of them -- */
 
-typedef enum kind { REFUSED, RULE, LISTED, CAT, PAD, INDEX, SIZED, PUT_BACK } kind;
+typedef enum kind {
+  REFUSED,
+  RULE,
+  LISTED,
+  CAT,
+  STACK,
+  PAD,
+  INDEX,
+  PUT,
+  SELECT,
+  ADD,
+  GATHER,
+  SCATTER,
+  SIZED,
+  PUT_BACK
+} kind;
+
+static const struct {
+  const char *rule;
+  kind is;
+} names[] = {{"cat", CAT},     {"stack", STACK},   {"pad", PAD},
+             {"index", INDEX}, {"put", PUT},       {"select", SELECT},
+             {"add", ADD},     {"gather", GATHER}, {"scatter", SCATTER}};
 
 static kind kind_of(const tt_op_row *row) {
   const char *rule = tt_op_along_of(row->name)->rule;
@@ -143,9 +167,9 @@ static kind kind_of(const tt_op_row *row) {
   if (rule[0] == '%') return LISTED;
   if (rule[0] == '#') return SIZED;
   if (rule[0] == '@') return PUT_BACK;
-  if (strcmp(rule, "index") == 0) return INDEX;
-  if (strcmp(rule, "pad") == 0) return PAD;
-  return strcmp(rule, "cat") == 0 ? CAT : RULE;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (strcmp(rule, names[i].rule) == 0) return names[i].is;
+  return RULE;
 }
 
 bool tt_spread_operands(const tt_call_spec *spec, tt_spread *out) {
@@ -156,8 +180,14 @@ bool tt_spread_operands(const tt_call_spec *spec, tt_spread *out) {
   if (!marked) return true;
   if (is == REFUSED || spec->checks) return false;
   if (is == CAT) return tt_moved_cat(out, spec);
+  if (is == STACK) return tt_moved_stack(out, spec);
   if (is == PAD) return tt_moved_pad(out, spec);
-  if (is == INDEX) return tt_moved_index(out, spec);
+  if (is == INDEX) return tt_picked_index(out, spec);
+  if (is == PUT) return tt_picked_put(out, spec);
+  if (is == SELECT) return tt_picked_select(out, spec);
+  if (is == ADD) return tt_picked_add(out, spec);
+  if (is == GATHER) return tt_picked_gather(out, spec);
+  if (is == SCATTER) return tt_picked_scatter(out, spec);
   if (is == SIZED) return true;
   if (is == PUT_BACK) return tt_moved_back(out, spec);
   if (is == LISTED) return spread_listed(out, spec);
@@ -180,9 +210,11 @@ static bool rule_codes(const tt_call_spec *spec, int k, int rank, int *codes) {
 static int code_at(kind is, const tt_call_spec *spec, const tt_spread *s, int rank,
                    const int *codes, int dim) {
   if (is == RULE || is == INDEX) return codes[dim];
+  if (is == STACK) dim = tt_moved_stacked(spec, rank, dim);
   for (int i = 0; i < s->known_count; i++) {
     int from = s->known[i].code - TT_CODE_DIM;
-    bool same = is == CAT || is == PAD || is_percent(spec);
+    bool same =
+        is == CAT || is == STACK || is == PAD || is == SELECT || is == GATHER || is_percent(spec);
     if (dim == (same ? from : reduced_dim(spec, rank, from))) return s->known[i].code;
   }
   return TT_CODE_NONE;
@@ -194,9 +226,11 @@ static bool mark_result(kind is, const tt_spread *s, const tt_call_spec *spec, i
   result->marks.count = 0;
   if (is == CAT && spec->bound) return tt_moved_cat_result(spec, result);
   if (is == SIZED || is == PUT_BACK) return result->marks = spec->sized, true;
+  if (is == PUT || is == ADD || is == SCATTER)
+    return result->marks = spec->tensors[spec->args[0].first].marks, true;
   if (is == PAD && spec->bound && !tt_moved_pad_result(spec, result)) return false;
   if (s->known_count == 0) return true;
-  if (is == INDEX) tt_moved_index_codes(spec, rank, codes);
+  if (is == INDEX) tt_picked_codes(spec, rank, codes);
   bool known = is != RULE || rule_codes(spec, k, rank, codes);
   for (int dim = 0; dim < rank && known; dim++) {
     int i = tt_spread_find(s, code_at(is, spec, s, rank, codes, dim));

@@ -34,7 +34,7 @@ static tt_status add(const tt_type *type, const tt_along *along, const int64_t *
   interned *added = tt_calloc(1, sizeof *added);
   if (!added) return tt_out_of_memory();
   added->along = *along;
-  added->patience = 16;
+  added->patience = 2;
   added->type = tt_type_make(type->dtype, type->rank, type->dims);
   if (!tt_type_bytes(type, &added->bytes)) added->bytes = 0;
   added->counted = (int64_t)types.count >= tt_growth_spared_types();

@@ -26,8 +26,7 @@ bool tt_padded_along(const tt_lower *cx, int i, int dim) {
 }
 
 /* Which of the `size` places along a dim count. */
-static tt_node *counted(tt_lower *cx, const tt_length *length, int64_t size) {
-  tt_hlo *h = cx->h;
+static tt_node *counted(tt_hlo *h, const tt_length *length, int64_t size) {
   tt_type line = {.dtype = size > INT32_MAX ? TT_I64 : TT_I32, .rank = 1, .dims = {size}};
   tt_node *place = tt_hlo_iota(h, &line, 0);
   if (length->inner > 1)
@@ -38,14 +37,12 @@ static tt_node *counted(tt_lower *cx, const tt_length *length, int64_t size) {
   return tt_hlo_compare(h, TT_LT, place, tt_hlo_broadcast_to(h, limit, 1, line.dims));
 }
 
-/* Along one dim: select(counted, x, neutral). */
-static tt_node *pad_dim(tt_lower *cx, tt_node *x, int dim, const tt_length *length,
-                        tt_node *neutral) {
-  tt_hlo *h = cx->h;
+tt_node *tt_where_counted(tt_hlo *h, const tt_length *length, int dim, tt_node *x,
+                          tt_node *otherwise) {
   const tt_type *type = &x->type;
-  tt_node *some = counted(cx, length, type->dims[dim]);
-  some = tt_hlo_broadcast(h, some, &dim, type->rank, type->dims);
-  return tt_hlo_select(h, some, x, tt_hlo_broadcast_to(h, neutral, type->rank, type->dims));
+  tt_node *some =
+      tt_hlo_broadcast(h, counted(h, length, type->dims[dim]), &dim, type->rank, type->dims);
+  return tt_hlo_select(h, some, x, tt_hlo_broadcast_to(h, otherwise, type->rank, type->dims));
 }
 
 static tt_node *neutral_of(tt_hlo *h, tt_reducer reducer, tt_dtype dtype) {
@@ -57,7 +54,7 @@ static tt_node *neutral_of(tt_hlo *h, tt_reducer reducer, tt_dtype dtype) {
 static tt_node *pad_dims(tt_lower *cx, int tensor, tt_node *x, tt_node *value) {
   for (int dim = 0; dim < x->type.rank; dim++) {
     const tt_length *length = length_of(cx, tensor, dim);
-    if (length) x = pad_dim(cx, x, dim, length, value);
+    if (length) x = tt_where_counted(cx->h, length, dim, x, value);
   }
   return x;
 }
@@ -74,11 +71,17 @@ tt_node *tt_pad(tt_lower *cx, int i, tt_node *x, tt_reducer neutral) {
   return tt_padded(cx, i) ? tt_pad_tensor(cx, tensor_of(cx, i), x, neutral) : x;
 }
 
+tt_node *tt_pad_at(tt_lower *cx, int i, int k, tt_node *x, tt_reducer neutral) {
+  int tensor = tt_tensor_at(cx, i, k);
+  return tensor < 0 ? x : tt_pad_tensor(cx, tensor, x, neutral);
+}
+
 tt_node *tt_in_counted(tt_lower *cx, int i) { return tt_pad(cx, i, tt_in(cx, i), TT_SUM); }
 
 tt_node *tt_pad_along(tt_lower *cx, int i, int dim, tt_node *x, int at, tt_reducer neutral) {
   const tt_length *length = length_of(cx, tensor_of(cx, i), dim);
-  return length ? pad_dim(cx, x, at, length, neutral_of(cx->h, neutral, x->type.dtype)) : x;
+  if (!length) return x;
+  return tt_where_counted(cx->h, length, at, x, neutral_of(cx->h, neutral, x->type.dtype));
 }
 
 tt_node *tt_count(tt_lower *cx, int i, const int *dims, int count, tt_dtype dtype) {
@@ -97,6 +100,23 @@ tt_node *tt_count(tt_lower *cx, int i, const int *dims, int count, tt_dtype dtyp
                                 : tt_hlo_const(h, dtype, (double)known);
   all = tt_hlo_multiply(h, all, tt_hlo_const_i(h, TT_I64, known));
   return tt_hlo_convert(h, all, dtype);
+}
+
+tt_node *tt_to_front(tt_lower *cx, int i, int dim, tt_node *x) {
+  const tt_length *length = length_of(cx, tensor_of(cx, i), dim);
+  if (!length) return x;
+  tt_hlo *h = cx->h;
+  tt_type type = x->type;
+  int64_t before = length->outer, behind = length->inner;
+  for (int d = 0; d < type.rank; d++) *(d < dim ? &before : &behind) *= d == dim ? 1 : type.dims[d];
+  int64_t split[3] = {before, length->bound, behind};
+  tt_node *zero = tt_hlo_const_i(h, TT_I64, 0);
+  tt_node *start = tt_hlo_subtract(h, tt_hlo_const_i(h, TT_I64, length->bound), length->value);
+  x = tt_hlo_reshape(h, x, 3, split);
+  x = tt_hlo_pad(h, x, tt_hlo_zeros(h, &(tt_type){.dtype = type.dtype}), (int64_t[]){0, 0, 0},
+                 (int64_t[]){0, length->bound, 0}, NULL);
+  x = tt_hlo_dynamic_slice(h, x, (tt_node *[]){zero, start, zero}, split);
+  return tt_hlo_reshape(h, x, type.rank, type.dims);
 }
 
 /* How many elements count of one of the outer rows. */

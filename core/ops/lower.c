@@ -89,6 +89,8 @@ tt_node *tt_in_at(tt_lower *cx, int i, int k) {
   return index < 0 ? NULL : cx->tensors[index];
 }
 
+int tt_tensor_at(const tt_lower *cx, int i, int k) { return tensor_index(arg_at(cx, i), k); }
+
 int64_t tt_int(tt_lower *cx, int i) {
   const tt_arg *arg = arg_at(cx, i);
   if (arg->kind == TT_ARG_INT) return arg->i;

@@ -9,7 +9,9 @@ bool tt_has(const tt_lower *cx, int i);        /* argument i is present and not 
 tt_node *tt_in(tt_lower *cx, int i);           /* tensor (or number in a tensor's place) */
 int tt_list_size(const tt_lower *cx, int i);   /* length of a list argument */
 tt_node *tt_in_at(tt_lower *cx, int i, int k); /* k-th of a list; NULL where the list has None */
-int64_t tt_int(tt_lower *cx, int i);           /* static; fails on a run-time number */
+/* Which of the call's tensors that is; -1: none. */
+int tt_tensor_at(const tt_lower *cx, int i, int k);
+int64_t tt_int(tt_lower *cx, int i); /* static; fails on a run-time number */
 bool tt_bool(tt_lower *cx, int i);
 bool tt_moves(const tt_lower *cx, int i); /* a place, known only at run time: tt_num has it */
 double tt_float(tt_lower *cx, int i);     /* static number; fails on a run-time number */
@@ -27,6 +29,8 @@ int tt_dims(tt_lower *cx, int i, int rank, bool empty_is_all, int *dims);
 /* -- Sizes that are bounds (tt_op_length); lengths.c -- */
 /* x, made of argument i, with what the reducer leaves out where there is padding. */
 tt_node *tt_pad(tt_lower *cx, int i, tt_node *x, tt_reducer neutral);
+/* The same of element k of the list argument i. */
+tt_node *tt_pad_at(tt_lower *cx, int i, int k, tt_node *x, tt_reducer neutral);
 /* The same with `value` (rank 0, of x's dtype). */
 tt_node *tt_pad_with(tt_lower *cx, int i, tt_node *x, tt_node *value);
 /* Argument i's tensor, with zeros where there is padding. */
@@ -35,6 +39,8 @@ tt_node *tt_in_counted(tt_lower *cx, int i);
 tt_node *tt_pad_along(tt_lower *cx, int i, int dim, tt_node *x, int at, tt_reducer neutral);
 /* How many elements argument i has in these dims, as rank-0 `dtype`. */
 tt_node *tt_count(tt_lower *cx, int i, const int *dims, int count, tt_dtype dtype);
+/* x, which is argument i in reverse along the dim: what counts before the padding again. */
+tt_node *tt_to_front(tt_lower *cx, int i, int dim, tt_node *x);
 /* Places along argument i's dim, padding counted, become places among the elements that there are.
  */
 tt_node *tt_place_counted(tt_lower *cx, int i, int dim, tt_node *place);

@@ -89,12 +89,14 @@ const tt_op_length *tt_op_length_of(const char *name); /* NULL: the row has none
  * row's tt_op_length leaves out. A capital letter is a dim that may not be longer; "..." are any
  * further dims, aligned at their ends, "*" a tensor that is broadcast to the result, "!" one none
  * of whose dims may be longer. "%1": the first result is as the first tensor, and along the dims
- * that argument 1 lists padding reads as what `neutral` leaves out. "#1": the result has the sizes
- * that argument 1 lists, and nothing is read. "@1": it has them, and along all dims but the one
- * that the argument behind these names, it is as argument 0, which may lack that dim. "cat", "pad"
- * and "index" stand for what these do. "": all tensors are broadcast to the result. Pointwise rows
+ * that argument 1 lists ("%": all) padding reads as what `neutral` leaves out. "#1": the result has
+ * the sizes that argument 1 lists, and nothing is read. "@1": it has them, and along all dims but
+ * the one that the argument behind these names, it is as argument 0, which may lack that dim.
+ * "cat", "stack", "pad", "index", "put" (at indices), "select", "add" (of slices), "gather" and
+ * "scatter" stand for what these do. "": all tensors are broadcast to the result. Pointwise rows
  * have that one, and reductions with a tt_op_length their own, without an entry. ALONG entries
- * stand beside the rows. */
+ * stand beside the rows.
+ */
 typedef struct tt_op_along {
   const char *name, *rule; /* of the row; NULL: it has no entry */
   tt_reducer neutral;
@@ -104,6 +106,8 @@ const tt_op_along *tt_op_along_of(const char *name); /* never NULL */
 int tt_op_sizes(const tt_op_row *row);
 /* Whether the row has a rule. */
 bool tt_op_spreads(const tt_op_row *row);
+/* Whether it says that all tensors are broadcast to the result. */
+bool tt_op_broadcasts(const tt_op_row *row);
 
 /* How far a row's f32 results may be from what the CPU computes in f64 from the same operands, as
  * the sum of squared errors divided by that of the squared values: TT_TOLERANCE, or what a LOOSE
@@ -198,5 +202,8 @@ void tt_lower_resize(tt_lower *cx);
 
 /* x, of tensor number `tensor`'s dims, with what the reducer leaves out where there is padding. */
 tt_node *tt_pad_tensor(tt_lower *cx, int tensor, tt_node *x, tt_reducer neutral);
+/* x where a place along `dim` is no padding; elsewhere `otherwise`, of rank 0 or x's dims. */
+tt_node *tt_where_counted(tt_hlo *h, const tt_length *length, int dim, tt_node *x,
+                          tt_node *otherwise);
 
 #endif

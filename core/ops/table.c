@@ -123,6 +123,11 @@ bool tt_op_spreads(const tt_op_row *row) {
   return length && length->reduced >= 0;
 }
 
+bool tt_op_broadcasts(const tt_op_row *row) {
+  const char *rule = tt_op_along_of(row->name)->rule;
+  return rule ? *rule == '\0' : row->cls == TT_POINTWISE;
+}
+
 const tt_op_row *tt_op_rows(int *count) {
   *count = (int)(sizeof rows / sizeof *rows);
   return rows;

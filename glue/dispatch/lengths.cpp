@@ -11,6 +11,7 @@ namespace {
 void recall(Walk& walk) {
   tt_growing* growing = tt_call_table_growing(open_session()->calls);
   for (size_t i = 0; i < walk.tensors.size() && tt_growing_any(growing); i++) {
+    if (walk.storages[i]->bounded) continue;
     tt_view view = view_of(*walk.tensors[i]);
     if (!walk.storages[i]->value)
       for (int64_t size : walk.tensors[i]->sizes())
@@ -27,6 +28,40 @@ void recall_parts(Walk& walk) {
     if (!storage->bounded || walk.tensors[i]->numel() >= tt_type_numel(storage->type)) continue;
     tt_view view = view_of(*walk.tensors[i]);
     tt_lengths_recall_part(&walk.lengths, growing, &view, storage->bounded, &storage->reach);
+  }
+}
+
+bool repeats(const at::Tensor& tensor) {
+  auto sizes = tensor.sizes(), strides = tensor.strides();
+  for (size_t i = 0; i < sizes.size(); i++)
+    if (strides[i] == 0 && sizes[i] > 1) return true;
+  return false;
+}
+
+bool has_length(const Walk& walk, const at::Tensor& tensor) {
+  for (int64_t size : tensor.sizes())
+    if (tt_lengths_find(&walk.lengths, size) >= 0) return true;
+  return false;
+}
+
+// What bounded operands tell of the others: a number may be repeated for each word of each text, or
+// batches are as many as words.
+void recall_operands(Walk& walk) {
+  bool merged = false, guide = false;
+  for (size_t i = 0; i < walk.tensors.size(); i++) {
+    if (walk.storages[i]->bounded) continue;
+    merged |= repeats(*walk.tensors[i]);
+    guide |= walk.plan.broadcasts && has_length(walk, *walk.tensors[i]);
+  }
+  for (size_t i = 0; i < walk.tensors.size() && (merged || guide); i++) {
+    const tt_storage* storage = walk.storages[i];
+    tt_view view = view_of(*walk.tensors[i]);
+    tt_operand seen;
+    if (!storage->bounded || !tt_operand_of(&walk.lengths, storage->type, storage->bounded,
+                                            &storage->reach, TT_USE_READ, &view, &seen))
+      continue;
+    if (merged) tt_lengths_add_merged(&walk.lengths, &seen);
+    if (guide) tt_lengths_guide(&walk.lengths, &seen);
   }
 }
 
@@ -61,6 +96,19 @@ tt_mark mark_of_size(const Walk& walk, int64_t size, int dim) {
 
 // A slice's end, where how many elements there are is a length: no user's (_agreement/results.py).
 constexpr int64_t AS_MANY = std::numeric_limits<int64_t>::max() - 1;
+
+// Arguments behind the sizes say where the part is: from the front, and to where it ends by itself,
+// which no key needs to say.
+void place_part(Walk& walk) {
+  auto at = static_cast<size_t>(walk.plan.sizes);
+  int dim = dim_put_back(walk);
+  auto all = listed_sizes(walk);
+  auto start = walk.args[at + 2].toInt();
+  if (start < 0) walk.widened[at + 2] = start + all[static_cast<size_t>(dim)].toInt();
+  const tt_operand& part = walk.operands[0];
+  bool is_slice = part.view.rank == static_cast<int>(all.size());
+  if (is_slice && tt_mark_of(&part.marks, dim)) walk.widened[at + 3] = AS_MANY;
+}
 
 // Sizes that are listed may be lengths of live values, or nearly as long as what is put back.
 void recall_sizes(Walk& walk) {
@@ -122,14 +170,16 @@ int64_t joined_size(const Walk& walk) {
 bool find_lengths(Walk& walk) {
   for (const tt_storage* one : walk.storages)
     if (one->bounded && !tt_lengths_add(&walk.lengths, one->bounded, &one->reach)) return false;
-  if (walk.plan.spreads) walk.lengths.count ? recall_parts(walk) : recall(walk);
+  bool any = walk.plan.spreads && walk.lengths.count;
+  if (any) recall_parts(walk);
+  if (walk.plan.spreads) recall(walk);
+  if (any) recall_operands(walk);
   if (walk.plan.sizes >= 0) recall_sizes(walk);
   return true;
 }
 
 bool widen_sizes(Walk& walk) {
   if (walk.plan.sizes < 0 || (walk.plan.puts_back && !knows_where(walk))) return false;
-  auto at = static_cast<size_t>(walk.plan.sizes);
   c10::List<int64_t> sizes;
   for (const IValue& one : listed_sizes(walk)) {
     auto size = one.toInt();
@@ -141,17 +191,11 @@ bool widen_sizes(Walk& walk) {
     }
     sizes.push_back(size);
   }
-  if (!walk.sized.count) return false;
+  bool any = walk.sized.count || (walk.plan.puts_back && walk.operands[0].marks.count);
+  if (!any) return false;
   walk.widened.assign(walk.args.begin(), walk.args.end());
-  if (walk.plan.puts_back) {
-    int dim = dim_put_back(walk);
-    auto start = walk.args[at + 2].toInt();
-    auto all = listed_sizes(walk);
-    if (start < 0) walk.widened[at + 2] = start + all[static_cast<size_t>(dim)].toInt();
-    bool is_slice = walk.operands[0].view.rank == static_cast<int>(all.size());
-    if (is_slice && tt_mark_of(&walk.sized, dim)) walk.widened[at + 3] = AS_MANY;
-  }
-  walk.widened[at] = std::move(sizes);
+  if (walk.plan.puts_back) place_part(walk);
+  walk.widened[static_cast<size_t>(walk.plan.sizes)] = std::move(sizes);
   walk.args = walk.widened;
   return true;
 }
@@ -164,6 +208,12 @@ bool add_lengths(Walk& walk) {
     tt_key_u64(&walk.key, word_of(one));
     tt_key_tag(&walk.key, TT_TAG_INT, TT_I64);
     tt_key_u64(&walk.key, static_cast<uint64_t>(one.more));
+    for (int k = 0; k < tt_marks_count(&one.marks) && !tt_type_is_bounded(one.type); k++) {
+      tt_key_tag(&walk.key, TT_TAG_INT, TT_I64);
+      tt_key_u64(&walk.key, static_cast<uint64_t>(one.marks.of[k].outer));
+      tt_key_tag(&walk.key, TT_TAG_INT, TT_I64);
+      tt_key_u64(&walk.key, static_cast<uint64_t>(one.marks.of[k].inner));
+    }
   }
   tt_key_tag(&walk.key, TT_TAG_INT, TT_I64);
   tt_key_u64(&walk.key, word_of(walk.sized) << 8 | static_cast<uint64_t>(walk.lengths.count));

@@ -60,6 +60,7 @@ std::unique_ptr<Plan> make_plan(const c10::FunctionSchema& schema, const tt_op_r
   plan->row = row;
   plan->multiplies = row && tt_op_multiplies(row);
   plan->spreads = row && tt_op_spreads(row);
+  plan->broadcasts = row && tt_op_broadcasts(row);
   plan->sizes = row ? tt_op_sizes(row) : -1;
   plan->puts_back = plan->sizes >= 0 && tt_op_along_of(row->name)->rule[0] == '@';
   plan->joins = row && plan->name == "aten::cat";

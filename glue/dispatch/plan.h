@@ -59,14 +59,15 @@ struct Plan {
   bool returns_one = false;                       // a new tensor, and nothing else
   bool writes_lists = false;  // is on lists, element by element, and writes to one of them
   bool overwrites = false;    // the target's dtype does not take part in promotion
-  int indices = -1;        // the argument that lists index tensors, which may be masks or live on
-                           // the host; or -1
-  bool spreads = false;    // its operands may be in bounded values (core/call/spread.h)
-  bool joins = false;      // it is cat
-  bool pads = false;       // it is constant_pad_nd
-  int sizes = -1;          // the argument that lists the sizes of what is made; or -1
-  bool puts_back = false;  // along all of them but one it is as the first argument
-  bool ranges = false;     // it is arange, without out=
+  int indices = -1;         // the argument that lists index tensors, which may be masks or live on
+                            // the host; or -1
+  bool spreads = false;     // its operands may be in bounded values (core/call/spread.h)
+  bool broadcasts = false;  // and are broadcast to each other
+  bool joins = false;       // it is cat
+  bool pads = false;        // it is constant_pad_nd
+  int sizes = -1;           // the argument that lists the sizes of what is made; or -1
+  bool puts_back = false;   // along all of them but one it is as the first argument
+  bool ranges = false;      // it is arange, without out=
   mutable std::atomic<const Domain*> domain{nullptr};  // once it is known (agreement.cpp)
 };
 

@@ -159,6 +159,7 @@ void run_plan(const Plan& plan, const c10::OperatorHandle& op, torch::jit::Stack
     if (plan.row->cls == TT_RANDOM || !walk.numbers.empty()) check_parameters(walk, op);
     tt_call* call = tt_call_find(session->calls, &walk.key, &walk.places);
     Found found = call ? Found::Call : new_call(walk, op, &call);
+    if (call && plan.ranges && lengthens(walk, true)) found = Found::Uploaded;
     if (found == Found::Exact || found == Found::Grows)
       see = found == Found::Exact ? See::Exact : See::Growing;
     if (found == Found::Restart || found == Found::Exact || found == Found::Grows) continue;

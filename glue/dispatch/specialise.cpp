@@ -146,6 +146,7 @@ tt_call_tensor Specialiser::tensor_of(size_t i) const {
   for (int k = 0; k < tensor.marks.count; k++) tensor.marks.of[k].scalar += first;
   tensor.more_dim = walk_.operands[i].more_dim;
   tensor.more = walk_.operands[i].more;
+  tensor.partly = walk_.operands[i].partly;
   for (int k = 0; k < TT_MOST_ALONG; k++) tensor.lengths[k] = walk_.operands[i].lengths[k] + first;
   return tensor;
 }
@@ -232,8 +233,8 @@ bool grows(const Walk& walk) {
   return !tt_type_unwelcome(bounded, length);
 }
 
-// Whether a range of whole numbers becomes longer each time, as it is of the words of a text.
-bool lengthens(const Walk& walk) {
+// The numbers that a range of whole numbers is made of; false: it is none.
+bool range_of(const Walk& walk, int64_t* start, int64_t* end) {
   if (!walk.plan.ranges || walk.see != See::Bounded) return false;
   auto numbers = walk.args.slice(0, static_cast<size_t>(walk.plan.row->param));
   const c10::IValue& asked = walk.args[numbers.size()];
@@ -242,12 +243,19 @@ bool lengthens(const Walk& walk) {
   for (const c10::IValue& one : numbers)
     if (!one.isInt()) return false;
   if (numbers.size() == 3 && numbers[2].toInt() != 1) return false;
-  int64_t start = numbers.size() == 1 ? 0 : numbers[0].toInt();
-  int64_t end = numbers[numbers.size() == 1 ? 0 : 1].toInt();
-  return tt_growing_range(tt_call_table_growing(open_session()->calls), start, end);
+  *start = numbers.size() == 1 ? 0 : numbers[0].toInt();
+  *end = numbers[numbers.size() == 1 ? 0 : 1].toInt();
+  return true;
 }
 
 }  // namespace
+
+bool lengthens(const Walk& walk, bool known) {
+  tt_growing* growing = tt_call_table_growing(open_session()->calls);
+  int64_t start = 0, end = 0;
+  if ((known && !tt_growing_any(growing)) || !range_of(walk, &start, &end)) return false;
+  return tt_growing_range(growing, start, end, known);
+}
 
 Found new_call(Walk& walk, const c10::OperatorHandle& op, tt_call** call) {
   if (walk.key.failed) check(tt_out_of_memory());
@@ -257,7 +265,7 @@ Found new_call(Walk& walk, const c10::OperatorHandle& op, tt_call** call) {
   bool bounded = walk.lengths.count || walk.bound;
   if (tt_call_refused(calls, &walk.key)) return bounded ? Found::Exact : Found::Fallback;
   if (grows(walk)) return Found::Grows;
-  if (lengthens(walk)) return Found::Uploaded;
+  if (lengthens(walk, false)) return Found::Uploaded;
   Specialiser specialiser(walk, op);
   tt_call_spec spec;
   Found found = specialiser.specialise(&spec);

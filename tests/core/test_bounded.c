@@ -329,13 +329,13 @@ static void test_growing(void **state) {
   assert_int_equal(tt_growing_upload(&growing, &four), 1);
   static const int64_t ranges[] = {5, 6, 9, 7, 1, 8, 12, 6, 7}; /* 5 to 8 come in order */
   for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
-    assert_int_equal(tt_growing_range(&growing, -2, ranges[i] - 2),
+    assert_int_equal(tt_growing_range(&growing, -2, ranges[i] - 2, false),
                      ranges[i] == 7 || ranges[i] == 8);
   for (int64_t size = 5; size < 9; size++) {
-    assert_false(tt_growing_range(&growing, 0, size + (1 << 16)));
-    assert_false(tt_growing_range(&growing, 1 << 24, size + (1 << 24)));
+    assert_false(tt_growing_range(&growing, 0, size + (1 << 16), false));
+    assert_false(tt_growing_range(&growing, 1 << 24, size + (1 << 24), false));
   }
-  assert_false(tt_growing_range(&growing, INT64_MIN, INT64_MAX));
+  assert_false(tt_growing_range(&growing, INT64_MIN, INT64_MAX, false));
   assert_false(tt_growing_join(&growing, &four, 1, 3));
   four.dims[1] = 5;
   assert_true(tt_growing_join(&growing, &four, 1, 4));
@@ -400,8 +400,8 @@ static void test_welcome(void **state) {
   assert_false(tt_type_unwelcome(welcome, 3));
   for (int i = 0; i < 100; i++) assert_true(tt_type_unwelcome(unwelcome, 3)); /* of one length */
   assert_true(tt_type_unwelcome(unwelcome, 2));
-  for (int patience = 16; patience < 100; patience *= 2) {
-    for (int i = patience == 16 ? 2 : 0; i < patience; i++)
+  for (int patience = 2; patience < 100; patience *= 2) {
+    for (int i = patience == 2 ? 2 : 0; i < patience; i++)
       assert_true(tt_type_unwelcome(unwelcome, 1 + i % 2));
     assert_false(tt_type_unwelcome(unwelcome, 3)); /* tries again, */
     assert_false(tt_type_unwelcome(unwelcome, 4));

@@ -328,7 +328,7 @@ def test_what_nobody_sees_as_it_is_becomes_exact_at_once():
     [settled], _ = counted(
         lambda: [x.to(DEVICE).sort(-1) for x in texts(range(10, 30), 7)], "settled"
     )
-    assert settled <= 3  # one for each type
+    assert settled <= 4  # and is tried ever more rarely
 
 
 def test_threads():

@@ -64,6 +64,68 @@ def shifted_logits(x, w, ids):
     return F.cross_entropy(logits.view(-1, WORDS), ids[:, 1:].reshape(-1), reduction="sum")
 
 
+def shifted_right(x, w, ids):
+    """As transformers makes what a decoder reads of its labels."""
+    shifted = ids.new_zeros(ids.shape)
+    shifted[..., 1:] = ids[..., :-1].clone()
+    shifted[..., 0] = 1
+    return F.embedding(shifted.masked_fill_(shifted == 5, 0), w) * x
+
+
+def biased_attention(x, w, ids):
+    """As T5 has it: what is added to the logits is looked up by distance."""
+    at = torch.arange(x.shape[1], device=x.device)
+    distance = at[None] - at[:, None]
+    distance = -torch.min(distance, torch.zeros_like(distance))
+    far = torch.min(distance // 2 + 3, torch.full_like(distance, 9))
+    bias = F.embedding(torch.where(distance < 4, distance, far), w)[..., :2].permute(2, 0, 1)
+    mask = torch.where((ids % 7 > 0)[:, None, None], bias[None], -1e4)
+    out = F.scaled_dot_product_attention(*[heads(x)] * 3, mask.contiguous())
+    return out.transpose(1, 2).flatten(2)
+
+
+def written(x, w, ids):
+    """Into parts of what has a size of its own, and of what has room itself."""
+    out = x.new_zeros(BATCH, 200, WIDTH)
+    out[:, : x.shape[1]] = x
+    out[:, 3 : 3 + x.shape[1]] += x * 2
+    part = x.new_zeros(x.shape)
+    part[:, 1:-1] = x[:, 2:]
+    part[:, :-2] *= 3
+    return torch.cat([out, part, part], 1)[:, : 190 + x.shape[1]] @ w.T
+
+
+def triangles(x):
+    n = x.shape[1]
+    logits = heads(x) @ heads(x).mT
+    upper = torch.full((n, n), -math.inf, device=x.device).triu(1)
+    lower = torch.tril(torch.ones(n, n, device=x.device)).view(1, 1, n, n)
+    return (logits + upper).softmax(-1) + logits.masked_fill(lower == 0, -1e4).softmax(-1)
+
+
+def packed_attention(x, w, ids):
+    """As nn.MultiheadAttention computes it: queries, keys and values lie in one storage."""
+    bias = w[:24, 0].contiguous()
+    out, weights = F.multi_head_attention_forward(
+        *[x.transpose(0, 1) * 0.3] * 3, WIDTH, 2, w[:24], bias, None, None, False, 0.0,
+        w[24:32], None, key_padding_mask=ids % 7 == 0,
+    )  # fmt: skip
+    return out.transpose(0, 1) * weights.mean()
+
+
+def losses(x, w, ids):
+    logits, labels = x @ w[:8].T, (ids % 2).float()[..., None].expand(-1, -1, 8)
+    every = [F.mse_loss, F.smooth_l1_loss, F.huber_loss, F.binary_cross_entropy_with_logits]
+    every += [
+        F.soft_margin_loss,
+        F.l1_loss,
+        lambda a, b, **k: F.binary_cross_entropy(a.sigmoid(), b, **k),
+    ]
+    means = [one(logits, labels) for one in every]
+    sums = [one(logits[..., :1], labels[..., :1], reduction="sum") for one in every]
+    return sum(means) + sum(sums) + sum(one(logits, labels, reduction="none") for one in every)
+
+
 CASES = {
     "mean": lambda x, w, v, ids: x.mean(1).square().sum(),
     "linear": lambda x, w, v, ids: F.linear(x, w, v[:, 0]).square(),
@@ -105,14 +167,51 @@ CASES = {
         x * x.new_ones(x.shape[:2])[..., None] + torch.zeros(BATCH, x.shape[1], 1, device=x.device)
     ),
     "an empty cache": lambda x, w, v, ids: torch.cat([torch.tensor([], device=x.device), x], 1) * x,
+    "running sums": lambda x, w, v, ids: (
+        x.cumsum(1) + F.embedding((ids > 9).int().cumsum(1) % 7, w)
+    ),
+    "running products": lambda x, w, v, ids: x.tanh().cumprod(1) + x.logcumsumexp(1),
+    "in reverse": lambda x, w, v, ids: (
+        x.flip(1) * x + x.flip(0, 1, 2) + x.flatten(0, 1).flip(0)[:3, None]
+    ),
+    "triangles": lambda x, w, v, ids: triangles(x),
+    "largest of a text": lambda x, w, v, ids: x.max(1)[0] * x.min(1)[0],
+    "labels by gather": lambda x, w, v, ids: (x @ w.T).log_softmax(-1).gather(-1, ids[..., None]),
+    "words by gather": lambda x, w, v, ids: x.gather(1, (ids % 4)[..., None].expand(-1, -1, WIDTH)),
+    "scattered": lambda x, w, v, ids: (
+        x.new_zeros(BATCH, WORDS)
+        .scatter_add(1, ids, x[..., 0])
+        .scatter(1, ids % 7, 2.0)
+        .scatter_add(0, ids % 3, x[..., 1])
+    ),
+    "scattered among words": lambda x, w, v, ids: x.scatter(
+        1, torch.tensor([2, 0, 3], device=x.device)[:, None].expand(BATCH, -1, WIDTH), x[:, :3] * 2
+    ),
+    "added slices": lambda x, w, v, ids: x.new_zeros(WORDS, WIDTH).index_add(
+        0, ids.flatten() % 50, x.flatten(0, 1)
+    ),
+    "chosen texts": lambda x, w, v, ids: x.index_select(0, ids[:, 0] % BATCH) * x,
+    "chosen words": lambda x, w, v, ids: x.index_select(1, ids[0] % 3) * x,
+    "stacked": lambda x, w, v, ids: (
+        torch.stack([x, x * 2], 1) * torch.stack(x.split(4, -1), -1).sum()
+    ),
+    "positions": lambda x, w, v, ids: x + w[None, : x.shape[1]] * v[3 : 3 + x.shape[1]],
+    "losses": lambda x, w, v, ids: losses(x, w, ids),
+    "smoothed labels": lambda x, w, v, ids: F.cross_entropy(
+        (x @ w.T).flatten(0, 1), ids.flatten(), label_smoothing=0.1, ignore_index=4
+    ),
+    "shifted to the right": lambda x, w, v, ids: shifted_right(x, w, ids),
+    "attention with distances": lambda x, w, v, ids: biased_attention(x, w, ids),
+    "packed attention": lambda x, w, v, ids: packed_attention(x, w, ids),
+    "written parts": lambda x, w, v, ids: written(x, w, ids),
     "places among all": lambda x, w, v, ids: x.flatten(0, 1).argmax(0) + x.argmax() + x.mean(),
     "largest of all": lambda x, w, v, ids: (
         torch.cat([one.float() for one in x.flatten(0, 1).max(0)]) + x.flatten(0, 1).var(0).sum()
     ),
 }
-# Where operators that know nothing of room take part: index_put, gradients of extremes.
-EXACT = {"words by index", "last word, by index", "places among all", "largest of all"}
-EXACT |= {"labels one by one", "neighbours of neighbours"}  # a number is expanded to a part's size
+# Where operators that know nothing of room take part: parts of merged dims, writes of texts into
+# what has another size, two texts that are joined.
+EXACT = {"in reverse", "scattered", "written parts", "largest of all"}
 
 
 def run(name, length, device):

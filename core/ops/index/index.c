@@ -152,7 +152,8 @@ void tt_pick(tt_lower *cx, int arg, const tt_type *x, bool check, tt_picks *pick
     if (check) tt_check_index(cx, index, x->dims[k], true, TT_OUT_OF_RANGE, "index");
     tt_node *size = tt_padded_along(cx, 0, k) ? tt_count(cx, 0, &k, 1, TT_I64)
                                               : tt_hlo_const_i(h, TT_I64, x->dims[k]);
-    index = tt_hlo_broadcast_to(h, wrap(cx, index, size), shape.rank, shape.dims);
+    index = tt_pad_at(cx, arg, k, wrap(cx, index, size), TT_MAX); /* padding is out of range */
+    index = tt_hlo_broadcast_to(h, index, shape.rank, shape.dims);
     parts[picks->count] = tt_hlo_reshape(h, index, column.rank, column.dims);
     picks->dims[picks->count++] = k;
   }

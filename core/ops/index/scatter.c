@@ -109,6 +109,7 @@ static tt_node *slice_operands(tt_lower *cx, bool negative, tt_code code, tt_nod
   x = tt_at_least_1d(cx, x);
   tt_check_index(cx, index, x->type.dims[dim], negative, code, "index");
   if (negative) index = tt_wrap_index(cx, index, x->type.dims[dim]);
+  index = tt_pad(cx, 2, index, TT_MAX);
   *to = at_slices(cx, &x->type, dim, index);
   tt_type part = x->type;
   part.dims[dim] = tt_type_numel(&index->type);
@@ -211,7 +212,7 @@ static tt_node *element_operands(tt_lower *cx, tt_node **source, target *to) {
   }
   *source = src;
   if (tt_hlo_failed(cx->h) || tt_type_numel(&index->type) == 0) return NULL;
-  *to = at_elements(cx, &x->type, dim, index);
+  *to = at_elements(cx, &x->type, dim, tt_pad(cx, 2, index, TT_MAX)); /* padding is out of range */
   return x;
 }
 

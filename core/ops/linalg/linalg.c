@@ -4,8 +4,9 @@
 static tt_node *offsets(tt_lower *cx, const tt_type *shape) {
   tt_type type = *shape;
   type.dtype = TT_I32;
-  return tt_hlo_subtract(cx->h, tt_hlo_iota(cx->h, &type, type.rank - 1),
-                         tt_hlo_iota(cx->h, &type, type.rank - 2));
+  int row = type.rank - 2, column = type.rank - 1;
+  return tt_hlo_subtract(cx->h, tt_place_counted(cx, 0, column, tt_hlo_iota(cx->h, &type, column)),
+                         tt_place_counted(cx, 0, row, tt_hlo_iota(cx->h, &type, row)));
 }
 
 tt_node *tt_triangle(tt_lower *cx, tt_node *x, tt_cmp keep, int64_t diagonal) {

@@ -10,6 +10,47 @@ void tt_out_loss(tt_lower *cx, tt_node *loss, int64_t reduction, tt_dtype dtype)
   tt_out_as(cx, 0, tt_cast(cx, loss, dtype));
 }
 
+/* Which of arguments `first` and the next, which are broadcast to this rank, has padding along its
+ * dim `at`, and along which of its own; -1: none. */
+static int padded_arg(tt_lower *cx, int first, int rank, int at, int *dim) {
+  for (int i = first; i < first + 2; i++) {
+    *dim = at - (rank - tt_in(cx, i)->type.rank);
+    if (*dim >= 0 && tt_padded_along(cx, i, *dim)) return i;
+  }
+  return -1;
+}
+
+/* How many of them there are, as rank 0. */
+static tt_node *count_of(tt_lower *cx, int first, const tt_type *type, tt_dtype dtype) {
+  tt_node *count = NULL;
+  int64_t known = tt_type_numel(type);
+  for (int d = 0, dim; d < type->rank; d++) {
+    int i = padded_arg(cx, first, type->rank, d, &dim);
+    if (i < 0) continue;
+    tt_node *some = tt_count(cx, i, &dim, 1, dtype);
+    count = count ? tt_hlo_multiply(cx->h, count, some) : some;
+    known /= type->dims[d];
+  }
+  tt_node *rest = tt_hlo_const(cx->h, dtype, (double)known);
+  return count ? tt_hlo_multiply(cx->h, count, rest) : rest;
+}
+
+/* Of each element of arguments 0 and 1. */
+static void out_loss(tt_lower *cx, tt_node *loss, int64_t reduction, tt_dtype dtype) {
+  if (reduction == TT_REDUCTION_NONE || !cx->length_count)
+    return tt_out_loss(cx, loss, reduction, dtype);
+  tt_type all = loss->type;
+  for (int d = 0, dim; d < all.rank; d++) {
+    int i = padded_arg(cx, 0, all.rank, d, &dim);
+    if (i >= 0) loss = tt_pad_along(cx, i, dim, loss, d, TT_SUM);
+  }
+  tt_node *count = count_of(cx, 0, &all, all.dtype);
+  int64_t numel = tt_type_numel(&all);
+  loss = tt_sum(cx, tt_hlo_reshape(cx->h, loss, 1, &numel), (int[]){0}, 1);
+  if (reduction == TT_REDUCTION_MEAN) loss = tt_quotient(cx, loss, count);
+  tt_out_as(cx, 0, tt_cast(cx, loss, dtype));
+}
+
 /* The operands of an element-wise loss, broadcast, in the dtype that PyTorch computes in. */
 typedef struct operands {
   tt_node *x, *y;
@@ -26,9 +67,8 @@ static operands operands_of(tt_lower *cx, int first) {
 /* The gradient that reaches each element: grad_output, spread, and divided by n for a mean. */
 static tt_node *element_grad(tt_lower *cx, tt_node *like, int64_t reduction) {
   tt_node *g = tt_cast(cx, tt_in(cx, 0), like->type.dtype);
-  if (reduction == TT_REDUCTION_MEAN) {
-    g = tt_quotient(cx, g, tt_like(cx, g, (double)tt_type_numel(&like->type)));
-  }
+  if (reduction == TT_REDUCTION_MEAN)
+    g = tt_quotient(cx, g, count_of(cx, 1, &like->type, g->type.dtype));
   return tt_hlo_broadcast_to(cx->h, g, like->type.rank, like->type.dims);
 }
 
@@ -41,7 +81,7 @@ static void out_grad(tt_lower *cx, tt_node *slope, int64_t reduction, tt_dtype d
 void tt_lower_mse_loss(tt_lower *cx) {
   operands o = operands_of(cx, 0);
   tt_node *loss = tt_square(cx, tt_hlo_subtract(cx->h, o.x, o.y));
-  tt_out_loss(cx, loss, tt_int(cx, 2), o.result);
+  out_loss(cx, loss, tt_int(cx, 2), o.result);
 }
 
 /* grad_output, self, target, reduction */
@@ -70,7 +110,7 @@ void tt_lower_huber_loss(tt_lower *cx) {
     half = tt_hlo_divide(h, half, edge);
     loss = tt_hlo_select(h, tt_hlo_compare(h, TT_LT, z, edge), half, line);
   }
-  tt_out_loss(cx, loss, tt_int(cx, 2), o.result);
+  out_loss(cx, loss, tt_int(cx, 2), o.result);
 }
 
 /* grad_output, self, target, reduction, edge */
@@ -113,7 +153,7 @@ void tt_lower_binary_cross_entropy(tt_lower *cx) {
   tt_node *miss = tt_hlo_maximum(h, tt_hlo_log_plus_one(h, tt_hlo_negate(h, o.x)), floor);
   tt_node *loss = tt_hlo_subtract(h, tt_hlo_multiply(h, tt_plus(cx, o.y, -1), miss),
                                   tt_hlo_multiply(h, o.y, hit));
-  tt_out_loss(cx, weighted(cx, loss, 2), tt_int(cx, 3), o.result);
+  out_loss(cx, weighted(cx, loss, 2), tt_int(cx, 3), o.result);
 }
 
 /* grad_output, self, target, weight?, reduction */
@@ -148,7 +188,7 @@ void tt_lower_binary_cross_entropy_with_logits(tt_lower *cx) {
   tt_node *loss = STEP(tt_hlo_multiply(h, STEP(one_minus(cx, o.y)), o.x));
   loss = STEP(tt_hlo_subtract(h, loss, log_p));
 #undef STEP
-  tt_out_loss(cx, weighted(cx, loss, 2), tt_int(cx, 4), o.result);
+  out_loss(cx, weighted(cx, loss, 2), tt_int(cx, 4), o.result);
 }
 
 /* self, target, reduction */
@@ -156,7 +196,7 @@ void tt_lower_soft_margin_loss(tt_lower *cx) {
   operands o = operands_of(cx, 0);
   tt_node *z = tt_hlo_multiply(cx->h, tt_hlo_negate(cx->h, o.x), o.y);
   tt_node *loss = tt_hlo_log_plus_one(cx->h, tt_hlo_exponential(cx->h, z));
-  tt_out_loss(cx, loss, tt_int(cx, 2), o.result);
+  out_loss(cx, loss, tt_int(cx, 2), o.result);
 }
 
 /* grad_output, self, target, reduction */

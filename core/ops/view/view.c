@@ -134,7 +134,9 @@ void tt_lower_flip(tt_lower *cx) {
   tt_node *x = tt_in(cx, 0);
   int dims[TT_MAX_RANK + 1];
   int count = tt_dims(cx, 1, x->type.rank, false, dims);
-  tt_out_as(cx, 0, x->type.rank == 0 ? x : tt_hlo_reverse(cx->h, x, dims, count));
+  if (x->type.rank > 0) x = tt_hlo_reverse(cx->h, x, dims, count);
+  for (int k = 0; k < count && x->type.rank > 0; k++) x = tt_to_front(cx, 0, dims[k], x);
+  tt_out_as(cx, 0, x);
 }
 
 static tt_node *roll_dim(tt_lower *cx, tt_node *x, int64_t shift, int dim) {
