@@ -92,7 +92,8 @@ void bump_versions(const Plan& plan, c10::ArrayRef<IValue> args) {
   }
 }
 
-// A range's numbers have room for more where whole numbers that are uploaded have it.
+// A range's numbers have room for more where whole numbers that are uploaded have it: in a row, as
+// how many there are tells nothing of lists of labels.
 void run_uploaded(const Walk& walk, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   size_t first = stack->size() - walk.plan.args.size();
   IValue& dtype = (*stack)[first + static_cast<size_t>(walk.plan.row->param)];
@@ -101,8 +102,9 @@ void run_uploaded(const Walk& walk, const c10::OperatorHandle& op, torch::jit::S
   for (size_t i = first; i < stack->size(); i++)
     if ((*stack)[i].isDevice()) (*stack)[i] = c10::Device(at::kCPU);
   op.callBoxed(*stack);
-  auto there = stack->back().toTensor().to(c10::Device(at::kPrivateUse1, walk.device));
-  stack->back() = there.to(wanted);
+  at::Tensor row = stack->back().toTensor().unsqueeze(0);
+  row = row.to(c10::Device(at::kPrivateUse1, walk.device));
+  stack->back() = row.squeeze(0).to(wanted);
 }
 
 }  // namespace

@@ -737,6 +737,22 @@ def test_operators_with_effects_of_their_own():
         same([value for _, value in seen], [x.mean(), x.relu().sum()], **LOOSE)
 
 
+def test_compiled_autograd():
+    """Its graphs take a list of tensors, which AOTAutograd does not."""
+    found = []
+    for device in ("cpu", DEVICE):
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh()).to(device)
+        x = torch.ones(2, 4).to(device)
+        backend = "tpu" if device == DEVICE else "aot_eager"
+        step = torch.compile(lambda net, x: net(x).square().sum().backward(), backend=backend)
+        with torch._dynamo.config.patch(compiled_autograd=True):
+            step(net, x)
+            step(net, x)
+        found.append([one.grad.cpu() for one in net.parameters()])
+    same(found[1], found[0])
+
+
 def test_threads_that_call_one_function():
     model = make_model()
     compiled = torch.compile(copy.deepcopy(model).to(DEVICE))

@@ -1,6 +1,8 @@
 """torch.nn modules and losses, forward and backward, against the CPU."""
 
 import copy
+import math
+from functools import partial
 
 import pytest
 import torch
@@ -172,6 +174,13 @@ def test_loss(name):
         "class": torch.tensor([0, 1, 2, 3, 1, 0]),
     }[kind]
     check_gradients(function, x, y)
+
+
+@pytest.mark.parametrize("loss", [F.multi_margin_loss, F.multilabel_margin_loss])
+def test_margins_of_what_is_not_a_number(loss):
+    x = torch.tensor([[math.nan] * 4, [1.0, math.nan, 2.0, 0.5]], requires_grad=True)
+    y = torch.tensor([1, 2]) if loss is F.multi_margin_loss else torch.tensor([[1, 3, -1, 0]] * 2)
+    check_gradients(partial(loss, reduction="sum"), x, y)
 
 
 def test_weighted_cross_entropy():

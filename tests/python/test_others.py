@@ -3,7 +3,7 @@
 import mpmath
 import pytest
 import torch
-from support import DEVICE, check, modes, move, only_tpu
+from support import DEVICE, check, modes, move, only_tpu, same
 
 pytestmark = [only_tpu, pytest.mark.usefixtures("no_host")]
 aten = torch.ops.aten
@@ -74,6 +74,25 @@ def test_fake_quantisation(mode):
         check(function, x, *more, *limits, 0.5)
         backward = getattr(aten, f"_fake_quantize_learnable_{name}_affine_backward")
         check(backward, grad, x, *more, *limits, 0.5)
+
+
+def test_channels_of_a_new_observer():
+    """It begins with no extremes, and learns how many channels there are."""
+    for shape in ((4, 3), (5, 2, 3)):
+        found = []
+        for device in ("cpu", DEVICE):
+            torch.manual_seed(0)
+            observed = [torch.tensor([]), torch.tensor([]), torch.ones(1), torch.zeros(1).int()]
+            observed = [one.to(device) for one in observed]
+            on = torch.ones(1, device=device).long()
+            for _ in range(2):
+                x = torch.randn(shape).to(device)
+                out = torch.fused_moving_avg_obs_fake_quant(
+                    x, on, on, *observed, 0.01, -128, 127, 0, True, True
+                )
+                found.append([one.cpu().clone() for one in (out, *observed)])
+        for want, got in zip(found[:2], found[2:], strict=True):
+            same(got, want)
 
 
 @pytest.mark.slow

@@ -383,3 +383,13 @@ def test_no_number_is_added(work):
     for device in ("cpu", DEVICE):
         with pytest.raises(RuntimeError, match="add"):
             work(torch.eye(2, device=device).to_sparse())
+
+
+@pytest.mark.parametrize("by", [0.5, [0.5], torch.tensor(0.5)], ids=["number", "list", "tensor"])
+def test_lists_in_place(by):
+    found = []
+    for device in ("cpu", DEVICE):
+        x = torch.eye(3).to_sparse().to(device)
+        torch._foreach_mul_([x], by.to(device) if isinstance(by, torch.Tensor) else by)
+        found.append(x.to_dense().cpu())
+    assert torch.equal(*found)

@@ -200,6 +200,11 @@ def observe_and_fake_quantise(
     observing, rounding = observer_on.reshape(()) != 0, fake_quant_on.reshape(()) != 0
     if per_row_fake_quant:
         least, most = torch.aminmax(self.movedim(ch_axis, 0).flatten(1), dim=1)
+        if running_min.numel() == 0:  # a new observer does not know how many channels there are
+            running_min.resize_(least.shape).fill_(torch.inf)
+            running_max.resize_(least.shape).fill_(-torch.inf)
+            scale.resize_(least.shape)
+            zero_point.resize_(least.shape)
     else:
         least, most = torch.aminmax(self)
     _observe(running_min, least, averaging_const, observing)

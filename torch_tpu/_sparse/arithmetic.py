@@ -110,19 +110,26 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
     return coo.make(a._indices(), values, a.shape, a.is_coalesced())
 
 
-def mul(self: Tensor, other: Tensor | complex, *, out: Tensor) -> Tensor:
-    """The product, element by element; it is sparse if one factor is."""
-    if not isinstance(other, Tensor):  # PyTorch unpacks numbers that it had wrapped
-        return coo.write(out, _with_places_of(self, other))
+def _multiplied(self: Tensor, other: Tensor) -> Tensor:
     shape = torch.broadcast_shapes(self.shape, other.shape)
     a, b = (self, other) if self.layout == torch.sparse_coo else (other, self)
     if a.shape != shape:
         a = torch.ops.aten._sparse_broadcast_to(a, shape)
     if b.layout == torch.strided:
-        return coo.write(out, _with_places_of(a, b))
+        return _with_places_of(a, b)
     if b.shape != shape:
         b = torch.ops.aten._sparse_broadcast_to(b, shape)
-    return coo.write(out, _product(a, b))
+    return _product(a, b)
+
+
+def mul(self: Tensor | complex, other: Tensor | complex, *, out: Tensor) -> Tensor:
+    """The product, element by element; it is sparse if one factor is."""
+    if isinstance(self, Tensor) and isinstance(other, Tensor):
+        return coo.write(out, _multiplied(self, other))
+    for sparse, number in ((self, other), (other, self)):  # PyTorch unpacks what it had wrapped
+        if isinstance(sparse, Tensor):
+            return coo.write(out, _with_places_of(sparse, number))
+    raise TypeError("mul: neither factor is a sparse tensor")
 
 
 register(COO, {"add.out": add, "mul.out": mul})

@@ -99,6 +99,10 @@ def _traced(
     from torch._functorch.partitioners import min_cut_rematerialization_partition
     from torch._guards import TracingContext
 
+    if any(isinstance(one, list | tuple | dict) for one in inputs):  # of compiled autograd
+        nested = torch._dynamo.utils.flatten_graph_inputs
+        return nested(graph, inputs, lambda flat, own: _traced(flat, own, repeat, options))
+
     from torch_tpu.compiler import layers
     from torch_tpu.compiler.bucketed import Pair
     from torch_tpu.compiler.cached import Cached

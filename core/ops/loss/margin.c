@@ -15,6 +15,11 @@ typedef struct margins {
 
 static const int CLASSES[] = {1};
 
+/* What is over the margin; NaN is not. */
+static tt_node *over(tt_lower *cx, tt_node *gap) {
+  return tt_where_or_zero(cx, tt_hlo_compare(cx->h, TT_GT, gap, tt_like(cx, gap, 0)), gap);
+}
+
 /* self, target, .., margin, weight? */
 static margins margins_of(tt_lower *cx, int first, int margin, int weight) {
   tt_hlo *h = cx->h;
@@ -30,8 +35,7 @@ static margins margins_of(tt_lower *cx, int first, int margin, int weight) {
   tt_node *own = tt_sum(cx, tt_where_or_zero(cx, m.is_target, m.x), CLASSES, 1);
   tt_node *edge = tt_hlo_subtract(h, tt_num(cx, margin, type->dtype), own);
   m.gap = tt_hlo_add(h, m.x, tt_along(cx, edge, 0, type));
-  m.gap = tt_hlo_maximum(h, m.gap, tt_like(cx, m.gap, 0));
-  m.gap = tt_where_or_zero(cx, tt_hlo_not(h, m.is_target), m.gap);
+  m.gap = tt_where_or_zero(cx, tt_hlo_not(h, m.is_target), over(cx, m.gap));
   if (tt_has(cx, weight)) {
     m.weight = tt_hlo_take(h, tt_cast(cx, tt_in(cx, weight), type->dtype), m.target, 0);
   }
@@ -108,8 +112,7 @@ static tt_node *pair_gaps(tt_lower *cx, tt_node *x, tt_node *target, tt_node *va
   tt_node *rest = tt_hlo_not(h, is_target);
   tt_node *pairs = tt_hlo_and(h, tt_hlo_broadcast(h, valid, (const int[]){0, 1}, 3, cube.dims),
                               tt_hlo_broadcast(h, rest, (const int[]){0, 2}, 3, cube.dims));
-  gap = tt_hlo_maximum(h, gap, tt_like(cx, gap, 0));
-  return tt_where_or_zero(cx, pairs, gap);
+  return tt_where_or_zero(cx, pairs, over(cx, gap));
 }
 
 /* self, target, reduction -> loss, is_target */
