@@ -119,8 +119,8 @@ static bool note_slices(tt_spread *s, const tt_call_tensor *self, int dim) {
 
 bool tt_picked_select(tt_spread *s, const tt_call_spec *spec) {
   int dim = dim_of(spec);
-  const tt_call_tensor *index = &spec->tensors[spec->args[2].first];
   if (dim < 0 || !note_slices(s, &spec->tensors[spec->args[0].first], dim)) return false;
+  const tt_call_tensor *index = &spec->tensors[spec->args[2].first];
   return !index->marks.count || tt_spread_note(s, TT_CODE_DIM + dim, index, &index->marks.of[0]);
 }
 
@@ -153,14 +153,16 @@ static bool within(const tt_call_tensor *inner, const tt_call_tensor *outer, int
 
 /* Whether an index for each element, which is of self's rank, has its padding where self has. */
 static bool is_within(const tt_call_spec *spec, int dim) {
+  if (dim < 0) return false;
   const tt_call_tensor *self = &spec->tensors[spec->args[0].first];
   const tt_call_tensor *index = &spec->tensors[spec->args[2].first];
-  return dim >= 0 && self->view.rank == index->view.rank && within(index, self, dim);
+  return self->view.rank == index->view.rank && within(index, self, dim);
 }
 
 bool tt_picked_gather(tt_spread *s, const tt_call_spec *spec) {
+  if (!is_within(spec, dim_of(spec))) return false;
   const tt_call_tensor *index = &spec->tensors[spec->args[2].first];
-  bool all = is_within(spec, dim_of(spec));
+  bool all = true;
   for (int k = 0; k < tt_marks_count(&index->marks) && all; k++)
     all = tt_spread_note(s, TT_CODE_DIM + index->marks.of[k].dim, index, &index->marks.of[k]);
   return all;

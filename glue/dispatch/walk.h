@@ -87,10 +87,10 @@ enum class Found {
   Fallback     // no lowering for these arguments
 };
 
-// Specialises a call for a key that is new (specialise.cpp).
 // Whether a range of whole numbers is as long as a living value's length or, unless it is known by
 // itself, becomes longer each time, as it is of the words of a text.
 bool lengthens(const Walk& walk, bool known);
+// Specialises a call for a key that is new (specialise.cpp).
 Found new_call(Walk& walk, const c10::OperatorHandle& op, tt_call** call);
 
 }  // namespace tt
