@@ -313,7 +313,7 @@ def test_the_same_numbers_are_drawn(name):
 
 def test_gradients_of_what_is_dropped():
     table = tables()[0].to(DEVICE)
-    for length in LENGTHS:
+    for length in LENGTHS[:7]:
         grads = []
         for mode in ("strict", "debug"):
             torch.tpu.eager_mode = mode
