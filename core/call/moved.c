@@ -28,10 +28,7 @@ bool tt_moved_cat(tt_spread *s, const tt_call_spec *spec) {
   const tt_call_tensor *alone = joined_alone(spec);
   int marked = 0;
   if (list->kind != TT_ARG_TENSORS || list->count != spec->tensor_count) return false;
-  for (int k = 0; alone && !spec->bound && k < tt_marks_count(&alone->marks); k++)
-    if (!tt_spread_note(s, TT_CODE_DIM + alone->marks.of[k].dim, alone, &alone->marks.of[k]))
-      return false;
-  if (alone && !spec->bound) return true;
+  if (alone && !spec->bound) return tt_spread_note_dims(s, alone);
   for (int i = 0; i < spec->tensor_count; i++) {
     const tt_call_tensor *one = &spec->tensors[i];
     int rank = one->view.rank, dim = cat_dim(spec, rank);
@@ -77,15 +74,11 @@ bool tt_moved_stack(tt_spread *s, const tt_call_spec *spec) {
     return false;
   for (int i = 1; i < spec->tensor_count; i++)
     if (!tt_spread_same_all(&spec->tensors[i].marks, &first->marks)) return false;
-  for (int k = 0; k < tt_marks_count(&first->marks); k++)
-    if (!tt_spread_note(s, TT_CODE_DIM + first->marks.of[k].dim, first, &first->marks.of[k]))
-      return false;
-  return true;
+  return tt_spread_note_dims(s, first);
 }
 
 int tt_moved_stacked(const tt_call_spec *spec, int rank, int dim) {
-  int at = (int)spec->args[1].i;
-  if (at < 0) at += rank;
+  int at = cat_dim(spec, rank);
   return dim == at ? -1 : dim > at ? dim - 1 : dim;
 }
 

@@ -161,11 +161,7 @@ static bool is_within(const tt_call_spec *spec, int dim) {
 
 bool tt_picked_gather(tt_spread *s, const tt_call_spec *spec) {
   if (!is_within(spec, dim_of(spec))) return false;
-  const tt_call_tensor *index = &spec->tensors[spec->args[2].first];
-  bool all = true;
-  for (int k = 0; k < tt_marks_count(&index->marks) && all; k++)
-    all = tt_spread_note(s, TT_CODE_DIM + index->marks.of[k].dim, index, &index->marks.of[k]);
-  return all;
+  return tt_spread_note_dims(s, &spec->tensors[spec->args[2].first]);
 }
 
 bool tt_picked_scatter(tt_spread *s, const tt_call_spec *spec) {

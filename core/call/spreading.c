@@ -36,6 +36,13 @@ bool tt_spread_note(tt_spread *s, int code, const tt_call_tensor *tensor, const 
   return true;
 }
 
+bool tt_spread_note_dims(tt_spread *s, const tt_call_tensor *tensor) {
+  bool all = true;
+  for (int k = 0; k < tt_marks_count(&tensor->marks) && all; k++)
+    all = tt_spread_note(s, TT_CODE_DIM + tensor->marks.of[k].dim, tensor, &tensor->marks.of[k]);
+  return all;
+}
+
 bool tt_spread_leave_out(tt_spread *s, int tensor, const tt_mark *mark) {
   if (s->length_count == TT_MOST_SPREAD) return false;
   s->lengths[s->length_count++] = (tt_call_length){.tensor = tensor,

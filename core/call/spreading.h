@@ -26,6 +26,8 @@ bool tt_spread_same(const tt_mark *a, const tt_mark *b); /* whatever dims they a
 bool tt_spread_same_all(const tt_marks *a, const tt_marks *b);
 /* A tensor's dim with this code is marked; false: another one's is marked otherwise. */
 bool tt_spread_note(tt_spread *s, int code, const tt_call_tensor *tensor, const tt_mark *mark);
+/* Each of its marked dims is, with the dim itself as the code. */
+bool tt_spread_note_dims(tt_spread *s, const tt_call_tensor *tensor);
 /* The lowering is told the length along a tensor's marked dim, to leave out its padding. */
 bool tt_spread_leave_out(tt_spread *s, int tensor, const tt_mark *mark);
 /* The codes of as many dims, by a pattern of a rule; of none always. False: it has not as many. */

@@ -44,10 +44,10 @@ static void out_loss(tt_lower *cx, tt_node *loss, int64_t reduction, tt_dtype dt
     int i = padded_arg(cx, 0, all.rank, d, &dim);
     if (i >= 0) loss = tt_pad_along(cx, i, dim, loss, d, TT_SUM);
   }
-  tt_node *count = count_of(cx, 0, &all, all.dtype);
   int64_t numel = tt_type_numel(&all);
   loss = tt_sum(cx, tt_hlo_reshape(cx->h, loss, 1, &numel), (int[]){0}, 1);
-  if (reduction == TT_REDUCTION_MEAN) loss = tt_quotient(cx, loss, count);
+  if (reduction == TT_REDUCTION_MEAN)
+    loss = tt_quotient(cx, loss, count_of(cx, 0, &all, all.dtype));
   tt_out_as(cx, 0, tt_cast(cx, loss, dtype));
 }
 
