@@ -3,7 +3,10 @@
 #include "device/policy.h"
 #include "dispatch/dispatch.h"
 
+#if __has_include(<ATen/core/GraphImplInterface.h>)  // from PyTorch 2.13 on
 #include <ATen/core/GraphImplInterface.h>
+#define TT_HAS_GRAPH_IMPL
+#endif
 
 #include <array>
 #include <atomic>
@@ -109,6 +112,7 @@ void keep_generator(const std::optional<at::Generator>& generator, c10::DeviceIn
 
 // -- torch.accelerator.Graph --
 
+#ifdef TT_HAS_GRAPH_IMPL
 struct GraphImpl final : at::GraphImplInterface {
   Graph graph;
   explicit GraphImpl(const at::GraphImplArgs&) {}
@@ -126,9 +130,12 @@ struct GraphImpl final : at::GraphImplInterface {
     TORCH_CHECK(file, "cannot write '", path, "'");
   }
 };
+#endif
 
 }  // namespace tt
 
+#ifdef TT_HAS_GRAPH_IMPL
 namespace at {
 REGISTER_GRAPH_IMPL(TPU, tt::GraphImpl)
 }  // namespace at
+#endif

@@ -72,9 +72,11 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     tt_count_wait(call_site());
     check(tt_stream_sync(stream_of(stream), Policy()));
   }
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 13
   bool isStreamCapturing(const c10::Stream& stream) const override {
     return captured_stream(stream.device_index()) == stream_of(stream);
   }
+#endif
   // The autograd engine asks at its start, also where nothing is on this device, and makes that
   // many threads: so the plugin stays closed, and where it alone knows there are enough for a host.
   c10::DeviceIndex deviceCount() const noexcept override {

@@ -194,7 +194,7 @@ ProcessGroupTpu::Work ProcessGroupTpu::issue(const Asked& asked, OpType type, co
   Asked scaled = asked;
   Tensors factored = inputs;
   if (asked.reduction.op_ == c10d::ReduceOp::PREMUL_SUM) {
-    const auto& by = static_cast<c10d::PreMulSumSupplement&>(*asked.reduction.supplement_);
+    const auto& by = static_cast<c10d::NCCLPreMulSumSupplement&>(*asked.reduction.supplement_);
     at::NoGradGuard no_grad;
     auto scale = [&](const at::Tensor& one) {
       return by.tensor_factor.defined() ? one.mul(by.tensor_factor) : one.mul(by.double_factor);

@@ -83,7 +83,8 @@ def install() -> None:
     control.install()
     fakes.install()
     _patches.inductor_for_others(_is_ours, tpu)
-    if registry.get_default_backend() == "inductor":
+    own = getattr(registry, "get_default_backend", None)  # before PyTorch 2.13 it is Inductor
+    if own is not None and own() == "inductor":
         # Behind a backend that has a name Dynamo drops its weak references to the arguments, with
         # which `swap_tensors` would refuse them.
         registry.register_backend(default, name="tpu_or_inductor", tags=("experimental",))

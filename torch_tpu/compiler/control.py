@@ -39,7 +39,7 @@ def install() -> None:
     What checkpoints compute again draws the same random numbers by generators that PyTorch hands to
     a graph and to its backward.
     """
-    from torch._functorch._aot_autograd.utils import register_graphsafe_rng_device_type
+    from torch._functorch._aot_autograd import utils
     from torch._higher_order_ops import triton_kernel_wrap
     from torch._ops import _higher_order_ops
 
@@ -58,7 +58,8 @@ def install() -> None:
     for operator in _higher_order_ops.values():
         if AUTOCAST not in operator.py_kernels:
             operator.fallthrough(AUTOCAST)
-    register_graphsafe_rng_device_type("tpu")
+    if hasattr(utils, "register_graphsafe_rng_device_type"):  # from PyTorch 2.13 on
+        utils.register_graphsafe_rng_device_type("tpu")
 
 
 def check_results(graph: fx.GraphModule, leaves: Sequence[Any]) -> None:

@@ -15,15 +15,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 from torch._C import _log_api_usage_once, _set_grad_enabled
-from torch._higher_order_ops.passes.inline_invoke_subgraph import (
-    count_subgraph_uses,
-    inline_invoke_subgraph,
-)
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.amp.autocast_mode import _enter_autocast, _exit_autocast
 
 from torch_tpu import _C
 from torch_tpu.compiler import checks, layouts
+
+try:
+    from torch._higher_order_ops.passes import inline_invoke_subgraph as passes
+except ImportError:  # PyTorch before 2.13, which cannot take layers apart again
+    passes = None
 
 INVOKE = torch.ops.higher_order.invoke_subgraph
 LEAST = 4  # equal layers: for fewer, what PyTorch does once is more than what it is spared
@@ -53,7 +54,7 @@ class Stretch(NamedTuple):
 def outlined(graph: fx.GraphModule) -> bool:
     """Lets equal layers of a graph of Dynamo's be one, in place. False: there are none."""
     nodes = [node for node in graph.graph.nodes if node.op not in ("placeholder", "output")]
-    if len(nodes) < LEAST * SHORTEST:
+    if passes is None or len(nodes) < LEAST * SHORTEST:
         return False
     plain = {node for node in graph.graph.nodes if _is_plain(node)}
     if not all(node in plain or node.target in APART for node in graph.graph.nodes):
@@ -88,7 +89,7 @@ def settled(graph: fx.GraphModule) -> fx.GraphModule:
     To put all back takes as long as it was to save. Where there is more to be done with the nodes
     than to run them (sizes that vary, tensors on the host, effects), they stand in the graph.
     """
-    if not count_subgraph_uses(graph):
+    if passes is None or not passes.count_subgraph_uses(graph):
         return graph
     parts = layouts.parts(graph)
     if all(_only_runs(node) for part in parts for node in part.graph.nodes):
@@ -96,7 +97,7 @@ def settled(graph: fx.GraphModule) -> fx.GraphModule:
             _call_modules(part)
     else:
         _share_constants(graph)
-        inline_invoke_subgraph(graph)
+        passes.inline_invoke_subgraph(graph)
         graph.recompile()
     return graph
 

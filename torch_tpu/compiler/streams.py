@@ -16,14 +16,16 @@ from torch_tpu.compiler import layouts
 
 ops = torch.ops.streams
 MARKS = (ops.fork, ops.join, ops.record_stream)  # of what the data say, or the engine knows
-PLACES = {  # where they have a stream among their arguments
-    ops.record_event: (1,),
-    ops.wait_event: (1,),
-    ops.wait_stream: (0, 1),
-    ops.synchronize_stream: (0,),
-    ops.synchronize_event: (),
-    ops.synchronize_device: (),
+_PLACES = {  # where they have a stream among their arguments
+    "record_event": (1,),
+    "wait_event": (1,),
+    "wait_stream": (0, 1),
+    "synchronize_stream": (0,),
+    "synchronize_event": (),
+    "synchronize_device": (),
 }
+# PyTorch before 2.13 has only some of them.
+PLACES = {getattr(ops, name): at for name, at in _PLACES.items() if hasattr(ops, name)}
 
 
 def taken(graph: fx.GraphModule) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
