@@ -3,6 +3,7 @@
 import atexit
 import contextlib
 import importlib
+import os
 import sys
 import time
 import warnings
@@ -19,6 +20,7 @@ TRACER = "torch._dynamo.symbolic_convert"
 BACKENDS = "torch._dynamo.backends.registry"
 FLOPS = "torch.utils.flop_counter"
 DISTRIBUTED = "torch.distributed"
+GPU_FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # of NVIDIA, of either under WSL, of AMD
 
 _loaded = False
 _problem = ""
@@ -27,10 +29,17 @@ _problem = ""
 def load() -> None:
     """Entry point of the group `torch.backends`; called at the end of `import torch`.
 
-    Whatever goes wrong becomes one warning, and PyTorch goes on without the device.
+    Whatever goes wrong becomes one warning, and PyTorch goes on without the device. So it does in
+    silence where PyTorch has a GPU of its own, until `import torch_tpu` asks for this device, or
+    TORCH_TPU_PLUGIN does: while both are there, PyTorch asks only this one for the streams of a
+    `backward()`, and fails on the other (https://github.com/pytorch/pytorch/issues/161129).
     """
     global _problem
     if _loaded or _problem:
+        return
+    if not os.environ.get("TORCH_TPU_PLUGIN") and _has_gpu_of_its_own():
+        for name in [name for name in sys.modules if name.partition(".")[0] == "torch_tpu"]:
+            del sys.modules[name]  # so that `import torch_tpu` comes here again
         return
     try:
         _load()
@@ -51,6 +60,13 @@ def load_or_raise() -> None:
         except Exception as error:
             _problem = str(error) or type(error).__name__
             raise ImportError(f"torchtpu: no device 'tpu': {_problem}") from error
+
+
+def _has_gpu_of_its_own() -> bool:
+    """Looks for a driver's files: who asks the driver itself cannot fork any more."""
+    if not torch.backends.cuda.is_built() or os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
+        return False
+    return any(os.path.exists(file) for file in GPU_FILES)
 
 
 def _torch_is_complete() -> bool:

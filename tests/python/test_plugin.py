@@ -142,6 +142,37 @@ print(torch.ones(2, device="tpu").sum().item())
     assert status == 0 and out.split() == ["False", "2.0"], errors
 
 
+GPU = """
+import os, torch
+torch.backends.cuda.is_built = lambda: True
+exists = os.path.exists
+os.path.exists = lambda file: file == "/dev/nvidiactl" or exists(file)
+torch.__spec__._initializing = True  # as it is when PyTorch calls that
+torch._import_device_backends()
+torch.__spec__._initializing = False
+print(torch._C._get_privateuse1_backend_name())
+import torch_tpu
+print(torch.ones(2, device="tpu").sum().item())
+"""
+
+
+@pytest.mark.parametrize(
+    "environment, name",
+    [
+        ({}, "privateuseone"),
+        ({"TORCH_TPU_PLUGIN": "cpu"}, "tpu"),
+        ({"CUDA_VISIBLE_DEVICES": ""}, "tpu"),
+    ],
+)
+def test_a_gpu_of_pytorch_s_own_is_left_alone(environment, name):
+    """PyTorch's autograd fails on the GPU as soon as another device is registered."""
+    without = {"TORCH_TPU_PLUGIN": "", "CUDA_VISIBLE_DEVICES": "0"}
+    without["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+    status, out, errors = python(GPU, fresh=True, **(without | environment))
+    assert status == 0 and out.split() == [name, "2.0"], errors
+    assert not errors
+
+
 @pytest.mark.parametrize("first", ["import torch, torch_tpu", "import torch_tpu, torch"])
 def test_import_order(first):
     code = f"{first}; print(torch_tpu.get_device(), torch.tpu.is_available())"
