@@ -45,13 +45,12 @@ static sizes *sizes_of(tt_growing *growing, const void *what, const tt_type *typ
 
 static bool is_set_to(const char *value) { return strcmp(tt_env(TT_ENV_GROWING), value) == 0; }
 
-/* One of a single element never changes. */
-static bool changes(tt_growing *growing, const tt_type *type, int dim) {
-  static const char uploads;
-  int64_t size = type->dims[dim];
+/* Whether a third size is seen of what is told apart so; that of a single element is none. */
+static bool changes(tt_growing *growing, const void *what, const tt_type *type, int dim,
+                    int64_t size) {
   if (size < 2) return false;
   pthread_mutex_lock(&growing->lock);
-  sizes *of = sizes_of(growing, &uploads, type, dim);
+  sizes *of = sizes_of(growing, what, type, dim);
   if (of && of->first && of->second && size != of->first && size != of->second) of->grows = true;
   if (of && of->first && !of->second && size != of->first) of->second = size;
   if (of && !of->first) of->first = size;
@@ -61,11 +60,13 @@ static bool changes(tt_growing *growing, const tt_type *type, int dim) {
 }
 
 int tt_growing_upload(tt_growing *growing, const tt_type *type) {
+  static const char uploads;
   int found = -1;
   if (is_set_to("off")) return -1;
   if (is_set_to("on") && (tt_is_float(type->dtype) || tt_is_complex(type->dtype))) return -1;
   for (int dim = 0; dim < type->rank; dim++) {
-    bool grows = is_set_to("on") ? changes(growing, type, dim) : type->dims[dim] > 1;
+    bool grows = is_set_to("on") ? changes(growing, &uploads, type, dim, type->dims[dim])
+                                 : type->dims[dim] > 1;
     if (grows && !(found >= 0 && is_set_to("first"))) found = dim;
   }
   return found;
@@ -101,6 +102,12 @@ bool tt_growing_range(tt_growing *growing, int64_t start, int64_t end, bool know
   if (of && of->first < run) of->first = run;
   pthread_mutex_unlock(&growing->lock);
   return run >= ENOUGH;
+}
+
+bool tt_growing_count(tt_growing *growing, const tt_type *mask, int64_t count) {
+  static const char masks;
+  if (!is_set_to("on")) return count > 1 && !is_set_to("off");
+  return changes(growing, &masks, mask, -1, count);
 }
 
 static tt_live_length *find_live(tt_growing *growing, int64_t length) {

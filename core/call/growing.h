@@ -1,5 +1,6 @@
 /* Sizes that change: which dim of uploads that are otherwise alike was seen with a third size, and
- * which ranges and results of cat become longer each time. What has such sizes is held in bounded
+ * which ranges and results of cat become longer each time, and how many elements of a mask are true
+ * where that is not always the same. What has such sizes is held in bounded
  * values (call/bounded.h), so that programs serve all of them. */
 #ifndef TT_CALL_GROWING_H
 #define TT_CALL_GROWING_H
@@ -39,6 +40,8 @@ bool tt_growing_join(tt_growing *growing, const tt_type *type, int dim, int64_t 
  * which words are added; the latter is not asked of those that are `known`. Long ones are not
  * looked at, nor are numbers that f32 does not hold. */
 bool tt_growing_range(tt_growing *growing, int64_t start, int64_t end, bool known);
+/* Notes how many elements of a mask of this type are true; whether that changes. */
+bool tt_growing_count(tt_growing *growing, const tt_type *mask, int64_t count);
 
 /* A value was uploaded with that length, or such a value is no longer alive: what else has this
  * size meanwhile goes along with that value, as the positions of a text's words do. The latest

@@ -174,3 +174,39 @@ bool tt_picked_scatter(tt_spread *s, const tt_call_spec *spec) {
   const tt_call_tensor *source = &spec->tensors[spec->args[3].first];
   return source->view.rank == index->view.rank && within(index, source, -1);
 }
+
+/* -- By masks -- */
+
+/* Padding is not true. */
+static bool leave_out_all(tt_spread *s, const tt_call_spec *spec, int tensor) {
+  const tt_marks *marks = &spec->tensors[tensor].marks;
+  for (int k = 0; k < tt_marks_count(marks); k++)
+    if (!tt_spread_leave_out(s, tensor, &marks->of[k])) return false;
+  return true;
+}
+
+/* Both have padding at the same places, of as many dims. */
+static bool alike(const tt_call_tensor *one, const tt_call_tensor *other) {
+  if (!one->marks.count && !other->marks.count) return true;
+  return one->view.rank == other->view.rank && tt_spread_same_all(&one->marks, &other->marks);
+}
+
+bool tt_picked_by_mask(tt_spread *s, const tt_call_spec *spec) {
+  const tt_arg *first = &spec->args[0], *second = &spec->args[1];
+  if (first->kind != TT_ARG_TENSOR) return false;
+  if (second->kind != TT_ARG_TENSOR) return leave_out_all(s, spec, first->first);
+  return alike(&spec->tensors[first->first], &spec->tensors[second->first]) &&
+         leave_out_all(s, spec, second->first);
+}
+
+/* What is written is read from its begin on, so that padding may be at its end. */
+bool tt_picked_masked(tt_spread *s, const tt_call_spec *spec) {
+  for (int i = 0; i < 3; i++)
+    if (spec->args[i].kind != TT_ARG_TENSOR) return false;
+  const tt_call_tensor *source = &spec->tensors[spec->args[2].first];
+  for (int k = 0; k < tt_marks_count(&source->marks); k++)
+    if (source->marks.of[k].dim != 0 || source->marks.of[k].outer != 1) return false;
+  int mask = spec->args[1].first;
+  return alike(&spec->tensors[spec->args[0].first], &spec->tensors[mask]) &&
+         leave_out_all(s, spec, mask);
+}

@@ -137,7 +137,6 @@ static int reduced_dim(const tt_call_spec *spec, int rank, int dim) {
 /* -- Any of them -- */
 
 typedef enum kind {
-  REFUSED,
   RULE,
   LISTED,
   CAT,
@@ -149,51 +148,64 @@ typedef enum kind {
   ADD,
   GATHER,
   SCATTER,
+  MASKED,
   SIZED,
+  BY_MASK,
   PUT_BACK
 } kind;
 
-static const struct {
+/* A rule of letters. */
+static bool spread_rule(tt_spread *s, const tt_call_spec *spec) {
+  const char *rule = tt_op_along_of(spec->row->name)->rule;
+  if (!rule) rule = "";
+  return each_tensor(s, spec, rule, note_tensor) && each_tensor(s, spec, rule, check_tensor);
+}
+
+static bool nothing_read(tt_spread *s, const tt_call_spec *spec) {
+  (void)s;
+  (void)spec;
+  return true;
+}
+
+/* What notes the operands' marks, by a rule's name or its first character. */
+static const struct noting {
   const char *rule;
   kind is;
-} names[] = {{"cat", CAT},     {"stack", STACK},   {"pad", PAD},
-             {"index", INDEX}, {"put", PUT},       {"select", SELECT},
-             {"add", ADD},     {"gather", GATHER}, {"scatter", SCATTER}};
+  bool (*note)(tt_spread *s, const tt_call_spec *spec);
+} rules[] = {{"", RULE, spread_rule},
+             {"%", LISTED, spread_listed},
+             {"#", SIZED, nothing_read},
+             {"?", BY_MASK, tt_picked_by_mask},
+             {"@", PUT_BACK, tt_moved_back},
+             {"cat", CAT, tt_moved_cat},
+             {"stack", STACK, tt_moved_stack},
+             {"pad", PAD, tt_moved_pad},
+             {"index", INDEX, tt_picked_index},
+             {"put", PUT, tt_picked_put},
+             {"select", SELECT, tt_picked_select},
+             {"add", ADD, tt_picked_add},
+             {"gather", GATHER, tt_picked_gather},
+             {"scatter", SCATTER, tt_picked_scatter},
+             {"masked", MASKED, tt_picked_masked}};
 
-static kind kind_of(const tt_op_row *row) {
+/* NULL: the row allows no marks. */
+static const struct noting *noting_of(const tt_op_row *row) {
   const char *rule = tt_op_along_of(row->name)->rule;
-  if (!tt_op_spreads(row)) return REFUSED;
-  if (!rule) return row->cls == TT_REDUCE ? LISTED : RULE;
-  if (rule[0] == '%') return LISTED;
-  if (rule[0] == '#') return SIZED;
-  if (rule[0] == '@') return PUT_BACK;
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (strcmp(rule, names[i].rule) == 0) return names[i].is;
-  return RULE;
+  if (!tt_op_spreads(row)) return NULL;
+  if (!rule) rule = row->cls == TT_REDUCE ? "%" : "";
+  size_t size = strchr("%#?@", *rule) ? 1 : strlen(rule);
+  for (size_t i = 1; i < sizeof rules / sizeof *rules && *rule; i++)
+    if (strlen(rules[i].rule) == size && strncmp(rule, rules[i].rule, size) == 0) return &rules[i];
+  return &rules[0];
 }
 
 bool tt_spread_operands(const tt_call_spec *spec, tt_spread *out) {
   *out = (tt_spread){.known_count = 0};
-  kind is = kind_of(spec->row);
+  const struct noting *noting = noting_of(spec->row);
   bool marked = spec->bound > 0 || spec->sized.count > 0;
   for (int i = 0; i < spec->tensor_count; i++) marked |= spec->tensors[i].marks.count > 0;
   if (!marked) return true;
-  if (is == REFUSED || spec->checks) return false;
-  if (is == CAT) return tt_moved_cat(out, spec);
-  if (is == STACK) return tt_moved_stack(out, spec);
-  if (is == PAD) return tt_moved_pad(out, spec);
-  if (is == INDEX) return tt_picked_index(out, spec);
-  if (is == PUT) return tt_picked_put(out, spec);
-  if (is == SELECT) return tt_picked_select(out, spec);
-  if (is == ADD) return tt_picked_add(out, spec);
-  if (is == GATHER) return tt_picked_gather(out, spec);
-  if (is == SCATTER) return tt_picked_scatter(out, spec);
-  if (is == SIZED) return true;
-  if (is == PUT_BACK) return tt_moved_back(out, spec);
-  if (is == LISTED) return spread_listed(out, spec);
-  const char *rule = tt_op_along_of(spec->row->name)->rule;
-  if (!rule) rule = "";
-  return each_tensor(out, spec, rule, note_tensor) && each_tensor(out, spec, rule, check_tensor);
+  return noting && !spec->checks && noting->note(out, spec);
 }
 
 /* Of result k's dims; false: it has another rank. One that the rule does not name has none. */
@@ -225,8 +237,8 @@ static bool mark_result(kind is, const tt_spread *s, const tt_call_spec *spec, i
   int codes[TT_MAX_RANK], rank = result->view.rank;
   result->marks.count = 0;
   if (is == CAT && spec->bound) return tt_moved_cat_result(spec, result);
-  if (is == SIZED || is == PUT_BACK) return result->marks = spec->sized, true;
-  if (is == PUT || is == ADD || is == SCATTER)
+  if (is == SIZED || is == BY_MASK || is == PUT_BACK) return result->marks = spec->sized, true;
+  if (is == PUT || is == ADD || is == SCATTER || is == MASKED)
     return result->marks = spec->tensors[spec->args[0].first].marks, true;
   if (is == PAD && spec->bound && !tt_moved_pad_result(spec, result)) return false;
   if (s->known_count == 0) return true;
@@ -244,11 +256,12 @@ static bool mark_result(kind is, const tt_spread *s, const tt_call_spec *spec, i
 }
 
 bool tt_spread_results(const tt_spread *spread, const tt_call_spec *spec, tt_call_result *results) {
-  kind is = kind_of(spec->row);
+  const struct noting *noting = noting_of(spec->row);
   for (int k = 0; k < spec->result_count; k++) {
     tt_call_result *result = &results[k];
     if (result->target < 0 && result->view.dtype == TT_INVALID) continue;
-    if (!mark_result(is, spread, spec, k, result)) return false;
+    if (!noting) result->marks.count = 0;
+    if (noting && !mark_result(noting->is, spread, spec, k, result)) return false;
     if (result->target >= 0 &&
         !tt_spread_same_all(&spec->tensors[result->target].marks, &result->marks))
       return false;

@@ -106,7 +106,7 @@ static tt_status make_value(tt_stream *stream, const upload *up, const tt_policy
   tt_status status = TT_SUCCESS;
   if (up->padded) {
     status = tt_value_set_reach(*out, &up->reach);
-    tt_value_note_upload(*out, tt_call_table_growing(stream->device->calls));
+    tt_value_keep_length(*out, tt_call_table_growing(stream->device->calls));
   }
   if (!status) status = tt_stream_keep_pace(stream, bytes, true, policy);
   if (!status) status = make_buffer(stream, up->held, up->data, policy, &buffer);

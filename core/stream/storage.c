@@ -62,3 +62,12 @@ void tt_storage_set_type(tt_storage *storage, const tt_type *type) {
 int64_t tt_storage_bytes(const tt_storage *storage) {
   return storage->type ? tt_type_held_bytes(storage->type) : 0;
 }
+
+void tt_storage_keep_length(tt_storage *storage) {
+  tt_device_lock(storage->device);
+  tt_value *value = storage->value;
+  if (storage->bounded && value && !value->growing &&
+      tt_along_count(tt_type_along(storage->bounded)) == 1)
+    tt_value_keep_length(value, tt_call_table_growing(storage->device->calls));
+  tt_device_unlock(storage->device);
+}

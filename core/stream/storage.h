@@ -32,6 +32,9 @@ struct tt_value *tt_storage_hold(tt_storage *storage, struct tt_value *value);
 void tt_storage_take(tt_storage *storage, tt_storage *from);
 /* The only way to change it: storages of a type are counted, and their bytes. */
 void tt_storage_set_type(tt_storage *storage, const tt_type *type);
+/* What it holds keeps its length live (call/growing.h), if it is a bounded value with one length.
+ * Thread-safe. */
+void tt_storage_keep_length(tt_storage *storage);
 int64_t tt_storage_bytes(const tt_storage *storage);
 
 #endif

@@ -34,7 +34,7 @@ tt_status tt_value_set_reach(tt_value *value, const tt_reach *reach) {
   return tt_type_intern(&exact, &value->exact);
 }
 
-void tt_value_note_upload(tt_value *value, tt_growing *growing) {
+void tt_value_keep_length(tt_value *value, tt_growing *growing) {
   assert(tt_value_is_bounded(value) && !value->growing);
   value->growing = growing;
   tt_growing_enter(growing, value->reach.of[0]);

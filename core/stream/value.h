@@ -45,8 +45,8 @@ tt_status tt_value_borrow(tt_value *lender, uint32_t site, tt_value **out);
 static inline bool tt_value_is_bounded(const tt_value *value) { return value->reach.of[0] > 0; }
 /* It has a bounded type, of which that many elements count. */
 tt_status tt_value_set_reach(tt_value *value, const tt_reach *reach);
-/* It has one bounded dim and was uploaded: its length is live until it is freed. */
-void tt_value_note_upload(tt_value *value, tt_growing *growing);
+/* It has one bounded dim, whose length is live (call/growing.h) until it is freed. */
+void tt_value_keep_length(tt_value *value, tt_growing *growing);
 /* Nobody else holds it. */
 static inline bool tt_value_unique(const tt_value *value) {
   return atomic_load_explicit(&value->refs, memory_order_acquire) == 1;

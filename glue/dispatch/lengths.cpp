@@ -65,8 +65,10 @@ void recall_operands(Walk& walk) {
   }
 }
 
+// A number is the size of the only dim that varies.
 c10::ArrayRef<IValue> listed_sizes(const Walk& walk) {
-  return walk.args[static_cast<size_t>(walk.plan.sizes)].toListRef();
+  const IValue& all = walk.args[static_cast<size_t>(walk.plan.sizes)];
+  return all.isInt() ? c10::ArrayRef<IValue>(all) : all.toListRef();
 }
 
 // Along which dim a part is put back; may be out of range.
@@ -195,7 +197,9 @@ bool widen_sizes(Walk& walk) {
   if (!any) return false;
   walk.widened.assign(walk.args.begin(), walk.args.end());
   if (walk.plan.puts_back) place_part(walk);
-  walk.widened[static_cast<size_t>(walk.plan.sizes)] = std::move(sizes);
+  IValue& listed = walk.widened[static_cast<size_t>(walk.plan.sizes)];
+  if (listed.isInt()) listed = sizes.get(0);
+  else listed = std::move(sizes);
   walk.args = walk.widened;
   return true;
 }

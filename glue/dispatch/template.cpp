@@ -25,6 +25,18 @@ bool plain(const IValue& value) {
   return std::all_of(list.begin(), list.end(), [](const IValue& one) { return plain(one); });
 }
 
+// Whether some have room for more (core/call/bounded.h): what an operator is decomposed to may know
+// of that, and a template would not.
+bool have_room(const std::vector<IValue>& args) {
+  bool any = false;
+  for (const IValue& arg : args)
+    each_tensor(arg, [&](const at::Tensor& one) {
+      any |= one.defined() && one.device().is_privateuseone() && is_held(one) &&
+             storage_of(one)->bounded;
+    });
+  return any;
+}
+
 // -- Using a template --
 
 // Frees what no result took, also when an error ends the run.
@@ -143,10 +155,9 @@ bool run_template(const Plan& plan, torch::jit::Stack* stack,
                            stack->end());
   if (!std::all_of(args.begin(), args.end(), [](const IValue& one) { return plain(one); }))
     return decompose();
+  if (have_room(args)) return decompose();
   Walk walk(plan, args);
   walk_args(walk);
-  for (tt_storage* one : walk.storages)
-    check(tt_storage_settle(stream_of(walk.device), one, &walk.policy, call_site()));
   // The settings that a decomposition may ask for.
   tt_key_u64(&walk.key,
              static_cast<uint64_t>(product_precision()) << 1 | walk.policy.deterministic);

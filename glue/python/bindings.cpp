@@ -127,6 +127,27 @@ std::optional<std::vector<int64_t>> padded_sizes(const at::Tensor& tensor) {
   return std::vector<int64_t>(bounded->dims, bounded->dims + bounded->rank);
 }
 
+// Whether as many elements of the mask as are true now are more or fewer from time to time.
+bool count_lengthens(const at::Tensor& mask, int64_t count) {
+  tt_view view = view_of(mask);
+  tt_type type = tt_view_held(&view);
+  tt_growing* growing = tt_call_table_growing(open_session()->calls);
+  return tt_growing_count(growing, &type, count) || (count > 1 && storage_of(mask)->bounded);
+}
+
+// Lengths of values that data decide (core/call/growing.h).
+void bind_lengths(py::module_& m) {
+  m.def("count_lengthens", &count_lengthens);
+  m.def("enter_length", [](int64_t length) {
+    tt_growing_enter(tt_call_table_growing(open_session()->calls), length);
+  });
+  m.def("leave_length", [](int64_t length) {
+    tt_growing_leave(tt_call_table_growing(open_session()->calls), length);
+  });
+  m.def("keep_length",
+        [](const at::Tensor& tensor) { tt_storage_keep_length(storage_of(tensor)); });
+}
+
 template <class Release> void bind_graphs(py::module_& m, const Release& release) {
   py::class_<Graph>(m, "Graph")
       .def(py::init<>())
@@ -171,6 +192,7 @@ template <class Release> void bind_graphs(py::module_& m, const Release& release
   m.def("signature",
         [](const std::vector<at::Tensor>& args) { return py::bytes(signature(args)); });
   m.def("padded_sizes", &padded_sizes);
+  bind_lengths(m);
   m.def("find_repetition", &find_repetition);
   m.def(
       "try_options",

@@ -136,10 +136,11 @@ def test_the_programs_do_not_depend_on_the_count():
         few = torch.unique(x.clamp(max=limit), return_counts=True)[1]
         return len(x[x > limit]), len((x > limit).nonzero()), len(few)
 
-    assert [run(2.0), run(5.0)] == [(7, 7, 3), (4, 4, 6)]
+    # With the third count there is room for more.
+    assert [run(2.0), run(5.0), run(3.0)] == [(7, 7, 3), (4, 4, 6), (6, 6, 4)]
     torch.tpu.synchronize()
     calls = torch.tpu.metrics()["calls_new"]
-    assert run(7.0) == (2, 2, 8)
+    assert [run(7.0), run(4.0)] == [(2, 2, 8), (5, 5, 5)]
     assert torch.tpu.metrics()["calls_new"] == calls
 
 

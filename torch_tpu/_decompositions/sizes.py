@@ -1,10 +1,17 @@
-"""Results whose sizes depend on data: made as large as they can get, counted, and cut."""
+"""Results whose sizes depend on data: made as large as they can get, counted, and cut.
 
+Where a count is seen to change from time to time it is a length, like that of a text
+(core/call/growing.h), and what is picked has room for more, so that no program depends on it.
+"""
+
+import contextlib
 import warnings
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
+from torch_tpu import _C
 from torch_tpu._decompositions import decomposes
 
 aten = torch.ops.aten
@@ -26,14 +33,40 @@ def count_true(mask: Tensor) -> int:
     return int(torch.count_nonzero(mask).item())
 
 
+@contextlib.contextmanager
+def counted(mask: Tensor) -> Iterator[tuple[int, int]]:
+    """Reads back how many elements are true; and as how many they are picked within the block."""
+    count = count_true(mask)
+    if not _C.count_lengthens(mask, count):
+        yield count, mask.numel()
+        return
+    _C.enter_length(count)
+    try:
+        yield count, count
+    finally:
+        _C.leave_length(count)
+
+
+def picked(rows: Tensor, count: int) -> Tensor:
+    """Returns the first rows; other tensors of that size go along with them while they live."""
+    if rows.shape[0] == count:
+        _C.keep_length(rows)
+    return first_rows(rows, count)
+
+
+def places(mask: Tensor, size: int, fill_value: int = -1) -> Tensor:
+    """Coordinates of the true elements; those of a dim lie together, as the CPU's do."""
+    memory = mask.new_empty((mask.dim(), size), dtype=torch.int64)
+    return aten.nonzero_static(mask, size=size, fill_value=fill_value, out=memory.mT)
+
+
 @decomposes("nonzero")
 def nonzero(self: Tensor) -> Tensor:
     """Coordinates of the elements that are not 0."""
-    count = count_true(self)
     if self.dim() == 0 or self.numel() == 0:
-        return self.new_empty((count, self.dim()), dtype=torch.int64)
-    memory = self.new_empty((self.dim(), self.numel()), dtype=torch.int64)  # each dim lies together
-    return first_rows(aten.nonzero_static(self, size=self.numel(), out=memory.mT), count)
+        return self.new_empty((count_true(self), self.dim()), dtype=torch.int64)
+    with counted(self) as (count, size):
+        return picked(places(self, size), count)
 
 
 @decomposes("masked_select")
@@ -41,10 +74,10 @@ def masked_select(self: Tensor, mask: Tensor) -> Tensor:
     """Elements where a mask is true."""
     torch._check(mask.dtype == torch.bool, lambda: "masked_select: expected a mask of dtype bool")
     self, mask = torch.broadcast_tensors(self, mask)
-    count = count_true(mask)
     if self.numel() == 0:
         return self.new_empty(0)
-    return first_rows(aten.masked_scatter_backward(self, mask, [self.numel()]), count)
+    with counted(mask) as (count, size):
+        return picked(aten.masked_scatter_backward(self, mask, [size]), count)
 
 
 # -- Indexing by masks --
@@ -105,9 +138,8 @@ def index(self: Tensor, indices: list[Tensor | None]) -> Tensor:
         return aten.index.Tensor(self, _without_masks(self, indices))
     if mask.dim() == self.dim():
         return masked_select(self, mask)
-    count = count_true(mask)
-    places = aten.nonzero_static(mask.flatten(), size=mask.numel(), fill_value=0).flatten()
-    return first_rows(aten.index.Tensor(self.flatten(0, mask.dim() - 1), [places]), count)
+    with counted(mask) as (count, size):
+        return picked(aten.index.Tensor(self, places(mask, size, 0).unbind(1)), count)
 
 
 @decomposes("index_put", "_unsafe_index_put", "_index_put_impl")

@@ -24,7 +24,7 @@ from torch_tpu.compiler import checks, layouts
 try:
     from torch._higher_order_ops.passes import inline_invoke_subgraph as passes
 except ImportError:  # PyTorch before 2.13, which cannot take layers apart again
-    passes = None
+    passes = None  # type: ignore[assignment]
 
 INVOKE = torch.ops.higher_order.invoke_subgraph
 LEAST = 4  # equal layers: for fewer, what PyTorch does once is more than what it is spared

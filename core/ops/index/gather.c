@@ -76,7 +76,7 @@ void tt_lower_repeat_interleave(tt_lower *cx) {
 void tt_lower_nonzero_static(tt_lower *cx) {
   if (tt_out_empty(cx)) return;
   tt_hlo *h = cx->h;
-  tt_node *x = tt_in(cx, 0), *mask = tt_flatten(cx, tt_cast(cx, x, TT_BOOL));
+  tt_node *x = tt_in_counted(cx, 0), *mask = tt_flatten(cx, tt_cast(cx, x, TT_BOOL));
   tt_type result = *tt_meta_type(cx, 0), slots = {.dtype = TT_I64, .rank = 1};
   int64_t numel = mask->type.dims[0], stride = numel;
   slots.dims[0] = result.dims[0];

@@ -317,7 +317,7 @@ void tt_lower_put(tt_lower *cx) {
 
 void tt_lower_masked_scatter(tt_lower *cx) {
   tt_hlo *h = cx->h;
-  tt_node *x = tt_in(cx, 0), *mask = tt_in(cx, 1);
+  tt_node *x = tt_in(cx, 0), *mask = tt_in_counted(cx, 1);
   if (mask->type.dtype != TT_BOOL) {
     tt_hlo_fail(h, TT_INVALID_ARGUMENT, "masked_scatter: the mask must be bool, got %s",
                 tt_dtype_name(mask->type.dtype));
@@ -345,7 +345,7 @@ void tt_lower_masked_scatter(tt_lower *cx) {
 void tt_lower_masked_scatter_backward(tt_lower *cx) {
   if (tt_out_empty(cx)) return;
   tt_hlo *h = cx->h;
-  tt_node *grad = tt_in(cx, 0), *mask = tt_cast(cx, tt_in(cx, 1), TT_BOOL);
+  tt_node *grad = tt_in(cx, 0), *mask = tt_cast(cx, tt_in_counted(cx, 1), TT_BOOL);
   tt_type type = *tt_meta_type(cx, 0), flat = {.dtype = TT_I64, .rank = 1};
   mask = tt_flatten(cx, tt_hlo_broadcast_to(h, mask, grad->type.rank, grad->type.dims));
   flat.dims[0] = mask->type.dims[0];
