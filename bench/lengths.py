@@ -6,12 +6,30 @@ Models of transformers with random weights, AdamW, gradients clipped, the loss r
 import argparse
 import random
 import time
+from types import SimpleNamespace
 
 import torch
 import transformers
 
 SMALL = {"vocab_size": 200, "num_hidden_layers": 3, "num_attention_heads": 4}
 BERT = {**SMALL, "hidden_size": 64, "intermediate_size": 128}
+
+
+class ChosenWords(torch.nn.Module):
+    """A BERT for masked words whose head sees only these: as many as data say."""
+
+    def __init__(self, config: transformers.BertConfig) -> None:
+        super().__init__()
+        self.whole = transformers.BertForMaskedLM(config)
+
+    def forward(
+        self, words: torch.Tensor, labels: torch.Tensor, attention_mask: torch.Tensor
+    ) -> SimpleNamespace:
+        """Returns the loss, as transformers' models do."""
+        chosen = labels != -100
+        seen = self.whole.bert(words, attention_mask=attention_mask).last_hidden_state
+        logits = self.whole.cls(seen[chosen])
+        return SimpleNamespace(loss=torch.nn.functional.cross_entropy(logits, labels[chosen]))
 
 
 def _model(name: str, attention: str) -> torch.nn.Module:
@@ -30,6 +48,7 @@ def _model(name: str, attention: str) -> torch.nn.Module:
         "classifier": transformers.BertForSequenceClassification,
         "tokens": transformers.BertForTokenClassification,
         "masked": transformers.BertForMaskedLM,
+        "chosen": ChosenWords,
     }[name]
     return kind(transformers.BertConfig(**BERT, **plan))
 
@@ -39,7 +58,7 @@ def _labels(name: str, words: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         return words[:, 0] % 2
     if name == "tokens":
         return words % 2
-    if name == "masked":
+    if name in ("masked", "chosen"):
         return words.where(words % 5 == 0, -100)
     if name == "t5":
         return words[:, : random.randint(3, 40)].contiguous()
@@ -74,7 +93,7 @@ def run(name: str, attention: str, steps: int, device: str) -> tuple[float, int,
 def main() -> None:
     """Prints a line about one model."""
     parser = argparse.ArgumentParser(description=__doc__)
-    names = ("classifier", "tokens", "masked", "gpt2", "llama", "t5")
+    names = ("classifier", "tokens", "masked", "chosen", "gpt2", "llama", "t5")
     parser.add_argument("model", choices=names)
     parser.add_argument("--attention", choices=("sdpa", "eager"), default="sdpa")
     parser.add_argument("--steps", type=int, default=30)

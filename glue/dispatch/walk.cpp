@@ -232,9 +232,12 @@ void start_anew(Walk& walk) {
 
 }  // namespace
 
+bool sees_room(const tt_policy& policy) {
+  return policy.mode != TT_MODE_DEBUG && !policy.deterministic && !is_capturing();
+}
+
 bool walk_args(Walk& walk) {
-  bool exact = walk.policy.mode == TT_MODE_DEBUG || walk.policy.deterministic || is_capturing();
-  if (exact || !walk.plan.row) walk.see = See::Exact;
+  if (!sees_room(walk.policy) || !walk.plan.row) walk.see = See::Exact;
   walk_once(walk);
   if (walk.see == See::Exact) return true;
   if (!find_lengths(walk)) return false;

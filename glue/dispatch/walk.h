@@ -58,6 +58,8 @@ struct Walk : Fixed {
   ~Walk() { tt_key_deinit(&key); }
 };
 
+// Whether calls may have operands with room for more (core/call/bounded.h).
+bool sees_room(const tt_policy& policy);
 // Fills everything but the plan, the arguments, and how they are seen. False: not so.
 bool walk_args(Walk& walk);
 

@@ -3,7 +3,7 @@
 #include "device/function.h"
 #include "device/policy.h"
 #include "device/region.h"
-#include "dispatch/dispatch.h"
+#include "dispatch/walk.h"
 
 #include <c10/core/DeviceGuard.h>
 #include <pthread.h>
@@ -132,6 +132,7 @@ bool count_lengthens(const at::Tensor& mask, int64_t count) {
   tt_view view = view_of(mask);
   tt_type type = tt_view_held(&view);
   tt_growing* growing = tt_call_table_growing(open_session()->calls);
+  if (!sees_room(Policy())) return false;
   return tt_growing_count(growing, &type, count) || (count > 1 && storage_of(mask)->bounded);
 }
 

@@ -34,15 +34,17 @@ def count_true(mask: Tensor) -> int:
 
 
 @contextlib.contextmanager
-def counted(mask: Tensor) -> Iterator[tuple[int, int]]:
-    """Reads back how many elements are true; and as how many they are picked within the block."""
-    count = count_true(mask)
+def as_length(mask: Tensor, count: int) -> Iterator[int]:
+    """Yields as how many elements those that are true are picked, so that few programs do it.
+
+    Within the block the count is a length if it changes from time to time.
+    """
     if not _C.count_lengthens(mask, count):
-        yield count, mask.numel()
+        yield mask.numel()
         return
     _C.enter_length(count)
     try:
-        yield count, count
+        yield count
     finally:
         _C.leave_length(count)
 
@@ -63,9 +65,10 @@ def places(mask: Tensor, size: int, fill_value: int = -1) -> Tensor:
 @decomposes("nonzero")
 def nonzero(self: Tensor) -> Tensor:
     """Coordinates of the elements that are not 0."""
+    count = count_true(self)
     if self.dim() == 0 or self.numel() == 0:
-        return self.new_empty((count_true(self), self.dim()), dtype=torch.int64)
-    with counted(self) as (count, size):
+        return self.new_empty((count, self.dim()), dtype=torch.int64)
+    with as_length(self, count) as size:
         return picked(places(self, size), count)
 
 
@@ -74,9 +77,10 @@ def masked_select(self: Tensor, mask: Tensor) -> Tensor:
     """Elements where a mask is true."""
     torch._check(mask.dtype == torch.bool, lambda: "masked_select: expected a mask of dtype bool")
     self, mask = torch.broadcast_tensors(self, mask)
+    count = count_true(mask)
     if self.numel() == 0:
         return self.new_empty(0)
-    with counted(mask) as (count, size):
+    with as_length(mask, count) as size:
         return picked(aten.masked_scatter_backward(self, mask, [size]), count)
 
 
@@ -138,7 +142,8 @@ def index(self: Tensor, indices: list[Tensor | None]) -> Tensor:
         return aten.index.Tensor(self, _without_masks(self, indices))
     if mask.dim() == self.dim():
         return masked_select(self, mask)
-    with counted(mask) as (count, size):
+    count = count_true(mask)
+    with as_length(mask, count) as size:
         return picked(aten.index.Tensor(self, places(mask, size, 0).unbind(1)), count)
 
 
