@@ -1,7 +1,7 @@
-/* Sizes that change: which dim of uploads that are otherwise alike was seen with a third size, and
- * which ranges and results of cat become longer each time, and how many elements of a mask are true
- * where that is not always the same. What has such sizes is held in bounded
- * values (call/bounded.h), so that programs serve all of them. */
+/* Sizes that change: which dim of uploads that are otherwise alike was seen with a third size,
+ * which ranges and results of cat become longer each time, and whether masks of a type have a third
+ * number of true elements. What has such sizes is held in bounded values (call/bounded.h), so that
+ * programs serve all of them. */
 #ifndef TT_CALL_GROWING_H
 #define TT_CALL_GROWING_H
 

@@ -90,13 +90,13 @@ const tt_op_length *tt_op_length_of(const char *name); /* NULL: the row has none
  * further dims, aligned at their ends, "*" a tensor that is broadcast to the result, "!" one none
  * of whose dims may be longer. "%1": the first result is as the first tensor, and along the dims
  * that argument 1 lists ("%": all) padding reads as what `neutral` leaves out. "#1": the result has
- * the sizes that argument 1 lists, and nothing is read. "?1": likewise,
- * and the operands are those elements that a mask picks, or the mask. "@1": it has them, and along
- * all dims but the one that the argument behind these names, it is as argument 0, which may lack
- * that dim. "cat", "stack", "pad", "index", "put" (at indices), "select", "add" (of slices),
- * "gather", "scatter" and "masked" (writes where a mask is true) stand for what these do. "": all
- * tensors are broadcast to the result. Pointwise rows have that one, and reductions with a
- * tt_op_length their own, without an entry. ALONG entries stand beside the rows.
+ * the sizes that argument 1 lists, and nothing is read. "?1": likewise, and the operands are a
+ * mask, or what it picks elements of and the mask. "@1": it has them, and along all dims but the
+ * one that the argument behind these names, it is as argument 0, which may lack that dim. "cat",
+ * "stack", "pad", "index", "put" (at indices), "select", "add" (of slices), "gather", "scatter" and
+ * "masked" (writes where a mask is true) stand for what these do. "": all tensors are broadcast to
+ * the result. Pointwise rows have that one, and reductions with a tt_op_length their own, without
+ * an entry. ALONG entries stand beside the rows.
  */
 typedef struct tt_op_along {
   const char *name, *rule; /* of the row; NULL: it has no entry */

@@ -45,6 +45,7 @@ def faults(mebibytes, **environment):
     return int(out)
 
 
+@pytest.mark.slow
 def test_small_blocks_stay_with_malloc():
     # Four results of 16 MiB have 16,384 pages of 4 KiB.
     assert faults(16) < 2000

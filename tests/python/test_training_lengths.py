@@ -362,7 +362,8 @@ def train(kind):
     return [*losses, torch.tpu.metrics()["programs"] - before]
 
 
-@pytest.mark.parametrize("kind", slow_but(["encoder", "linear"], "linear"))
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["encoder", "linear"])
 def test_models_compile_for_the_first_lengths(kind):
     results = []
     for growing in ("on", "off"):
