@@ -1,5 +1,13 @@
 #include "call/picked.h"
 
+/* The lowering leaves out all padding of an index or a mask. */
+static bool leave_out_all(tt_spread *s, const tt_call_spec *spec, int tensor) {
+  const tt_marks *marks = &spec->tensors[tensor].marks;
+  for (int k = 0; k < tt_marks_count(marks); k++)
+    if (!tt_spread_leave_out(s, tensor, &marks->of[k])) return false;
+  return true;
+}
+
 /* -- Lists of indices -- */
 
 static const tt_call_tensor *index_of(const tt_call_spec *spec, int dim) {
@@ -90,8 +98,7 @@ bool tt_picked_put(tt_spread *s, const tt_call_spec *spec) {
     if (!index) continue;
     rank--;
     if (index->view.rank > broadcast) broadcast = index->view.rank;
-    for (int k = 0; k < tt_marks_count(&index->marks); k++)
-      if (!tt_spread_leave_out(s, (int)(index - spec->tensors), &index->marks.of[k])) return false;
+    if (!leave_out_all(s, spec, (int)(index - spec->tensors))) return false;
   }
   return note_written(s, spec, rank + broadcast);
 }
@@ -136,7 +143,7 @@ bool tt_picked_add(tt_spread *s, const tt_call_spec *spec) {
     if (d == dim) other = index->marks.count ? &index->marks.of[0] : NULL;
     if (own ? !other || !tt_spread_same(own, other) : other != NULL) return false;
   }
-  return !index->marks.count || tt_spread_leave_out(s, spec->args[2].first, &index->marks.of[0]);
+  return leave_out_all(s, spec, spec->args[2].first);
 }
 
 /* Where `inner` has room for more along a dim other than `dim`, `outer`, which may be longer, has
@@ -176,14 +183,6 @@ bool tt_picked_scatter(tt_spread *s, const tt_call_spec *spec) {
 }
 
 /* -- By masks -- */
-
-/* Padding is not true. */
-static bool leave_out_all(tt_spread *s, const tt_call_spec *spec, int tensor) {
-  const tt_marks *marks = &spec->tensors[tensor].marks;
-  for (int k = 0; k < tt_marks_count(marks); k++)
-    if (!tt_spread_leave_out(s, tensor, &marks->of[k])) return false;
-  return true;
-}
 
 /* Both have padding at the same places, of as many dims. */
 static bool alike(const tt_call_tensor *one, const tt_call_tensor *other) {

@@ -136,23 +136,18 @@ static int reduced_dim(const tt_call_spec *spec, int rank, int dim) {
 
 /* -- Any of them -- */
 
-typedef enum kind {
-  RULE,
-  LISTED,
-  CAT,
-  STACK,
-  PAD,
-  INDEX,
-  PUT,
-  SELECT,
-  ADD,
-  GATHER,
-  SCATTER,
-  MASKED,
-  SIZED,
-  BY_MASK,
-  PUT_BACK
-} kind;
+/* How the results stand. */
+typedef enum standing {
+  BY_RULE, /* as its letters say */
+  INDEXED, /* as x[indices] does */
+  REDUCED, /* as the first tensor, which may have dims more */
+  SAME,    /* along dims of the same number */
+  JOINED,  /* the same; with room along the dim of cat */
+  PADDED,  /* the same; with room along the dim that is padded */
+  STACKED, /* the same, but for a dim more */
+  AS_SELF, /* what is written is argument 0 */
+  AS_SIZED /* as the sizes that are listed */
+} standing;
 
 /* A rule of letters. */
 static bool spread_rule(tt_spread *s, const tt_call_spec *spec) {
@@ -168,31 +163,29 @@ static bool nothing_read(tt_spread *s, const tt_call_spec *spec) {
 }
 
 /* What notes the operands' marks, by a rule's name or its first character. */
-static const struct noting {
+typedef struct noting {
   const char *rule;
-  kind is;
+  standing results;
   bool (*note)(tt_spread *s, const tt_call_spec *spec);
-} rules[] = {{"", RULE, spread_rule},
-             {"%", LISTED, spread_listed},
-             {"#", SIZED, nothing_read},
-             {"?", BY_MASK, tt_picked_by_mask},
-             {"@", PUT_BACK, tt_moved_back},
-             {"cat", CAT, tt_moved_cat},
-             {"stack", STACK, tt_moved_stack},
-             {"pad", PAD, tt_moved_pad},
-             {"index", INDEX, tt_picked_index},
-             {"put", PUT, tt_picked_put},
-             {"select", SELECT, tt_picked_select},
-             {"add", ADD, tt_picked_add},
-             {"gather", GATHER, tt_picked_gather},
-             {"scatter", SCATTER, tt_picked_scatter},
-             {"masked", MASKED, tt_picked_masked}};
+} noting;
+static const noting rules[] = {
+    {"", BY_RULE, spread_rule},           {"%", SAME, spread_listed},
+    {"#", AS_SIZED, nothing_read},        {"?", AS_SIZED, tt_picked_by_mask},
+    {"@", AS_SIZED, tt_moved_back},       {"cat", JOINED, tt_moved_cat},
+    {"stack", STACKED, tt_moved_stack},   {"pad", PADDED, tt_moved_pad},
+    {"index", INDEXED, tt_picked_index},  {"put", AS_SELF, tt_picked_put},
+    {"select", SAME, tt_picked_select},   {"add", AS_SELF, tt_picked_add},
+    {"gather", SAME, tt_picked_gather},   {"scatter", AS_SELF, tt_picked_scatter},
+    {"masked", AS_SELF, tt_picked_masked}};
+
+static const noting reduction = {NULL, REDUCED, spread_listed};
 
 /* NULL: the row allows no marks. */
-static const struct noting *noting_of(const tt_op_row *row) {
+static const noting *noting_of(const tt_op_row *row) {
   const char *rule = tt_op_along_of(row->name)->rule;
   if (!tt_op_spreads(row)) return NULL;
-  if (!rule) rule = row->cls == TT_REDUCE ? "%" : "";
+  if (!rule && row->cls == TT_REDUCE) return &reduction;
+  if (!rule) rule = "";
   size_t size = strchr("%#?@", *rule) ? 1 : strlen(rule);
   for (size_t i = 1; i < sizeof rules / sizeof *rules && *rule; i++)
     if (strlen(rules[i].rule) == size && strncmp(rule, rules[i].rule, size) == 0) return &rules[i];
@@ -201,11 +194,11 @@ static const struct noting *noting_of(const tt_op_row *row) {
 
 bool tt_spread_operands(const tt_call_spec *spec, tt_spread *out) {
   *out = (tt_spread){.known_count = 0};
-  const struct noting *noting = noting_of(spec->row);
+  const noting *by = noting_of(spec->row);
   bool marked = spec->bound > 0 || spec->sized.count > 0;
   for (int i = 0; i < spec->tensor_count; i++) marked |= spec->tensors[i].marks.count > 0;
   if (!marked) return true;
-  return noting && !spec->checks && noting->note(out, spec);
+  return by && !spec->checks && by->note(out, spec);
 }
 
 /* Of result k's dims; false: it has another rank. One that the rule does not name has none. */
@@ -219,33 +212,29 @@ static bool rule_codes(const tt_call_spec *spec, int k, int rank, int *codes) {
 }
 
 /* The code of a result's dim. */
-static int code_at(kind is, const tt_call_spec *spec, const tt_spread *s, int rank,
+static int code_at(standing how, const tt_call_spec *spec, const tt_spread *s, int rank,
                    const int *codes, int dim) {
-  if (is == RULE || is == INDEX) return codes[dim];
-  if (is == STACK) dim = tt_moved_stacked(spec, rank, dim);
+  if (how == BY_RULE || how == INDEXED) return codes[dim];
+  if (how == STACKED) dim = tt_moved_stacked(spec, rank, dim);
   for (int i = 0; i < s->known_count; i++) {
     int from = s->known[i].code - TT_CODE_DIM;
-    bool same =
-        is == CAT || is == STACK || is == PAD || is == SELECT || is == GATHER || is_percent(spec);
-    if (dim == (same ? from : reduced_dim(spec, rank, from))) return s->known[i].code;
+    if (dim == (how == REDUCED ? reduced_dim(spec, rank, from) : from)) return s->known[i].code;
   }
   return TT_CODE_NONE;
 }
 
-static bool mark_result(kind is, const tt_spread *s, const tt_call_spec *spec, int k,
+static bool mark_result(standing how, const tt_spread *s, const tt_call_spec *spec, int k,
                         tt_call_result *result) {
   int codes[TT_MAX_RANK], rank = result->view.rank;
-  result->marks.count = 0;
-  if (is == CAT && spec->bound) return tt_moved_cat_result(spec, result);
-  if (is == SIZED || is == BY_MASK || is == PUT_BACK) return result->marks = spec->sized, true;
-  if (is == PUT || is == ADD || is == SCATTER || is == MASKED)
-    return result->marks = spec->tensors[spec->args[0].first].marks, true;
-  if (is == PAD && spec->bound && !tt_moved_pad_result(spec, result)) return false;
+  if (how == JOINED && spec->bound) return tt_moved_cat_result(spec, result);
+  if (how == AS_SIZED) return result->marks = spec->sized, true;
+  if (how == AS_SELF) return result->marks = spec->tensors[spec->args[0].first].marks, true;
+  if (how == PADDED && spec->bound && !tt_moved_pad_result(spec, result)) return false;
   if (s->known_count == 0) return true;
-  if (is == INDEX) tt_picked_codes(spec, rank, codes);
-  bool known = is != RULE || rule_codes(spec, k, rank, codes);
+  if (how == INDEXED) tt_picked_codes(spec, rank, codes);
+  bool known = how != BY_RULE || rule_codes(spec, k, rank, codes);
   for (int dim = 0; dim < rank && known; dim++) {
-    int i = tt_spread_find(s, code_at(is, spec, s, rank, codes, dim));
+    int i = tt_spread_find(s, code_at(how, spec, s, rank, codes, dim));
     if (i == s->known_count || result->view.sizes[dim] == 1) continue;
     tt_marks *marks = &result->marks;
     if (marks->count == TT_MOST_ALONG || result->view.sizes[dim] != s->known[i].size) return false;
@@ -256,12 +245,12 @@ static bool mark_result(kind is, const tt_spread *s, const tt_call_spec *spec, i
 }
 
 bool tt_spread_results(const tt_spread *spread, const tt_call_spec *spec, tt_call_result *results) {
-  const struct noting *noting = noting_of(spec->row);
+  const noting *by = noting_of(spec->row);
   for (int k = 0; k < spec->result_count; k++) {
     tt_call_result *result = &results[k];
     if (result->target < 0 && result->view.dtype == TT_INVALID) continue;
-    if (!noting) result->marks.count = 0;
-    if (noting && !mark_result(noting->is, spread, spec, k, result)) return false;
+    result->marks.count = 0;
+    if (by && !mark_result(by->results, spread, spec, k, result)) return false;
     if (result->target >= 0 &&
         !tt_spread_same_all(&spec->tensors[result->target].marks, &result->marks))
       return false;

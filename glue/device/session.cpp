@@ -204,6 +204,8 @@ tt_stream* stream_of(c10::DeviceIndex index) {
   return found;
 }
 
+tt_growing* growing_sizes() { return tt_call_table_growing(open_session()->calls); }
+
 bool is_capturing() { return captures.load(std::memory_order_relaxed) > 0; }
 
 tt_stream* captured_stream(c10::DeviceIndex index) {

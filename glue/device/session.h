@@ -38,6 +38,7 @@ int first_device();  // the index of this process's own one, or of the first of 
 void expect_index(int index, int count);
 // Opens the plugin on first use; throws where that fails.
 tt_session* open_session();
+tt_growing* growing_sizes();  // of that
 tt_device* device_of(c10::DeviceIndex index);
 void require_device(c10::DeviceIndex index);  // throws as that does, but opens nothing if it can
 // Whether another process of this host has it: nothing of this one is there, or ever will be.

@@ -9,7 +9,7 @@ namespace {
 // Positions of a text's words, say, are part of a table, and as many as the words; what is not
 // written yet may become as long.
 void recall(Walk& walk) {
-  tt_growing* growing = tt_call_table_growing(open_session()->calls);
+  tt_growing* growing = growing_sizes();
   for (size_t i = 0; i < walk.tensors.size() && tt_growing_any(growing); i++) {
     if (walk.storages[i]->bounded) continue;
     tt_view view = view_of(*walk.tensors[i]);
@@ -22,7 +22,7 @@ void recall(Walk& walk) {
 
 // All but the last words of a text, say.
 void recall_parts(Walk& walk) {
-  tt_growing* growing = tt_call_table_growing(open_session()->calls);
+  tt_growing* growing = growing_sizes();
   for (size_t i = 0; i < walk.tensors.size(); i++) {
     const tt_storage* storage = walk.storages[i];
     if (!storage->bounded || walk.tensors[i]->numel() >= tt_type_numel(storage->type)) continue;
@@ -114,7 +114,7 @@ void place_part(Walk& walk) {
 
 // Sizes that are listed may be lengths of live values, or nearly as long as what is put back.
 void recall_sizes(Walk& walk) {
-  tt_growing* growing = tt_call_table_growing(open_session()->calls);
+  tt_growing* growing = growing_sizes();
   auto all = listed_sizes(walk);
   if (!walk.plan.puts_back) {
     for (const IValue& one : all) tt_lengths_recall_size(&walk.lengths, growing, one.toInt());

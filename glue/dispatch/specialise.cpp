@@ -224,7 +224,7 @@ bool grows(const Walk& walk) {
   tt_view view = view_of(*walk.tensors[0]);
   tt_type type = tt_view_held(&view);
   const tt_type* bounded = nullptr;
-  tt_growing* growing = tt_call_table_growing(open_session()->calls);
+  tt_growing* growing = growing_sizes();
   int64_t length = type.dims[dim] = joined_size(walk);
   if (!tt_growing_join(growing, &type, dim, view.sizes[dim])) return false;
   type.dims[dim] = tt_bound_of(length);
@@ -251,7 +251,7 @@ bool range_of(const Walk& walk, int64_t* start, int64_t* end) {
 }  // namespace
 
 bool lengthens(const Walk& walk, bool known) {
-  tt_growing* growing = tt_call_table_growing(open_session()->calls);
+  tt_growing* growing = growing_sizes();
   int64_t start = 0, end = 0;
   if ((known && !tt_growing_any(growing)) || !range_of(walk, &start, &end)) return false;
   return tt_growing_range(growing, start, end, known);

@@ -129,22 +129,18 @@ std::optional<std::vector<int64_t>> padded_sizes(const at::Tensor& tensor) {
 
 // Whether as many elements of the mask as are true now are more or fewer from time to time.
 bool count_lengthens(const at::Tensor& mask, int64_t count) {
+  if (!sees_room(Policy())) return false;
   tt_view view = view_of(mask);
   tt_type type = tt_view_held(&view);
-  tt_growing* growing = tt_call_table_growing(open_session()->calls);
-  if (!sees_room(Policy())) return false;
-  return tt_growing_count(growing, &type, count) || (count > 1 && storage_of(mask)->bounded);
+  return tt_growing_count(growing_sizes(), &type, count) ||
+         (count > 1 && storage_of(mask)->bounded);
 }
 
 // Lengths of values that data decide (core/call/growing.h).
 void bind_lengths(py::module_& m) {
   m.def("count_lengthens", &count_lengthens);
-  m.def("enter_length", [](int64_t length) {
-    tt_growing_enter(tt_call_table_growing(open_session()->calls), length);
-  });
-  m.def("leave_length", [](int64_t length) {
-    tt_growing_leave(tt_call_table_growing(open_session()->calls), length);
-  });
+  m.def("enter_length", [](int64_t length) { tt_growing_enter(growing_sizes(), length); });
+  m.def("leave_length", [](int64_t length) { tt_growing_leave(growing_sizes(), length); });
   m.def("keep_length",
         [](const at::Tensor& tensor) { tt_storage_keep_length(storage_of(tensor)); });
 }
