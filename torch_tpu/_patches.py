@@ -33,6 +33,7 @@ def apply() -> None:
     _patch_associative_scan()
     _patch_device_hint()
     _patch_default_tensor_type()
+    _patch_untraced_references()
 
 
 def _patch_repr() -> None:
@@ -191,6 +192,42 @@ def _patch_default_tensor_type() -> None:
             is_ours = False
 
     torch.set_default_tensor_type = set_default_tensor_type
+
+
+def _patch_untraced_references() -> None:
+    """Spares the first operator the import of Dynamo, which takes longer than that of PyTorch.
+
+    PyTorch's shape functions of elementwise operators are Python, and marked as what Dynamo must
+    not trace (`_disable_dynamo` in torch/_compile.py); the mark imports Dynamo at the first call,
+    unless it finds itself resolved. As long as nobody has imported Dynamo, nobody traces.
+    """
+    mark = torch._disable_dynamo(_decorated).__code__
+    modules = [one for name, one in sys.modules.items() if name.startswith("torch._refs")]
+    for function in [value for module in modules for value in vars(module).values()]:
+        while (inner := _decorated(function)) is not None:
+            if getattr(function, "__code__", None) is mark:
+                _call_unmarked(inner)
+            function = inner
+
+
+def _decorated(function: Any) -> Any:
+    """What a decorator's function calls, if it knows it as `fn`; `__wrapped__` may name another."""
+    free = getattr(getattr(function, "__code__", None), "co_freevars", ())
+    return function.__closure__[free.index("fn")].cell_contents if "fn" in free else None
+
+
+def _call_unmarked(function: Any) -> None:
+    """Resolves a function's mark to itself for now, and as PyTorch does once Dynamo is there."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        disable = getattr(sys.modules.get("torch._dynamo"), "disable", None)
+        if disable is None:
+            return function(*args, **kwargs)
+        function.__dynamo_disable = disable(function, wrapping=False)
+        return function.__dynamo_disable(*args, **kwargs)
+
+    function.__dynamo_disable = call
+
 
 
 @contextlib.contextmanager
