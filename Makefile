@@ -94,7 +94,7 @@ test-sanitized: build/asan
 
 test-tsan: build/tsan
 	$(CMAKE) --build build/tsan -j $(JOBS)
-	cd build/tsan && $(CTEST) -E "hlo_run|view|_cpu|accel$(QUICK_TSAN)"  # the plugin has no TSan
+	cd build/tsan && $(QUICK_CASES) $(CTEST) -E "hlo_run|view|_cpu|accel$(QUICK_TSAN)"  # the plugin has no TSan
 
 # Lines and branches of core/ that the C tests run, by room: make coverage [MIN=90] [WORST=20]
 REPORT = $(PY) scripts/coverage.py $(if $(MIN),--min $(MIN)) $(if $(WORST),--worst $(WORST))
