@@ -88,7 +88,7 @@ def _load() -> None:
     _apply_environment()
     backend_registration.rename_privateuse1_backend("tpu")
     # They register themselves.
-    for family in "kernels fft lent sparse nested quantised vision".split():
+    for family in "kernels fft lent sparse nested quantised recurrent vision".split():
         importlib.import_module(f"torch_tpu._{family}")
 
     torch._register_device_module("tpu", tpu)

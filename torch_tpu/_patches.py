@@ -17,7 +17,7 @@ from typing import Any
 from unittest import mock
 
 import torch
-from torch import fx
+from torch import _compile, fx
 from torch._utils import _import_dotted_name
 
 from torch_tpu import _agreement, _exchange
@@ -201,7 +201,7 @@ def _patch_untraced_references() -> None:
     not trace (`_disable_dynamo` in torch/_compile.py); the mark imports Dynamo at the first call,
     unless it finds itself resolved. As long as nobody has imported Dynamo, nobody traces.
     """
-    mark = torch._disable_dynamo(_decorated).__code__
+    mark = _compile._disable_dynamo(_decorated).__code__
     modules = [one for name, one in sys.modules.items() if name.startswith("torch._refs")]
     for function in [value for module in modules for value in vars(module).values()]:
         while (inner := _decorated(function)) is not None:
@@ -227,7 +227,6 @@ def _call_unmarked(function: Any) -> None:
         return function.__dynamo_disable(*args, **kwargs)
 
     function.__dynamo_disable = call
-
 
 
 @contextlib.contextmanager
