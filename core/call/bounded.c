@@ -389,8 +389,8 @@ static bool mark_of_size(const tt_lengths *lengths, int64_t size, int guide, boo
 }
 
 /* Dims that are as long as a length become as wide as its bound. */
-static void widen(const tt_lengths *lengths, tt_use use, bool in_bounded, tt_operand *o) {
-  bool fills = use == TT_USE_FILL && !in_bounded && tt_view_covers(&o->view, o->type);
+static void widen(const tt_lengths *lengths, tt_use use, bool in_bounded, bool fills,
+                  tt_operand *o) {
   for (int dim = 0; dim < o->view.rank && o->marks.count < TT_MOST_ALONG; dim++) {
     int64_t size = o->view.sizes[dim];
     tt_mark mark;
@@ -435,7 +435,8 @@ bool tt_operand_of(const tt_lengths *lengths, const tt_type *type, const tt_type
                    find_lengths(lengths, reach, out)))
     return false;
   tt_operand exact = *out;
-  widen(lengths, use, bounded != NULL, out);
-  if (out->marks.count > exact.marks.count && use == TT_USE_FILL && !fill(out)) *out = exact;
+  bool fills = use == TT_USE_FILL && !bounded && tt_view_covers(view, type);
+  widen(lengths, use, bounded != NULL, fills, out);
+  if (fills && out->marks.count && !fill(out)) *out = exact;
   return true;
 }

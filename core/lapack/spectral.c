@@ -1,6 +1,7 @@
 /* Eigenvalues and singular values: iterations that end when they converge. */
 #include "lapack/internal.h"
 
+#include <math.h>
 #include <string.h>
 
 /* One call's matrices, and what the routine needs besides its results. */
@@ -190,6 +191,17 @@ static void unpack(const job *j, void *values, void *vectors) {
   }
 }
 
+/* Of the matrix that was taken. */
+static bool is_finite(const job *j) {
+  const double *doubles = j->copy;
+  const float *floats = j->copy;
+  int64_t count = (int64_t)j->a.m * j->a.n * (j->complex ? 2 : 1);
+  bool wide = j->a.element / (j->complex ? 2 : 1) == sizeof(double), all = true;
+  for (int64_t k = 0; k < count && all; k++) all = isfinite(wide ? doubles[k] : (double)floats[k]);
+  return all;
+}
+
+/* Some LAPACKs read beyond a matrix that is not finite; that has an info of 1 here. */
 static void geev(job *j, int64_t i, void *work, int *info) {
   typedef void real_fn(const char *, const char *, const int *, void *, const int *, void *, void *,
                        void *, const int *, void *, const int *, void *, const int *, int *);
@@ -201,6 +213,8 @@ static void geev(job *j, int64_t i, void *work, int *info) {
   const tt_matrices *a = &j->a;
   void *matrix = taken(j, i), *vectors = j->vectors ? part(j, 0, i) : NULL;
   void *values = part(j, j->vectors ? 1 : 0, i);
+  *info = 1;
+  if (j->work.size >= 0 && !is_finite(j)) return;
   if (j->complex) {
     ((complex_fn *)routine)("N", wanted, &a->n, matrix, &a->lead, values, NULL, &a->lead, vectors,
                             &a->lead, work, &j->work.size, j->reals, info);

@@ -1,5 +1,5 @@
 /* Products of matrices, laid out as XLA's CPU compiler multiplies them fastest. */
-#include "ops/lower.h"
+#include "ops/nn.h"
 
 /* YNNPACK takes a product of bf16 whose left operand has the contracted dim last and whose right
  * one has it before that. Eigen takes the rest, in up to 4 times as long. Below these sizes a copy
@@ -35,9 +35,20 @@ static bool pays(const tt_lower *cx, const tt_node *a, const tt_node *b, int bat
   return columns >= LEAST_COLUMNS && tt_type_numel(&a->type) >= LEAST_PRODUCTS / columns;
 }
 
+/* Without its first dim, of one element. */
+static tt_node *lone(tt_lower *cx, tt_node *x) {
+  return tt_hlo_reshape(cx->h, x, x->type.rank - 1, x->type.dims + 1);
+}
+
 tt_node *tt_contract(tt_lower *cx, tt_node *a, tt_node *b, int batch, int contract_a,
                      int contract_b, tt_dtype result) {
   int batches[TT_MAX_RANK];
+  if (batch > 0 && a->type.rank > 1 && a->type.dims[0] == 1 && b->type.dims[0] == 1) {
+    /* XLA's CPU compiler fails on one batch of bf16 whose left operand is transposed. */
+    tt_node *one = tt_contract(cx, lone(cx, a), lone(cx, b), batch - 1, contract_a - 1,
+                               contract_b - 1, result);
+    return tt_unsqueeze(cx, one, 0);
+  }
   for (int d = 0; d < batch; d++) batches[d] = d;
   if (pays(cx, a, b, batch, contract_b)) {
     if (!lies_last(a, contract_a)) a = exchanged(cx, a, &contract_a);

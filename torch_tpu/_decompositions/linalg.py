@@ -1,5 +1,7 @@
 """Linear algebra from the factorisations that have rows."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -33,6 +35,42 @@ def slogdet(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     factors, pivots, sign = _factor(matrix)
     diagonal = factors.diagonal(0, -2, -1)
     return sign * diagonal.sgn().prod(-1), diagonal.abs().log().sum(-1), factors, pivots
+
+
+# -- Errors that depend on numbers --
+
+
+def _check(info: Tensor, name: str) -> None:
+    """Reads back whether all matrices have a factorisation; not in a capture, as on CUDA."""
+    if not torch.tpu.is_current_stream_capturing():
+        torch._linalg_check_errors(info, name, is_matrix=info.dim() == 0)
+
+
+@decomposes("cholesky")
+def cholesky(self: Tensor, upper: bool = False) -> Tensor:
+    """Cholesky factor."""
+    factor, info = aten.linalg_cholesky_ex(self, upper=upper)
+    _check(info, "cholesky")
+    return factor
+
+
+def _checked(name: str, shown: str) -> None:
+    operator = getattr(aten, name)
+
+    @decomposes(name)
+    def factorise(*args: Any, check_errors: bool = False, **options: Any) -> Any:
+        if not check_errors:
+            return NotImplemented
+        *results, info = operator(*args, **options)
+        _check(info, shown)
+        return (*results, info)
+
+
+_checked("linalg_cholesky_ex", "linalg.cholesky_ex")
+_checked("linalg_inv_ex", "linalg.inv_ex")
+_checked("_linalg_solve_ex", "torch.linalg.solve_ex")
+_checked("linalg_lu_factor_ex", "torch.linalg.lu_factor_ex")
+_checked("linalg_ldl_factor_ex", "torch.linalg.ldl_factor_ex")
 
 
 def _by_columns(matrices: Tensor, rows: int) -> Tensor:

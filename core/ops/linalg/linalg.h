@@ -29,6 +29,10 @@ tt_node *tt_with_rows(tt_lower *cx, tt_node *x, int64_t m);
 /* v spread over matrices: element (i, j) is v[j], or v[i]. */
 tt_node *tt_by_column(tt_lower *cx, tt_node *v, const tt_type *matrix, bool by_row);
 
+/* Whether argument i, check_errors, is false: no program raises what depends on numbers; fails the
+ * builder else, and _decompositions/linalg.py reads the info back. */
+bool tt_leaves_errors(tt_lower *cx, int i);
+
 /* Whether each element is finite. */
 tt_node *tt_finite(tt_lower *cx, tt_node *x);
 

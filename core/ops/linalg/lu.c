@@ -205,6 +205,7 @@ static tt_node *lu_solve(tt_lower *cx, tt_node *lu, tt_node *perm, tt_node *b, b
 
 /* (a, *, pivot, check_errors): lu, pivots, info. */
 void tt_lower_lu_factor(tt_lower *cx) {
+  if (!tt_leaves_errors(cx, 2)) return;
   tt_lu lu = lu_factor(cx, tt_in(cx, 0), tt_has(cx, 1) ? tt_bool(cx, 1) : true);
   tt_out_as(cx, 0, lu.lu);
   tt_out_as(cx, 1, lu.pivots);
@@ -274,6 +275,7 @@ void tt_lower_lu_solve(tt_lower *cx) {
 void tt_lower_solve(tt_lower *cx) {
   tt_hlo *h = cx->h;
   tt_node *a = tt_in(cx, 0), *b = tt_in(cx, 1);
+  if (!tt_leaves_errors(cx, 3)) return;
   bool left = tt_has(cx, 2) ? tt_bool(cx, 2) : true;
   tt_type ta = a->type, tb = b->type;
   bool vector = tb.rank == 1 || (tb.rank == ta.rank - 1);
@@ -300,6 +302,7 @@ void tt_lower_solve(tt_lower *cx) {
 
 /* (a, *, check_errors): inverse, info. */
 void tt_lower_inverse(tt_lower *cx) {
+  if (!tt_leaves_errors(cx, 1)) return;
   tt_node *a = tt_in(cx, 0);
   tt_lu lu = lu_factor(cx, a, true);
   tt_out_as(cx, 0, lu_solve(cx, lu.lu, lu.perm, tt_identity_matrix(cx, &a->type), false));
