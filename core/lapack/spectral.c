@@ -191,17 +191,35 @@ static void unpack(const job *j, void *values, void *vectors) {
   }
 }
 
-/* Of the matrix that was taken. */
-static bool is_finite(const job *j) {
-  const double *doubles = j->copy;
-  const float *floats = j->copy;
-  int64_t count = (int64_t)j->a.m * j->a.n * (j->complex ? 2 : 1);
-  bool wide = j->a.element / (j->complex ? 2 : 1) == sizeof(double), all = true;
-  for (int64_t k = 0; k < count && all; k++) all = isfinite(wide ? doubles[k] : (double)floats[k]);
-  return all;
+/* How large element k of the matrix that was taken is, about. */
+static double size_at(const job *j, int64_t k) {
+  int64_t parts = j->complex ? 2 : 1;
+  const double *doubles = (const double *)j->copy + parts * k;
+  const float *floats = (const float *)j->copy + parts * k;
+  bool wide = (size_t)j->a.element == (size_t)parts * sizeof(double);
+  double size = 0;
+  for (int64_t i = 0; i < parts; i++) size += fabs(wide ? doubles[i] : (double)floats[i]);
+  return size;
 }
 
-/* Some LAPACKs read beyond a matrix that is not finite; that has an info of 1 here. */
+/* Whether the k-th element of the matrix is an eigenvalue: all else of its row and column is 0. */
+static bool is_apart(const job *j, int64_t k) {
+  int64_t n = j->a.n, row = k % n, column = k / n;
+  bool apart = row == column;
+  for (int64_t i = 0; i < n && apart; i++)
+    apart = i == row || (size_at(j, row + i * n) == 0 && size_at(j, i + column * n) == 0);
+  return apart;
+}
+
+/* Some LAPACKs end the process when they balance a matrix that is not finite. */
+static bool can_be_balanced(const job *j) {
+  int64_t count = (int64_t)j->a.m * j->a.n;
+  bool can = true;
+  for (int64_t k = 0; k < count && can; k++)
+    can = isfinite(size_at(j, k)) || (!j->vectors && is_apart(j, k));
+  return can;
+}
+
 static void geev(job *j, int64_t i, void *work, int *info) {
   typedef void real_fn(const char *, const char *, const int *, void *, const int *, void *, void *,
                        void *, const int *, void *, const int *, void *, const int *, int *);
@@ -214,7 +232,7 @@ static void geev(job *j, int64_t i, void *work, int *info) {
   void *matrix = taken(j, i), *vectors = j->vectors ? part(j, 0, i) : NULL;
   void *values = part(j, j->vectors ? 1 : 0, i);
   *info = 1;
-  if (j->work.size >= 0 && !is_finite(j)) return;
+  if (j->work.size >= 0 && !can_be_balanced(j)) return;
   if (j->complex) {
     ((complex_fn *)routine)("N", wanted, &a->n, matrix, &a->lead, values, NULL, &a->lead, vectors,
                             &a->lead, work, &j->work.size, j->reals, info);

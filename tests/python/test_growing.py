@@ -400,6 +400,24 @@ assert numbers("tpu") == numbers("cpu"), numbers("tpu")
     assert status == 0, errors
 
 
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float32])
+def test_a_row_of_what_was_not_written_yet(dtype, mode):
+    """It was taken for all of its storage, where that had room for more."""
+    torch.tpu.eager_mode = mode
+    for size in (20, 30, 40):
+        torch.tensor(range(size)).to(DEVICE)
+    row = torch.tensor(range(1, 11))
+    alive = row.to(DEVICE)
+    for rows, at in ((10, 1), (12, 0), (10, 2), (4, -1), (10, slice(1, 3))):
+        x = torch.empty(rows, 10, dtype=dtype, device=DEVICE)
+        x[at] = alive.to(dtype)
+        y = torch.empty(10, rows, dtype=dtype, device=DEVICE)
+        y.t()[at] = alive.to(dtype)
+        want = torch.zeros(rows, 10, dtype=dtype)[at] + row.to(dtype)
+        same(x[at], want)
+        same(y.t()[at], want)
+
+
 @pytest.mark.slow
 def test_it_can_be_turned_off():
     code = """

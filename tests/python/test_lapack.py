@@ -1,5 +1,7 @@
 """What programs let LAPACK compute: the CPU's own numbers, signs and orders included."""
 
+import math
+
 import pytest
 import torch
 from support import check, check_gradients, modes, only_tpu, python
@@ -119,6 +121,19 @@ def test_numbers_that_are_not_finite(function, value):
                 assert values[0].cpu().isfinite().all()
     else:
         check(function, a)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64, torch.complex128])
+def test_eigenvalues_of_what_cannot_be_balanced(dtype):
+    """Of a full matrix with a NaN, LAPACK ends the process, as it does on the CPU."""
+    for place in ((2, 2), (2, 1)):
+        a = torch.arange(25).reshape(5, 5).to(dtype)
+        a[place] = math.nan
+        with torch.tpu.set_eager_mode("strict"):
+            assert linalg.eigvals(a.to("tpu")).isnan().all()
+            assert linalg.eig(a.to("tpu")).eigenvalues.isnan().all()
+        with torch.tpu.set_eager_mode("debug"), pytest.raises(RuntimeError, match="not finite"):
+            linalg.eigvals(a.to("tpu"))
 
 
 def test_dtypes_that_lapack_lacks_are_refused_as_on_the_cpu():

@@ -158,3 +158,25 @@ def test_singular_values(shape, spectrum, dtype):
         assert (product - a.to(wide)).abs().max() <= limit * largest
         for one in (u.mH @ u, vh @ vh.mH):
             assert (one - torch.eye(len(one))).abs().max() <= limit
+
+
+CHECKED = {
+    "cholesky_ex": lambda x: torch.linalg.cholesky_ex(x, check_errors=True),
+    "cholesky": torch.cholesky,
+    "inv_ex": lambda x: torch.linalg.inv_ex(x, check_errors=True),
+    "solve_ex": lambda x: torch.linalg.solve_ex(x, x, check_errors=True),
+    "lu_factor_ex": lambda x: torch.linalg.lu_factor_ex(x, check_errors=True),
+    "ldl_factor_ex": lambda x: torch.linalg.ldl_factor_ex(x, check_errors=True),
+}
+
+
+@pytest.mark.filterwarnings("ignore:torch.cholesky is deprecated")
+@pytest.mark.parametrize("name", CHECKED)
+def test_errors_are_checked_where_that_is_asked_for(name, mode):
+    function, good = CHECKED[name], torch.eye(3) * 2 + 0.1
+    check(lambda x: function(x) if name == "cholesky" else [*function(x)], good)
+    for wrong in (torch.zeros(3, 3), torch.stack([good, torch.zeros(3, 3)])):
+        with pytest.raises(RuntimeError) as want:
+            function(wrong)
+        error = raises_alike(function, wrong)
+        assert str(error).partition("(")[0] == str(want.value).partition("(")[0]

@@ -49,3 +49,19 @@ def test_large_ones_alone_are_copied():
     assert copies(lambda a, b: a.reshape(-1, 256) @ b) == 0
     assert copies(lambda a, b: a.mT @ b, rows=32) == 0
     assert copies(lambda a, b: a.mT @ b, dtype=torch.float32) == 0
+
+
+@pytest.mark.parametrize("mode", modes())
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_lone_batch_whose_matrix_is_turned(dtype, mode):
+    """XLA's CPU compiler had no kernel for it: gradients of attention with one head, say."""
+    torch.tpu.eager_mode = mode
+    a = torch.randint(-3, 4, (1, 15, 23)).to(dtype)
+    b = torch.randint(-3, 4, (1, 15, 12)).to(dtype)
+    for shape in ((), (1,)):
+        x, y = (one.reshape(*shape, *one.shape) for one in (a, b))
+        want = (x.mT.float() @ y.float()).to(dtype)
+        assert torch.equal((x.to(DEVICE).mT @ y.to(DEVICE)).cpu(), want)
+    x, y = (one.to(DEVICE).requires_grad_() for one in (a, b.mT))
+    (torch.bmm(y, x)).sum().backward()
+    assert torch.equal(y.grad.cpu(), a.float().sum(2)[:, None].expand(1, 12, 15).to(dtype))

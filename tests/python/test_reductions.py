@@ -181,6 +181,23 @@ def test_nan_in_bags_of_maxima(bag):
     check(lambda t, i, o: torch.embedding_bag(t, i, o, False, 2)[0::3], table, *both)
 
 
+def test_bags_without_elements():
+    table, none = torch.ones(5, 3), torch.tensor([], dtype=torch.int64)
+    for mode in range(3):
+        out = torch.embedding_bag(
+            *(x.to(DEVICE) for x in (table, torch.tensor([1]), none)), mode=mode
+        )
+        assert out[0].shape == (0, 3)
+    args = torch.tensor([3, 1]), table, torch.tensor([0, 1])
+
+    def weighted(index, table, offsets):
+        weights = torch.ones(2, dtype=torch.float64, device=table.device)
+        bag = torch.nn.functional.embedding_bag
+        return bag(index, table, offsets, mode="sum", per_sample_weights=weights)
+
+    assert "same type" in str(raises_alike(weighted, *args))
+
+
 @pytest.mark.parametrize("name", ["sum", "prod", "nansum"])
 def test_sums_and_products_of_booleans_are_booleans(name):
     reduce = getattr(torch, name)
@@ -201,6 +218,12 @@ def test_a_list_of_no_dims(keepdim):
     for reduce in (torch.any, torch.all, torch.linalg.vector_norm):
         check(lambda x, reduce=reduce: reduce(x, dim=(), keepdim=keepdim), x)
     check(lambda x, out: torch.nansum(x, dim=(), keepdim=keepdim, out=out), x, torch.empty(0))
+
+
+@pytest.mark.parametrize("order", [math.inf, -math.inf, -1, 2])
+def test_norms_of_no_complex_numbers(order):
+    x = torch.zeros(0, 3, dtype=torch.complex64)
+    check(lambda x: torch.linalg.vector_norm(x, order, dim=-1), x)
 
 
 @pytest.mark.filterwarnings("ignore:An output with one or more elements")

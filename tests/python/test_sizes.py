@@ -161,3 +161,13 @@ def test_the_count_is_a_synchronisation_at_the_users_line():
         mask.nonzero(), x[mask], x.masked_select(mask)
         [line] = [line for line, times in lines().items() if times != before.get(line)]
         assert "test_sizes.py" in line and lines()[line] - before.get(line, 0) == 3
+
+
+def test_coordinates_lie_as_on_the_cpu(mode):
+    """They showed the places of the elements that are not picked, in strides and in files."""
+    for size in (3, 4, 5):
+        for x in (torch.eye(size), torch.ones(size, 2, 2)):
+            found = x.to("tpu").nonzero()
+            assert found.stride() == x.nonzero().stride()
+            assert found.t().view(-1).tolist() == x.nonzero().t().reshape(-1).tolist()
+            assert found.untyped_storage().nbytes() == x.nonzero().untyped_storage().nbytes()

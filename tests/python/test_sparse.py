@@ -393,3 +393,24 @@ def test_lists_in_place(by):
         torch._foreach_mul_([x], by.to(device) if isinstance(by, torch.Tensor) else by)
         found.append(x.to_dense().cpu())
     assert torch.equal(*found)
+
+
+def test_products_that_start_from_nothing():
+    s, factor = torch.tensor([[1.0, 0, 2, 0], [0, 3, 0, 0], [0, 0, 0, 4]]), torch.ones(4, 2)
+    want = torch.smm(s.to_sparse(), factor).to_dense()
+    got = torch.smm(s.to_sparse().to(DEVICE), factor.to(DEVICE))
+    assert torch.equal(got.to_dense().cpu(), want)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+@pytest.mark.parametrize("reduce", ["max", "min", "amax", "mean"])
+def test_products_that_reduce(reduce):
+    s = torch.tensor([[1.0, 0, 2, 0], [0, -3, 0, 0], [0, 0, 0, 4]])
+    results = []
+    for device in ("cpu", DEVICE):
+        factor = torch.arange(8.0).reshape(4, 2).to(device).requires_grad_()
+        out = torch.sparse.mm(s.to_sparse_csr().to(device), factor, reduce)
+        out.sum().backward()
+        results.append([out.detach().cpu(), factor.grad.cpu()])
+    for a, b in zip(*results, strict=True):
+        assert torch.equal(a, b)

@@ -107,11 +107,12 @@ def _normalize(args: list[Any]) -> Results:
 def _norm_of_none(args: list[Any]) -> Results:
     """Nothing unless no number is reduced for want of results: along dims that are not empty."""
     x, _, dims, keep, dtype = args
-    if x.numel() or not dims or not x.dtype.is_floating_point:
+    if x.numel() or not dims or not (x.dtype.is_floating_point or x.is_complex()):
         return []
     if any(not -x.dim() <= dim < x.dim() or x.shape[dim] == 0 for dim in dims):
         return []
-    return [x.sum(dims, keepdim=keep, dtype=dtype)]
+    sums = x.sum(dims, keepdim=keep, dtype=dtype)
+    return [sums.abs() if sums.is_complex() else sums]
 
 
 def _gradient_of_none(args: list[Any]) -> Results:

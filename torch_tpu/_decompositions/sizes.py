@@ -69,7 +69,9 @@ def nonzero(self: Tensor) -> Tensor:
     if self.dim() == 0 or self.numel() == 0:
         return self.new_empty((count, self.dim()), dtype=torch.int64)
     with as_length(self, count) as size:
-        return picked(places(self, size), count)
+        found = picked(places(self, size), count)
+    lies = self.dim() == 1 or found.stride(1) == count
+    return found if lies else found.mT.contiguous().mT  # without the places of other elements
 
 
 @decomposes("masked_select")

@@ -192,7 +192,7 @@ def sspaddmm_out(
         )
     _check_factors("sspaddmm", mat1, mat2)
     shape = torch.Size([mat1.shape[0], mat2.shape[1]])
-    if self.shape != shape:
+    if self._nnz() and self.shape != shape:
         raise RuntimeError(
             f"sspaddmm: expected a summand of size {tuple(shape)}, but got {tuple(self.shape)}"
         )
@@ -200,6 +200,8 @@ def sspaddmm_out(
     across = torch.arange(mat2.shape[1], device=rows.device).expand_as(parts)
     indices = torch.stack([rows.unsqueeze(1).expand_as(across), across]).flatten(1)
     product = coo.make(indices, parts.flatten(), shape)
+    if not self._nnz():
+        return coo.write(out, coo.make(indices, arithmetic.scaled(parts.flatten(), alpha), shape))
     summand = coo.make(self._indices(), arithmetic.scaled(self._values(), beta), shape)
     return coo.write(out, arithmetic.union(summand, product, alpha))
 

@@ -49,6 +49,7 @@ def mm_reduce(self: Tensor, other: Tensor, reduce: str) -> tuple[Tensor, Tensor]
     The second result says which of self's values an extreme comes from; it counts them if none.
     """
     _check_csr("sparse_mm_reduce", self)
+    reduce = {"max": "amax", "min": "amin"}.get(reduce, reduce)
     rows, parts = products.terms(self, other)
     zeros = parts.new_zeros(self.shape[0], other.shape[1])
     if reduce == "sum":

@@ -96,6 +96,10 @@ void tt_lower_embedding_bag(tt_lower *cx) {
   int64_t mode = tt_int(cx, 4), n = index->type.dims[0], bags = offsets->type.dims[0];
   tt_check_index(cx, tt_in(cx, 1), weight->type.dims[0], false, TT_INVALID_ARGUMENT, "index");
   if (tt_bool(cx, 7)) bags--;
+  if (tt_has(cx, 6) && tt_in(cx, 6)->type.dtype != weight->type.dtype) {
+    tt_hlo_fail(h, TT_INVALID_ARGUMENT, "embedding_bag: per_sample_weights are of another dtype");
+    return;
+  }
   tt_type result = {.dtype = compute, .rank = 2, .dims = {bags, weight->type.dims[1]}};
   tt_type line = {.dtype = TT_I64, .rank = 1, .dims = {n}}, per_bag = line;
   per_bag.dims[0] = offsets->type.dims[0];
@@ -106,7 +110,8 @@ void tt_lower_embedding_bag(tt_lower *cx) {
   tt_node *own = tt_hlo_slice_dim(h, sizes, 0, 0, bags, 1);
   tt_node *rows = picked_rows(cx, weight, index, compute);
   if (mode == BAG_MAX)
-    y = n > 0 ? bag_maxima(cx, rows, index, bag, &result, &winners) : tt_hlo_zeros(h, &result);
+    y = n > 0 && bags > 0 ? bag_maxima(cx, rows, index, bag, &result, &winners)
+                          : tt_hlo_zeros(h, &result);
   else y = bag_sums(cx, rows, index, bag, &result, mode == BAG_MEAN ? own : NULL);
   result.dtype = TT_I64;
   if (mode == BAG_MAX && !winners) winners = tt_hlo_zeros(h, &result);
