@@ -187,6 +187,7 @@ def queries():
     return [torch.randn(1, 2, 12, 8, generator=generator) for _ in range(3)]
 
 
+@pytest.mark.slow
 def test_attention_in_context(ranks):
     whole = [one.requires_grad_() for one in queries()]
     output = F.scaled_dot_product_attention(*whole, is_causal=True)

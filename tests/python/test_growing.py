@@ -203,7 +203,7 @@ print(*programs_of_texts({batch}))
 """
 
 
-@pytest.mark.parametrize("batch", slow_but([1, 11], 11))
+@pytest.mark.parametrize("batch", slow_but([1, 11]))
 def test_a_text_model_compiles_for_the_first_lengths(batch):
     """In a process of its own: what other tests do first with such texts decides, too."""
     code = OF_TEXTS.format(here=os.path.dirname(__file__), batch=batch)

@@ -52,6 +52,7 @@ def test_small_blocks_stay_with_malloc():
     assert faults(16, MALLOC_MMAP_THRESHOLD_="65536") > 5000, "the user's own settings hold"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not THP.exists() or "[never]" in THP.read_text(), reason="no huge pages here")
 def test_large_blocks_take_huge_pages():
     # Four results of 64 MiB have 65,536 pages of 4 KiB, 128 huge ones.

@@ -88,7 +88,7 @@ def programs_of(name):
 QUICK = ("a head", "a loss", "written", "coordinates", "zeros for each")
 
 
-@pytest.mark.parametrize("names", slow_but(["quick", "others"], "quick"))
+@pytest.mark.parametrize("names", slow_but(["quick", "others"]))
 def test_programs(names):
     some = [one for one in CASES if one != "scattered" and (one in QUICK) == (names == "quick")]
     code = PROGRAMS.format(here=os.path.dirname(__file__), names=some)
@@ -97,6 +97,7 @@ def test_programs(names):
     assert out.split() == ["0"] * len(some)
 
 
+@pytest.mark.slow
 def test_masks_that_texts_decide():
     """Both vary, how long texts are and how many of their words are chosen."""
     table = torch.randn(WORDS, WIDTH, generator=torch.Generator().manual_seed(0))

@@ -139,13 +139,13 @@ layer = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), t
 y = torch.where(layer.to("tpu")(x) > 0, x[..., 1:7, 1:7].mean(1, keepdim=True) * 2, 1.5)
 (y.exp().clamp(max=3) - torch.atan2(y, y + 1)).sum().backward()
 print(x.grad.isfinite().all().item(), "torch._dynamo" in sys.modules)
-print(torch.compile(lambda y: y.sin() + 1)(y).isfinite().all().item())
+import torch._dynamo
 torch._refs.add(y, y), torch._refs.mul(y, y)
 inner = torch._refs.add.__wrapped__.__wrapped__
 print(inner.__dynamo_disable.__module__)
 """
     status, out, errors = python(code, fresh=True)
-    assert status == 0 and out.split() == ["True", "False", "True", "torch._dynamo.eval_frame"], (
+    assert status == 0 and out.split() == ["True", "False", "torch._dynamo.eval_frame"], (
         out + errors
     )
 

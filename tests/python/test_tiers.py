@@ -79,6 +79,7 @@ def launched_as(fn):
     return {name: n - before[name] for name, n in torch.tpu.metrics()["tiers"].items()}
 
 
+@pytest.mark.slow
 @pytest.mark.tier("auto")
 def test_a_chunk_s_own_program_is_taken_when_it_is_ready():
     x, weight = torch.rand(7, 23, device="tpu"), torch.rand(23, 23, device="tpu")

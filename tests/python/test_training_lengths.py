@@ -268,7 +268,7 @@ def programs_of(name):
 QUICK = ["attention, written out", "shifted labels", "first word", "neighbours"]
 
 
-@pytest.mark.parametrize("names", slow_but(["quick", "others"], "quick"))
+@pytest.mark.parametrize("names", slow_but(["quick", "others"]))
 def test_programs(names):
     chosen = [one for one in CASES if one not in EXACT and (one in QUICK) == (names == "quick")]
     code = PROGRAMS.format(here=os.path.dirname(__file__), names=chosen)
@@ -297,7 +297,7 @@ DRAWS = {
 }
 
 
-@pytest.mark.parametrize("name", slow_but(DRAWS, "dropout", "attention"))
+@pytest.mark.parametrize("name", slow_but(DRAWS, "dropout"))
 def test_the_same_numbers_are_drawn(name):
     """As for exact sizes, so that a layer that is computed again drops the same elements."""
     table = tables()[0].to(DEVICE)
