@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_tpu import tpu
 from torch_tpu._decompositions import decomposes
 
 aten = torch.ops.aten
@@ -42,7 +43,7 @@ def slogdet(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 def _check(info: Tensor, name: str) -> None:
     """Reads back whether all matrices have a factorisation; not in a capture, as on CUDA."""
-    if not torch.tpu.is_current_stream_capturing():
+    if not tpu.is_current_stream_capturing():
         torch._linalg_check_errors(info, name, is_matrix=info.dim() == 0)
 
 
