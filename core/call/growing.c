@@ -6,9 +6,12 @@
 
 enum { MOST_SEEN = 4096 };
 
-typedef struct sizes {
+enum { FEW_SIZES = 2, ENOUGH_MEETINGS = 2 };
+
+typedef struct tt_sizes {
   bool grows;
-  int64_t first, second; /* 0: not seen yet */
+  int count;
+  int64_t seen[FEW_SIZES]; /* joins and ranges note but one; fractions only how often they met */
 } sizes;
 
 void tt_growing_init(tt_growing *growing) {
@@ -17,6 +20,7 @@ void tt_growing_init(tt_growing *growing) {
 }
 
 static void forget(tt_growing *growing) {
+  memset(growing->fractions, 0, sizeof growing->fractions);
   for (size_t i = 0; i < growing->seen.capacity; i++)
     if (growing->seen.entries[i].key) tt_free(growing->seen.entries[i].value);
   tt_intern_deinit(&growing->seen);
@@ -51,25 +55,67 @@ static bool changes(tt_growing *growing, const void *what, const tt_type *type, 
   if (size < 2) return false;
   pthread_mutex_lock(&growing->lock);
   sizes *of = sizes_of(growing, what, type, dim);
-  if (of && of->first && of->second && size != of->first && size != of->second) of->grows = true;
-  if (of && of->first && !of->second && size != of->first) of->second = size;
-  if (of && !of->first) of->first = size;
+  int i = 0;
+  while (of && i < of->count && of->seen[i] != size) i++;
+  if (of && i == FEW_SIZES) of->grows = true;
+  else if (of && i == of->count) of->seen[of->count++] = size;
   bool grows = of && of->grows;
   pthread_mutex_unlock(&growing->lock);
   return grows;
 }
 
-int tt_growing_upload(tt_growing *growing, const tt_type *type) {
+/* Of fractions, the first of several dims: whether it is known to go along with whole numbers. */
+static bool goes_along(tt_growing *growing, const tt_type *type) {
+  static const char fractions;
+  pthread_mutex_lock(&growing->lock);
+  sizes *of = sizes_of(growing, &fractions, type, 0);
+  bool grows = of && of->grows;
+  if (of && !grows)
+    growing->fractions[growing->next_fractions++ % TT_MOST_FRACTIONS] =
+        (tt_fractions){of, type->dims[0]};
+  pthread_mutex_unlock(&growing->lock);
+  return grows;
+}
+
+/* Whole numbers are as many as these, which changes: so are fractions uploaded a moment ago. */
+static void meet(tt_growing *growing, int64_t size) {
+  pthread_mutex_lock(&growing->lock);
+  for (int i = 0; i < TT_MOST_FRACTIONS; i++) {
+    tt_fractions *one = &growing->fractions[i];
+    if (!one->of || one->size != size) continue;
+    one->of->grows = ++one->of->count >= ENOUGH_MEETINGS;
+    one->of = NULL;
+  }
+  pthread_mutex_unlock(&growing->lock);
+}
+
+static bool upload_changes(tt_growing *growing, const tt_type *type, int dim) {
   static const char uploads;
+  int64_t size = type->dims[dim];
+  if (!is_set_to("on")) return size > 1;
+  if (tt_is_float(type->dtype) || tt_is_complex(type->dtype)) {
+    if (tt_growing_any(growing) && tt_growing_is_live(growing, size)) return true;
+    return dim == 0 && type->rank > 1 && size > 1 && goes_along(growing, type);
+  }
+  bool grows = changes(growing, &uploads, type, dim, size);
+  if (grows) meet(growing, size);
+  return grows;
+}
+
+int tt_growing_upload(tt_growing *growing, const tt_type *type) {
   int found = -1;
   if (is_set_to("off")) return -1;
-  if (is_set_to("on") && (tt_is_float(type->dtype) || tt_is_complex(type->dtype))) return -1;
   for (int dim = 0; dim < type->rank; dim++) {
-    bool grows = is_set_to("on") ? changes(growing, &uploads, type, dim, type->dims[dim])
-                                 : type->dims[dim] > 1;
+    bool grows = upload_changes(growing, type, dim);
     if (grows && !(found >= 0 && is_set_to("first"))) found = dim;
   }
   return found;
+}
+
+void tt_growing_forget(tt_growing *growing) {
+  pthread_mutex_lock(&growing->lock);
+  forget(growing);
+  pthread_mutex_unlock(&growing->lock);
 }
 
 bool tt_growing_join(tt_growing *growing, const tt_type *type, int dim, int64_t part) {
@@ -77,8 +123,8 @@ bool tt_growing_join(tt_growing *growing, const tt_type *type, int dim, int64_t 
   if (type->dims[dim] < 2 || !is_set_to("on")) return type->dims[dim] > 1 && !is_set_to("off");
   pthread_mutex_lock(&growing->lock);
   sizes *of = sizes_of(growing, &joins, type, dim);
-  if (of && of->first == part) of->grows = true;
-  if (of) of->first = type->dims[dim];
+  if (of && of->seen[0] == part) of->grows = true;
+  if (of) of->seen[0] = type->dims[dim];
   bool grows = of && of->grows;
   pthread_mutex_unlock(&growing->lock);
   return grows;
@@ -96,10 +142,10 @@ bool tt_growing_range(tt_growing *growing, int64_t start, int64_t end, bool know
   tt_type type = {.dtype = TT_I64, .rank = 1, .dims = {size}};
   pthread_mutex_lock(&growing->lock);
   sizes *of = sizes_of(growing, &ranges, &type, -1);
-  int64_t run = of ? of->first + 1 : 1; /* of sizes, each longer by one than the last */
+  int64_t run = of ? of->seen[0] + 1 : 1; /* of sizes, each longer by one than the last */
   type.dims[0]++;
   of = sizes_of(growing, &ranges, &type, -1);
-  if (of && of->first < run) of->first = run;
+  if (of && of->seen[0] < run) of->seen[0] = run;
   pthread_mutex_unlock(&growing->lock);
   return run >= ENOUGH;
 }

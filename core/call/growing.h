@@ -1,4 +1,4 @@
-/* Sizes that change: which dim of uploads that are otherwise alike was seen with a third size,
+/* Sizes that change: which dim of uploads that are otherwise alike was seen with several sizes,
  * which ranges and results of cat become longer each time, and whether masks of a type have a third
  * number of true elements. What has such sizes is held in bounded values (call/bounded.h), so that
  * programs serve all of them. */
@@ -10,7 +10,7 @@
 
 #include <pthread.h>
 
-enum { TT_MOST_LIVE = 8 };
+enum { TT_MOST_LIVE = 8, TT_MOST_FRACTIONS = 8 };
 
 /* A length of values that were uploaded, and how many of these are alive. */
 typedef struct tt_live_length {
@@ -18,20 +18,32 @@ typedef struct tt_live_length {
   int values;                /* guarded by the lock */
 } tt_live_length;
 
+/* An upload of fractions of so many rows, and what is known of those that are alike; NULL: none. */
+typedef struct tt_fractions {
+  struct tt_sizes *of;
+  int64_t size;
+} tt_fractions;
+
 typedef struct tt_growing {
   pthread_mutex_t lock;
   tt_intern seen; /* types without one of their dims, and what they are of */
   tt_live_length live[TT_MOST_LIVE];
   TT_ATOMIC(int) live_count; /* of them that have a length */
   unsigned next;             /* which one makes way when all have; guarded by the lock */
+  tt_fractions fractions[TT_MOST_FRACTIONS]; /* the latest */
+  unsigned next_fractions;
 } tt_growing;
 
 void tt_growing_init(tt_growing *growing);
 void tt_growing_deinit(tt_growing *growing);
-/* Notes an upload; which dim's size changes, or -1. Only whole numbers and masks are looked at:
- * texts, not weights. Thread-safe, as the next one; neither finds anything where the registry's
- * GROWING is off. */
+/* Notes an upload; which dim's size changes, or -1. Of whole numbers and masks, such as texts, any
+ * dim does with a third size. Fractions may be weights: their dims do where they are as long as a
+ * live length, and the first of several where it was twice as long as what was uploaded next, as of
+ * what the nodes of a graph have. Thread-safe, as the next one; neither finds anything where the
+ * registry's GROWING is off. */
 int tt_growing_upload(tt_growing *growing, const tt_type *type);
+/* No size was seen yet, of anything. Thread-safe. */
+void tt_growing_forget(tt_growing *growing);
 /* Notes that something with `part` elements along a dim was joined with something else, to this
  * type. Whether the first was joined in this way itself, as a cache that grows by a token is. */
 bool tt_growing_join(tt_growing *growing, const tt_type *type, int dim, int64_t part);

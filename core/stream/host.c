@@ -25,7 +25,7 @@ static int changing_dim(const tt_stream *stream, const tt_storage *storage, cons
                         const tt_policy *policy) {
   tt_call_table *calls = stream->device->calls;
   bool exact = policy->mode == TT_MODE_DEBUG || policy->deterministic || stream->capture;
-  if (!calls || exact || (storage->value && !storage->bounded)) return -1;
+  if (!calls || exact || policy->keeps_sizes || (storage->value && !storage->bounded)) return -1;
   return tt_growing_upload(tt_call_table_growing(calls), type);
 }
 

@@ -94,6 +94,7 @@ Policy::Policy()
                 of_autograd,
                 at::globalContext().deterministicAlgorithms(),
                 false,
+                false,
                 TT_REPEATS_WHOLE,
                 nullptr} {}
 

@@ -211,9 +211,11 @@ void copy_from_host(const Tensor& source, const Tensor& target, bool later) {
   tt_type type = tt_view_held(&view);
   if (storage->type->dtype == type.dtype) type = *storage->type;
   const void* data = host.const_data_ptr();
+  Policy policy;
+  policy.keeps_sizes = source.requires_grad();
   check(lent ? tt_storage_write_later(stream_of(index), storage, &type, data, &release_tensor,
-                                      new Tensor(host), Policy(), call_site())
-             : tt_storage_write(stream_of(index), storage, &type, data, Policy(), call_site()));
+                                      new Tensor(host), policy, call_site())
+             : tt_storage_write(stream_of(index), storage, &type, data, policy, call_site()));
 }
 
 // A tensor that is the whole of its storage, row by row: another place may take its bytes.

@@ -1,5 +1,6 @@
 """Fixtures of all tests: a known seed, the mode as it was, and no silent work on the host."""
 
+import importlib
 import os
 import tempfile
 from collections import defaultdict
@@ -68,6 +69,14 @@ def pytest_runtest_setup(item):
         torch.tpu.init()
         if glue.platform() != "cpu":
             pytest.skip(f"about the CPU plugin: {about_cpu.args[0]}")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def known_sizes():
+    """No file's programs depend on which sizes changed in those that ran before."""
+    if DEVICE == "tpu" and torch.tpu.is_initialized():
+        torch_tpu = importlib.import_module("torch_tpu")
+        torch_tpu._C.forget_sizes()
 
 
 @pytest.fixture(autouse=True)

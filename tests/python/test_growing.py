@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from support import DEVICE, check, counted, modes, only_tpu, python, same, slow_but
 
+import torch_tpu
+
 pytestmark = [
     only_tpu,
     pytest.mark.skipif(
@@ -416,6 +418,42 @@ def test_a_row_of_what_was_not_written_yet(dtype, mode):
         want = torch.zeros(rows, 10, dtype=dtype)[at] + row.to(dtype)
         same(x[at], want)
         same(y.t()[at], want)
+
+
+GRAPHS = """
+import torch
+torch.tpu.eager_mode = "strict"
+weight = torch.randn(8, 16, device="tpu", requires_grad=True)
+def step(nodes, edges):
+    x, labels = torch.randn(nodes, 8).to("tpu"), torch.randint(4, (nodes,)).to("tpu")
+    ends = torch.randint(nodes, (2, edges)).to("tpu")
+    sent = (x @ weight)[ends[0]]
+    sums = torch.zeros(nodes, 16, device="tpu").index_add(0, ends[1], sent)
+    torch.nn.functional.cross_entropy(sums.relu(), labels).backward()
+    return weight.grad.sum().item()
+for k in range(8):
+    step(40 + 7 * k % 13, 150 + 11 * k)
+before = torch.tpu.metrics()["programs"]
+for k in range(8):
+    step(41 + 5 * k % 17, 155 + 9 * k)
+print(torch.tpu.metrics()["programs"] - before)
+"""
+
+
+def test_graphs_compile_for_the_first_sizes():
+    """What their nodes have is numbers with fractions, whose first dim changes."""
+    status, out, errors = python(GRAPHS)
+    assert status == 0 and out.split() == ["0"], out + errors
+
+
+def test_parameters_are_exact():
+    """As many of other sizes as there may be."""
+    for size in range(9, 20):
+        layer = torch.nn.Linear(13, size).to(DEVICE)
+        assert torch_tpu._C.padded_sizes(layer.weight.detach()) is None
+    for size in range(9, 20):
+        x, _ = torch.ones(size, 13).to(DEVICE), torch.ones(size, dtype=torch.long).to(DEVICE)
+    assert torch_tpu._C.padded_sizes(x) is not None
 
 
 @pytest.mark.slow
