@@ -56,9 +56,13 @@ static bool changes(tt_growing *growing, const void *what, const tt_type *type, 
   pthread_mutex_lock(&growing->lock);
   sizes *of = sizes_of(growing, what, type, dim);
   int i = 0;
-  while (of && i < of->count && of->seen[i] != size) i++;
-  if (of && i == FEW_SIZES) of->grows = true;
-  else if (of && i == of->count) of->seen[of->count++] = size;
+  while (of && i < FEW_SIZES && i < of->count && of->seen[i] != size) i++;
+  if (of && i >= FEW_SIZES) {
+    of->grows = true;
+  } else if (of && i == of->count) {
+    of->seen[i] = size;
+    of->count++;
+  }
   bool grows = of && of->grows;
   pthread_mutex_unlock(&growing->lock);
   return grows;
@@ -153,7 +157,9 @@ bool tt_growing_range(tt_growing *growing, int64_t start, int64_t end, bool know
 bool tt_growing_count(tt_growing *growing, const tt_type *mask, int64_t count) {
   static const char masks;
   if (!is_set_to("on")) return count > 1 && !is_set_to("off");
-  return changes(growing, &masks, mask, -1, count);
+  /* A mask of what a mask picked is of another size each time; so are those of lists. */
+  bool sizes_change = mask->rank == 1 && changes(growing, &masks, mask, 0, mask->dims[0]);
+  return changes(growing, &masks, mask, -1, count) || (sizes_change && count > 1);
 }
 
 static tt_live_length *find_live(tt_growing *growing, int64_t length) {

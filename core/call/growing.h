@@ -52,7 +52,8 @@ bool tt_growing_join(tt_growing *growing, const tt_type *type, int dim, int64_t 
  * which words are added; the latter is not asked of those that are `known`. Long ones are not
  * looked at, nor are numbers that f32 does not hold. */
 bool tt_growing_range(tt_growing *growing, int64_t start, int64_t end, bool known);
-/* Notes how many elements of a mask of this type are true; whether that changes. */
+/* Notes how many elements of a mask of this type are true; whether that changes, or the masks'
+ * sizes do where they have one dim. */
 bool tt_growing_count(tt_growing *growing, const tt_type *mask, int64_t count);
 
 /* A value was uploaded with that length, or such a value is no longer alive: what else has this

@@ -81,3 +81,9 @@ void tt_out_of_nothing(tt_lower *cx, int count) {
     tt_out(cx, k, matrix ? tt_identity_matrix(cx, type) : tt_hlo_zeros(cx->h, type));
   }
 }
+
+bool tt_leaves_errors(tt_lower *cx, int i) {
+  if (!tt_bool(cx, i)) return true;
+  tt_hlo_fail(cx->h, TT_UNIMPLEMENTED, "%s: the host checks for errors", cx->row->name);
+  return false;
+}

@@ -42,12 +42,6 @@ static tt_node *cholesky(tt_lower *cx, tt_node *a, bool upper, tt_node **info) {
   return upper ? tt_adjoint(cx, l) : l;
 }
 
-bool tt_leaves_errors(tt_lower *cx, int i) {
-  if (!tt_bool(cx, i)) return true;
-  tt_hlo_fail(cx->h, TT_UNIMPLEMENTED, "%s: the host checks for errors", cx->row->name);
-  return false;
-}
-
 /* (a, *, upper, check_errors): factor, info. */
 void tt_lower_cholesky(tt_lower *cx) {
   tt_node *info, *y = cholesky(cx, tt_in(cx, 0), tt_bool(cx, 1), &info);

@@ -1,6 +1,8 @@
 /* A layer's steps in one direction, as a loop: everything behind the product of the whole input. */
 #include "ops/rnn/cell.h"
 
+#include <assert.h>
+
 typedef struct recurrence {
   tt_lower *cx;
   tt_cell kind;
@@ -44,6 +46,7 @@ static tt_node *take(const recurrence *r, tt_node *all, tt_node *at) {
 }
 
 static tt_node *put(const recurrence *r, tt_node *all, tt_node *rows, tt_node *at) {
+  assert(all);
   tt_node *zero = tt_hlo_const_i(r->cx->h, TT_I32, 0);
   rows = tt_unsqueeze(r->cx, tt_cast(r->cx, rows, all->type.dtype), 0);
   return tt_hlo_dynamic_update_slice(r->cx->h, all, rows, (tt_node *[]){at, zero, zero});
@@ -67,6 +70,7 @@ static tt_node *of_those(const recurrence *r, tt_node *at, tt_node *now, tt_node
 }
 
 static tt_node *part_of(const recurrence *r, tt_node *rows, int k) {
+  assert(rows);
   int last = rows->type.rank - 1;
   return tt_hlo_slice_dim(r->cx->h, rows, last, k * r->size, (k + 1) * r->size, 1);
 }
