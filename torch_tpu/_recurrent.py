@@ -1,7 +1,7 @@
 """Layers of recurrent networks as loops, where PyTorch's own kernels take them step by step.
 
 `torch_tpu::recurrence` is a layer in one direction, behind the product of its whole input. What
-does not suit it (projections, other dtypes than floats, transforms of functions, autocast) goes to
+does not suit it (projections, transforms of functions, tangents, a GRU under autocast) goes to
 PyTorch's kernels, which also refuse what is refused.
 
 Packed sequences, and those whose number of steps changes from call to call, run as many steps as
@@ -253,6 +253,8 @@ def _layers(
     return _Layers(kind, states, weights, dropout if train else 0.0, directions)
 
 
+HOST = torch.device("cpu")  # whatever the default device is
+
 MOST_SIZES, FEW_STEPS = 4096, 3
 """How many layers' sizes are remembered, and how many numbers of steps of each are exact."""
 
@@ -272,9 +274,9 @@ def _changes(layers: _Layers, x: Tensor) -> bool:
 
 def _with_room(layers: _Layers, x: Tensor) -> tuple[Tensor, ...]:
     steps = len(x)
-    numbers = torch.arange(_C.bound_of(steps))
+    numbers = torch.arange(_C.bound_of(steps), device=HOST)
     padded = x.index_select(0, torch.where(numbers < steps, numbers, 0).to(x.device))
-    out, *ends = layers.run(padded, torch.full((x.shape[1],), steps).to(x.device))
+    out, *ends = layers.run(padded, torch.full((x.shape[1],), steps, device=HOST).to(x.device))
     return out.index_select(0, numbers[:steps].to(x.device)), *ends
 
 
@@ -323,7 +325,7 @@ class _Packing:
 
     def __init__(self, batch_sizes: Tensor, steps: int) -> None:
         sizes = functional.pad(batch_sizes, (0, steps - len(batch_sizes)))[:, None]
-        places = torch.arange(int(batch_sizes[0]))
+        places = torch.arange(int(batch_sizes[0]), device=HOST)
         self.has = places < sizes
         """Which steps each of the n has."""
         self.of_packed = torch.where(self.has, sizes.cumsum(0) - sizes + places, 0)
@@ -362,7 +364,7 @@ def _pack(x: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor
             f"{lengths.device} {lengths.dtype} tensor"
         )
     sizes = x.shape[:2]
-    numbers = torch.arange(sizes.numel()).view(sizes)
+    numbers = torch.arange(sizes.numel(), device=HOST).view(sizes)
     rows, batch_sizes = torch.ops.aten._pack_padded_sequence(numbers, lengths, batch_first)
     places = (rows // sizes[1]).to(x.device), (rows % sizes[1]).to(x.device)
     return x[places], batch_sizes
@@ -383,7 +385,7 @@ def _pad(
     if batch_first:
         rows, has = rows.t(), has.t()
     wide = has.to(data.device).view(*has.shape, *(1 for _ in data.shape[1:]))
-    padding = torch.full((), padding_value, dtype=data.dtype)
+    padding = torch.full((), padding_value, dtype=data.dtype, device=HOST)
     return torch.where(wide, data[rows.to(data.device)], padding), packing.lengths
 
 

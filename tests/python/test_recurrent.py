@@ -230,6 +230,22 @@ def test_packed(kind):
         same(b.detach(), a.detach(), rtol=1e-9, atol=1e-9)
 
 
+def test_packing_where_the_device_is_the_default_one():
+    """What the host says of rows stays on the host."""
+    want = losses(Tagger("gru", True), "cpu", 4)
+    model = Tagger("gru", True).to(DEVICE)
+    plain = Tagger("gru", False).to(DEVICE)
+    with torch.device(DEVICE):
+        x = torch.ones(2, 3, FEATURES)
+        packed = rnn.pack_padded_sequence(x, [3, 2], batch_first=True)
+        out, _ = model.layers(packed)
+        padded, lengths = rnn.pad_packed_sequence(out, batch_first=True)
+        for steps in (3, 4, 5, 6):
+            assert plain.layers(torch.ones(2, steps, FEATURES))[0].shape[1] == steps
+    assert padded.device.type == "tpu" and lengths.tolist() == [3, 2]
+    same(losses(model, DEVICE, 4), want, rtol=1e-4, atol=1e-4)
+
+
 # -- Numbers of steps that change --
 
 WORDS, LABELS, TEXTS = 50, 5, 7
