@@ -60,6 +60,7 @@ def _checked(name: str, shown: str) -> None:
 
     @decomposes(name)
     def factorise(*args: Any, check_errors: bool = False, **options: Any) -> Any:
+        """What its row computes, where errors are to be raised."""
         if not check_errors:
             return NotImplemented
         *results, info = operator(*args, **options)
