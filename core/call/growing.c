@@ -4,9 +4,7 @@
 
 #include <string.h>
 
-enum { MOST_SEEN = 4096 };
-
-enum { FEW_SIZES = 2, ENOUGH_MEETINGS = 2 };
+enum { MOST_SEEN = 4096, FEW_SIZES = 2, ENOUGH_MEETINGS = 2 };
 
 typedef struct tt_sizes {
   bool grows;

@@ -38,9 +38,9 @@ void tt_growing_init(tt_growing *growing);
 void tt_growing_deinit(tt_growing *growing);
 /* Notes an upload; which dim's size changes, or -1. Of whole numbers and masks, such as texts, any
  * dim does with a third size. Fractions may be weights: their dims do where they are as long as a
- * live length, and the first of several where it was twice as long as what was uploaded next, as of
- * what the nodes of a graph have. Thread-safe, as the next one; neither finds anything where the
- * registry's GROWING is off. */
+ * live length, and the first of several once whole numbers that were as many, and whose size
+ * changes, came behind such an upload two times, as with what the nodes of a graph have.
+ * Thread-safe, as the next one; neither finds anything where the registry's GROWING is off. */
 int tt_growing_upload(tt_growing *growing, const tt_type *type);
 /* No size was seen yet, of anything. Thread-safe. */
 void tt_growing_forget(tt_growing *growing);

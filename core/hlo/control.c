@@ -96,6 +96,29 @@ void tt_hlo_while(tt_hlo *h, int n, tt_node *const *inits, tt_body cond, tt_body
   tt_hlo_emit_all(h, &draft, types, results);
 }
 
+typedef struct counter {
+  int64_t end;
+  tt_body body;
+  void *user;
+} counter;
+
+static void is_below_end(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
+  tt_node *end = tt_hlo_const_i(h, args[0]->type.dtype, ((const counter *)user)->end);
+  results[0] = tt_hlo_compare(h, TT_LT, args[0], end);
+}
+
+static void run_and_count(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
+  const counter *c = user;
+  c->body(h, args, results, c->user);
+  results[0] = tt_hlo_add(h, args[0], tt_hlo_const_i(h, args[0]->type.dtype, 1));
+}
+
+void tt_hlo_count_up(tt_hlo *h, int64_t end, int n, tt_node *const *inits, tt_body body, void *user,
+                     tt_node **results) {
+  counter c = {end, body, user};
+  tt_hlo_while(h, n, inits, is_below_end, run_and_count, &c, results);
+}
+
 void tt_hlo_if(tt_hlo *h, tt_node *pred, int n, const tt_type *types, tt_body on_true,
                tt_body on_false, void *user, tt_node **results) {
   tt_block *regions[2] = {NULL, NULL};

@@ -269,6 +269,10 @@ const int64_t *tt_hlo_devices(const tt_hlo *h, int *count);
  * from outside. */
 void tt_hlo_while(tt_hlo *h, int n, tt_node *const *inits, tt_body cond, tt_body body, void *user,
                   tt_node **results);
+/* The same while the first node, a whole number of rank 0, is less than `end`: it grows by one each
+ * time, for which `body` need not care. */
+void tt_hlo_count_up(tt_hlo *h, int64_t end, int n, tt_node *const *inits, tt_body body, void *user,
+                     tt_node **results);
 /* What one of the bodies writes: n values of these types. `pred` is a rank-0 bool. The bodies get
  * no nodes, and may use values from outside. */
 void tt_hlo_if(tt_hlo *h, tt_node *pred, int n, const tt_type *types, tt_body on_true,

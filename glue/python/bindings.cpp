@@ -140,7 +140,7 @@ bool count_lengthens(const at::Tensor& mask, int64_t count) {
 void bind_lengths(py::module_& m) {
   m.def("sees_room", [] { return sees_room(Policy()); });
   m.def("bound_of", &tt_bound_of);
-  m.def("forget_sizes", [] { tt_growing_forget(growing_sizes()); });
+  m.def("_forget_sizes", [] { tt_growing_forget(growing_sizes()); });
   m.def("count_lengthens", &count_lengthens);
   m.def("enter_length", [](int64_t length) { tt_growing_enter(growing_sizes(), length); });
   m.def("leave_length", [](int64_t length) { tt_growing_leave(growing_sizes(), length); });

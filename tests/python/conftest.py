@@ -1,6 +1,5 @@
 """Fixtures of all tests: a known seed, the mode as it was, and no silent work on the host."""
 
-import importlib
 import os
 import tempfile
 from collections import defaultdict
@@ -75,8 +74,9 @@ def pytest_runtest_setup(item):
 def known_sizes():
     """No file's programs depend on which sizes changed in those that ran before."""
     if DEVICE == "tpu" and torch.tpu.is_initialized():
-        torch_tpu = importlib.import_module("torch_tpu")
-        torch_tpu._C.forget_sizes()
+        import torch_tpu._C as glue
+
+        glue._forget_sizes()
 
 
 @pytest.fixture(autouse=True)

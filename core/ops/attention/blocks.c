@@ -78,23 +78,14 @@ static tt_attention block_at(const blocks *b, tt_node *at) {
   return part;
 }
 
-static void any_left(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
-  tt_node *count = tt_hlo_const_i(h, TT_I32, ((const blocks *)user)->count);
-  results[0] = tt_hlo_compare(h, TT_LT, args[0], count);
-}
-
-static tt_node *next(tt_hlo *h, tt_node *at) {
-  return tt_hlo_add(h, at, tt_hlo_const_i(h, TT_I32, 1));
-}
-
 /* -- Forward -- */
 
 static void attend_block(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
+  (void)h;
   const blocks *b = user;
   tt_attention part = block_at(b, args[0]);
   tt_attended done = tt_attend(b->cx, &part);
   tt_node *first = first_of(b, args[0]);
-  results[0] = next(h, args[0]);
   results[1] = put_rows(b, args[1], done.y, part.last - 1, first);
   results[2] = put_rows(b, args[2], done.lse, part.last - 1, first);
 }
@@ -109,7 +100,7 @@ tt_attended tt_attend_blocks(tt_lower *cx, const tt_attention *a, int64_t block)
   lse.dtype = a->dtype;
   tt_node *state[3] = {tt_hlo_const_i(h, TT_I32, 0), tt_hlo_zeros(h, &y), tt_hlo_zeros(h, &lse)};
   tt_node *end[3];
-  tt_hlo_while(h, 3, state, any_left, attend_block, &b, end);
+  tt_hlo_count_up(h, b.count, 3, state, attend_block, &b, end);
   int64_t rows = a->q->type.dims[dim];
   return (tt_attended){tt_hlo_slice_dim(h, end[1], dim, 0, rows, 1),
                        tt_hlo_slice_dim(h, end[2], dim, 0, rows, 1)};
@@ -124,16 +115,16 @@ static int rows_of_grad(const blocks *b, int which) {
 }
 
 static void backward_block(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
+  (void)h;
   const blocks *b = user;
   tt_attention part = block_at(b, args[0]);
-  int dim = part.last - 1, n = 0;
+  int dim = part.last - 1, n = 1;
   tt_node *first = first_of(b, args[0]);
   tt_attention_saved saved = {take_rows(b, b->saved.grad, dim, first),
                               take_rows(b, b->saved.out, dim, first),
                               take_rows(b, b->saved.lse, dim, first)};
   tt_attention_grads grads = b->grads;
   tt_attend_backward(b->cx, &part, &saved, &grads);
-  results[n++] = next(h, args[0]);
   for (int i = 0; i < TT_ATTENTION_GRADS; i++) {
     int rows = rows_of_grad(b, i);
     if (!grads.wanted[i]) continue;
@@ -165,7 +156,7 @@ void tt_attend_blocks_backward(tt_lower *cx, const tt_attention *a, const tt_att
   int n = 1;
   for (int i = 0; i < TT_ATTENTION_GRADS; i++)
     if (of[i] && grads->wanted[i]) state[n++] = zeros_as(&b, of[i]);
-  tt_hlo_while(h, n, state, any_left, backward_block, &b, end);
+  tt_hlo_count_up(h, b.count, n, state, backward_block, &b, end);
   n = 1;
   for (int i = 0; i < TT_ATTENTION_GRADS; i++) {
     int rows = rows_of_grad(&b, i);

@@ -90,18 +90,10 @@ static void lu_step(tt_hlo *h, tt_node *const *args, tt_node **results, void *us
   a = tt_hlo_select(h, tt_hlo_and(h, in_col, spread(h, usable, m, 1)), spread(h, l, m, 1), a);
   tt_node *places = tt_hlo_iota(h, &args[2]->type, args[2]->type.rank - 1);
   tt_node *one = tt_hlo_const_i(h, TT_I32, 1);
-  results[0] = tt_hlo_add(h, k, one);
   results[1] = a;
   results[2] = tt_hlo_select(h, tt_hlo_compare(h, TT_EQ, places, k),
                              along(h, tt_hlo_add(h, p, one), &args[2]->type), args[2]);
   results[3] = exchange(h, perm, at_k, at_p);
-}
-
-static void lu_more(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
-  const lu_task *task = user;
-  int64_t m = task->matrix.dims[task->matrix.rank - 2],
-          n = task->matrix.dims[task->matrix.rank - 1];
-  results[0] = tt_hlo_compare(h, TT_LT, args[0], tt_hlo_const_i(h, TT_I32, m < n ? m : n));
 }
 
 static tt_lu lu_factor(tt_lower *cx, tt_node *a, bool pivot) {
@@ -115,7 +107,7 @@ static tt_lu lu_factor(tt_lower *cx, tt_node *a, bool pivot) {
   tt_node *inits[4] = {tt_hlo_const_i(h, TT_I32, 0), a, tt_hlo_zeros(h, &pivots_type),
                        tt_hlo_iota(h, &perm_type, rank - 2)};
   tt_node *out[4];
-  tt_hlo_while(h, 4, inits, lu_more, lu_step, &task, out);
+  tt_hlo_count_up(h, m < n ? m : n, 4, inits, lu_step, &task, out);
   tt_lu lu = {.lu = out[1], .pivots = out[2], .perm = out[3]};
   /* info: the first zero on the diagonal, from 1; 0 if there is none. */
   tt_type index = a->type;
@@ -140,26 +132,20 @@ static void perm_step(tt_hlo *h, tt_node *const *args, tt_node **results, void *
   tt_node *p = sum_where(h, tt_hlo_compare(h, TT_EQ, places, k), pivots, pivots->type.rank - 1);
   tt_node *rows = tt_hlo_iota(h, &perm->type, perm->type.rank - 1);
   tt_node *at_p = tt_hlo_compare(h, TT_EQ, rows, along(h, tt_hlo_subtract(h, p, one), &perm->type));
-  results[0] = tt_hlo_add(h, k, one);
   results[1] = exchange(h, perm, tt_hlo_compare(h, TT_EQ, rows, k), at_p);
   results[2] = pivots;
-}
-
-static void perm_more(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
-  (void)user;
-  int64_t count = args[2]->type.dims[args[2]->type.rank - 1];
-  results[0] = tt_hlo_compare(h, TT_LT, args[0], tt_hlo_const_i(h, TT_I32, count));
 }
 
 static tt_node *permutation_of(tt_lower *cx, tt_node *pivots, int64_t m) {
   tt_hlo *h = cx->h;
   tt_type type = pivots->type;
   type.dtype = TT_I32;
+  const int64_t count = type.dims[type.rank - 1];
   type.dims[type.rank - 1] = m;
   tt_node *inits[3] = {tt_hlo_const_i(h, TT_I32, 0), tt_hlo_iota(h, &type, type.rank - 1),
                        tt_cast(cx, pivots, TT_I32)};
   tt_node *out[3];
-  tt_hlo_while(h, 3, inits, perm_more, perm_step, NULL, out);
+  tt_hlo_count_up(h, count, 3, inits, perm_step, NULL, out);
   return out[1];
 }
 

@@ -44,8 +44,8 @@ static tt_node *cholesky(tt_lower *cx, tt_node *a, bool upper, tt_node **info) {
 
 /* (a, *, upper, check_errors): factor, info. */
 void tt_lower_cholesky(tt_lower *cx) {
-  tt_node *info, *y = cholesky(cx, tt_in(cx, 0), tt_bool(cx, 1), &info);
   if (!tt_leaves_errors(cx, 2)) return;
+  tt_node *info, *y = cholesky(cx, tt_in(cx, 0), tt_bool(cx, 1), &info);
   tt_out_as(cx, 0, y);
   tt_out_as(cx, 1, info);
 }

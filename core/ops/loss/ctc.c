@@ -118,11 +118,6 @@ typedef struct direction {
   int64_t time;
 } direction;
 
-static void goes_on(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
-  const direction *way = user;
-  results[0] = tt_hlo_compare(h, TT_LT, args[STEP], tt_hlo_const_i(h, TT_I32, way->time));
-}
-
 /* One step of either recursion: from s, from its neighbour, and, where allowed, from the one
  * after that. START is the plane to begin with where FINAL[n] is this step. */
 static void step(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
@@ -138,8 +133,7 @@ static void step(tt_hlo *h, tt_node *const *args, tt_node **results, void *user)
   first = tt_hlo_broadcast(h, first, (const int[]){0}, 2, last->type.dims);
   sum = tt_hlo_select(h, first, args[START], sum);
   sum = tt_hlo_add(h, sum, at_time(h, args[EMIT], t));
-  for (int i = 0; i < CARRIED; i++) results[i] = args[i];
-  results[STEP] = tt_hlo_add(h, args[STEP], tt_hlo_const_i(h, TT_I32, 1));
+  for (int i = LAST; i < CARRIED; i++) results[i] = args[i];
   results[LAST] = sum;
   results[ALL] = put_at(h, args[ALL], sum, t);
 }
@@ -158,7 +152,7 @@ static tt_node *recursion(tt_lower *cx, const ctc *c, bool forward, tt_node *ski
                              [START] = start,
                              [FINAL] = final};
   if (c->time == 0) return inits[ALL];
-  tt_hlo_while(h, CARRIED, inits, goes_on, step, &way, results);
+  tt_hlo_count_up(h, c->time, CARRIED, inits, step, &way, results);
   return results[ALL];
 }
 

@@ -58,12 +58,6 @@ typedef struct scan_task {
   int dim;
 } scan_task;
 
-static void elements_left(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
-  const scan_task *task = user;
-  int64_t size = task->x->type.dims[task->dim];
-  results[0] = tt_hlo_compare(h, TT_LT, args[0], tt_hlo_const_i(h, TT_I64, size));
-}
-
 /* args: the place, the sum before it, all sums. */
 static void next_element(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
   const scan_task *task = user;
@@ -71,7 +65,6 @@ static void next_element(tt_hlo *h, tt_node *const *args, tt_node **results, voi
   for (int i = 0; i < task->x->type.rank; i++)
     starts[i] = i == task->dim ? args[0] : tt_hlo_const_i(h, TT_I64, 0);
   tt_node *next = tt_hlo_dynamic_slice(h, task->x, starts, args[1]->type.dims);
-  results[0] = tt_hlo_add(h, args[0], tt_hlo_const_i(h, TT_I64, 1));
   results[1] = logaddexp(task->cx, args[1], next);
   results[2] = tt_hlo_dynamic_update_slice(h, args[2], results[1], starts);
 }
@@ -83,7 +76,7 @@ static tt_node *complex_logcumsumexp(tt_lower *cx, tt_node *x, int dim) {
   scan_task task = {cx, x, dim};
   tt_node *inits[3] = {tt_hlo_const_i(h, TT_I64, 1), tt_hlo_slice_dim(h, x, dim, 0, 1, 1), x};
   tt_node *out[3];
-  tt_hlo_while(h, 3, inits, elements_left, next_element, &task, out);
+  tt_hlo_count_up(h, x->type.dims[dim], 3, inits, next_element, &task, out);
   return out[2];
 }
 

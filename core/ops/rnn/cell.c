@@ -2,9 +2,14 @@
 
 int tt_cell_saved(tt_cell kind) { return kind >= TT_CELL_LSTM ? TT_MOST_SAVED : 0; }
 
-/* Gate k: columns k * size .. (k + 1) * size */
-static tt_node *gate(tt_lower *cx, tt_node *x, int k, int64_t size) {
-  return tt_hlo_slice_dim(cx->h, x, 1, k * size, (k + 1) * size, 1);
+tt_node *tt_cell_gate(tt_lower *cx, tt_node *rows, int k, int64_t size) {
+  return tt_hlo_slice_dim(cx->h, rows, rows->type.rank - 1, k * size, (k + 1) * size, 1);
+}
+
+tt_node *tt_cell_grad(tt_lower *cx, int i, const tt_node *like, tt_dtype dtype) {
+  tt_type type = like->type;
+  type.dtype = dtype;
+  return tt_has(cx, i) ? tt_in_as(cx, i, dtype) : tt_hlo_zeros(cx->h, &type);
 }
 
 static tt_node *one_minus(tt_lower *cx, tt_node *x) {
@@ -18,10 +23,10 @@ static tt_node *mul3(tt_lower *cx, tt_node *a, tt_node *b, tt_node *c) {
 static tt_step step_lstm(tt_lower *cx, tt_node *gates, tt_node *cell) {
   tt_hlo *h = cx->h;
   const int64_t size = cell->type.dims[1];
-  tt_node *i = tt_hlo_logistic(h, gate(cx, gates, 0, size));
-  tt_node *f = tt_hlo_logistic(h, gate(cx, gates, 1, size));
-  tt_node *g = tt_hlo_tanh(h, gate(cx, gates, 2, size));
-  tt_node *o = tt_hlo_logistic(h, gate(cx, gates, 3, size));
+  tt_node *i = tt_hlo_logistic(h, tt_cell_gate(cx, gates, 0, size));
+  tt_node *f = tt_hlo_logistic(h, tt_cell_gate(cx, gates, 1, size));
+  tt_node *g = tt_hlo_tanh(h, tt_cell_gate(cx, gates, 2, size));
+  tt_node *o = tt_hlo_logistic(h, tt_cell_gate(cx, gates, 3, size));
   tt_node *next = tt_hlo_multiply(h, f, cell);
   next = tt_hlo_add(h, next, tt_hlo_multiply(h, i, g));
   return (tt_step){tt_hlo_multiply(h, o, tt_hlo_tanh(h, next)), next, {i, f, g, o}};
@@ -30,10 +35,12 @@ static tt_step step_lstm(tt_lower *cx, tt_node *gates, tt_node *cell) {
 static tt_step step_gru(tt_lower *cx, tt_node *x, tt_node *y, tt_node *hidden) {
   tt_hlo *h = cx->h;
   const int64_t size = hidden->type.dims[1];
-  tt_node *reset = tt_hlo_logistic(h, tt_hlo_add(h, gate(cx, x, 0, size), gate(cx, y, 0, size)));
-  tt_node *update = tt_hlo_logistic(h, tt_hlo_add(h, gate(cx, x, 1, size), gate(cx, y, 1, size)));
-  tt_node *inner = gate(cx, y, 2, size);
-  tt_node *new = tt_hlo_add(h, gate(cx, x, 2, size), tt_hlo_multiply(h, reset, inner));
+  tt_node *reset =
+      tt_hlo_logistic(h, tt_hlo_add(h, tt_cell_gate(cx, x, 0, size), tt_cell_gate(cx, y, 0, size)));
+  tt_node *update =
+      tt_hlo_logistic(h, tt_hlo_add(h, tt_cell_gate(cx, x, 1, size), tt_cell_gate(cx, y, 1, size)));
+  tt_node *inner = tt_cell_gate(cx, y, 2, size);
+  tt_node *new = tt_hlo_add(h, tt_cell_gate(cx, x, 2, size), tt_hlo_multiply(h, reset, inner));
   new = tt_hlo_tanh(h, new);
   tt_node *next = tt_hlo_multiply(h, update, tt_hlo_subtract(h, hidden, new));
   return (tt_step){tt_hlo_add(h, new, next), NULL, {reset, update, new, inner}};

@@ -12,6 +12,11 @@ enum { TT_MOST_SAVED = 4 };
  * new, and the hidden part of new, of a GRU; none else. */
 int tt_cell_saved(tt_cell kind);
 
+/* Gate k of rows: columns k * size .. (k + 1) * size of the last dim. */
+tt_node *tt_cell_gate(tt_lower *cx, tt_node *rows, int k, int64_t size);
+/* Argument i, a gradient, or zeros of `like`'s sizes where there is none. */
+tt_node *tt_cell_grad(tt_lower *cx, int i, const tt_node *like, tt_dtype dtype);
+
 typedef struct tt_step {
   tt_node *hidden, *cell; /* states behind it; the second of an LSTM alone */
   tt_node *saved[TT_MOST_SAVED];

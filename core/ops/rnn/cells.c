@@ -26,16 +26,6 @@ void tt_lower_lstm_cell(tt_lower *cx) {
   out_cast(cx, 2, tt_hlo_concatenate(cx->h, step.saved, 4, 1), cell);
 }
 
-static tt_node *grad_or_zero(tt_lower *cx, int i, tt_node *like) {
-  if (!tt_has(cx, i)) return tt_hlo_zeros(cx->h, &like->type);
-  return tt_cast(cx, tt_in(cx, i), like->type.dtype);
-}
-
-/* Columns k * size .. (k + 1) * size of what was saved, in the dtype computed in */
-static tt_node *saved_part(tt_lower *cx, tt_node *all, int k, int64_t size) {
-  return tt_hlo_slice_dim(cx->h, all, 1, k * size, (k + 1) * size, 1);
-}
-
 /* grad_hy?, grad_cy?, cx, cy, workspace, has_bias -> grad_gates, grad_cx, grad_bias */
 void tt_lower_lstm_cell_backward(tt_lower *cx) {
   tt_node *cell = tt_in(cx, 2), *work = tt_in(cx, 4);
@@ -43,10 +33,10 @@ void tt_lower_lstm_cell_backward(tt_lower *cx) {
   tt_node *all = tt_cast(cx, work, dtype);
   tt_step step = {.cell = tt_cast(cx, tt_in(cx, 3), dtype)};
   tt_step before = {.cell = tt_cast(cx, cell, dtype)};
-  for (int k = 0; k < 4; k++) step.saved[k] = saved_part(cx, all, k, cell->type.dims[1]);
+  for (int k = 0; k < 4; k++) step.saved[k] = tt_cell_gate(cx, all, k, cell->type.dims[1]);
   tt_step_grads grads =
-      tt_cell_step_backward(cx, TT_CELL_LSTM, &step, &before, grad_or_zero(cx, 0, before.cell),
-                            grad_or_zero(cx, 1, before.cell));
+      tt_cell_step_backward(cx, TT_CELL_LSTM, &step, &before, tt_cell_grad(cx, 0, cell, dtype),
+                            tt_cell_grad(cx, 1, cell, dtype));
   out_cast(cx, 0, grads.x, work);
   out_cast(cx, 1, grads.cell, cell);
   if (tt_bool(cx, 5)) out_cast(cx, 2, sum_batch(cx, grads.x), work);
@@ -71,9 +61,9 @@ void tt_lower_gru_cell_backward(tt_lower *cx) {
   int64_t size = grad_hy->type.dims[1];
   tt_dtype dtype = tt_compute_dtype(work->type.dtype);
   tt_node *all = tt_cast(cx, work, dtype);
-  tt_step step = {.saved = {saved_part(cx, all, 0, size), saved_part(cx, all, 1, size),
-                            saved_part(cx, all, 2, size), saved_part(cx, all, 4, size)}};
-  tt_step before = {.hidden = saved_part(cx, all, 3, size)};
+  tt_step step = {.saved = {tt_cell_gate(cx, all, 0, size), tt_cell_gate(cx, all, 1, size),
+                            tt_cell_gate(cx, all, 2, size), tt_cell_gate(cx, all, 4, size)}};
+  tt_step before = {.hidden = tt_cell_gate(cx, all, 3, size)};
   tt_step_grads grads =
       tt_cell_step_backward(cx, TT_CELL_GRU, &step, &before, tt_cast(cx, grad_hy, dtype), NULL);
   out_cast(cx, 0, grads.x, work);

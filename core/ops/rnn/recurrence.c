@@ -22,15 +22,6 @@ static bool has_cell(const recurrence *r) { return r->kind == TT_CELL_LSTM; }
 /* Of a step's saved rows: an LSTM's end by its cell. */
 static int saved_parts(const recurrence *r) { return tt_cell_saved(r->kind) + has_cell(r); }
 
-static void any_left(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
-  tt_node *count = tt_hlo_const_i(h, TT_I32, ((const recurrence *)user)->steps);
-  results[0] = tt_hlo_compare(h, TT_LT, args[0], count);
-}
-
-static tt_node *next(tt_hlo *h, tt_node *n) {
-  return tt_hlo_add(h, n, tt_hlo_const_i(h, TT_I32, 1));
-}
-
 static tt_node *from_end(const recurrence *r, tt_node *n) {
   return tt_hlo_subtract(r->cx->h, tt_hlo_const_i(r->cx->h, TT_I32, r->steps - 1), n);
 }
@@ -69,12 +60,6 @@ static tt_node *of_those(const recurrence *r, tt_node *at, tt_node *now, tt_node
   return tt_hlo_select(h, tt_along(r->cx, has, 0, &now->type), now, had);
 }
 
-static tt_node *part_of(const recurrence *r, tt_node *rows, int k) {
-  assert(rows);
-  int last = rows->type.rank - 1;
-  return tt_hlo_slice_dim(r->cx->h, rows, last, k * r->size, (k + 1) * r->size, 1);
-}
-
 /* -- Forward: a number, the hidden state, the cell?, all hidden states, what is saved? -- */
 
 static tt_node *hidden_product(const recurrence *r, tt_node *hidden) {
@@ -93,8 +78,7 @@ static void step_on(tt_hlo *h, tt_node *const *args, tt_node **results, void *us
       tt_cell_step(cx, r->kind, take(r, r->gates, at), hidden_product(r, hidden),
                    tt_cast(cx, hidden, r->computed), cell ? tt_cast(cx, cell, r->computed) : NULL);
   tt_node *now = of_those(r, at, tt_cast(cx, step.hidden, r->dtype), hidden);
-  n = 0;
-  results[n++] = next(h, args[0]);
+  n = 1;
   results[n++] = now;
   if (cell) results[n++] = cell = of_those(r, at, tt_cast(cx, step.cell, r->dtype), cell);
   results[n] = put(r, args[n], now, at);
@@ -144,7 +128,7 @@ void tt_lower_recurrence(tt_lower *cx) {
   if (has_cell(&r)) state[n++] = tt_in(cx, 4);
   state[n++] = room(&r, r.size);
   if (r.saves) state[n++] = room(&r, saved_parts(&r) * r.size);
-  tt_hlo_while(cx->h, n, state, any_left, step_on, &r, end);
+  tt_hlo_count_up(cx->h, r.steps, n, state, step_on, &r, end);
   n = 1;
   tt_out(cx, 1, end[n++]);
   if (has_cell(&r)) tt_out(cx, 2, end[n++]);
@@ -178,14 +162,14 @@ static void step_back(tt_hlo *h, tt_node *const *args, tt_node **results, void *
   tt_node *saved = take(r, r->saved, at);
   tt_step step = {.hidden = take(r, r->out, at)};
   tt_step before = {take(r, r->hidden_before, at), take(r, r->cell_before, at), {NULL}};
-  for (int k = 0; k < tt_cell_saved(r->kind); k++) step.saved[k] = part_of(r, saved, k);
-  if (cell) step.cell = part_of(r, saved, tt_cell_saved(r->kind));
+  for (int k = 0; k < tt_cell_saved(r->kind); k++)
+    step.saved[k] = tt_cell_gate(cx, saved, k, r->size);
+  if (cell) step.cell = tt_cell_gate(cx, saved, tt_cell_saved(r->kind), r->size);
   tt_step_grads grads = tt_cell_step_backward(cx, r->kind, &step, &before, hidden, cell);
   tt_node *none = tt_hlo_zeros(h, &grads.x->type);
   grads.x = of_those(r, at, grads.x, none);
   grads.y = of_those(r, at, grads.y, none);
-  n = 0;
-  results[n++] = next(h, args[0]);
+  n = 1;
   results[n++] = grad_before(r, at, &grads, hidden);
   if (cell) results[n++] = of_those(r, at, grads.cell, cell);
   results[n] = put(r, args[n], grads.x, at);
@@ -200,12 +184,6 @@ static tt_node *shifted(const recurrence *r, tt_node *first, tt_node *states) {
   states = tt_hlo_slice_dim(r->cx->h, states, 0, from, from + r->steps - 1, 1);
   tt_node *parts[2] = {r->reverse ? states : first, r->reverse ? first : states};
   return tt_hlo_concatenate(r->cx->h, parts, 2, 0);
-}
-
-static tt_node *grad_or_zero(tt_lower *cx, int i, const tt_node *like, tt_dtype dtype) {
-  tt_type type = like->type;
-  type.dtype = dtype;
-  return tt_has(cx, i) ? tt_in_as(cx, i, dtype) : tt_hlo_zeros(cx->h, &type);
 }
 
 /* Of the weight: all steps' rows are one product. */
@@ -227,16 +205,17 @@ void tt_lower_recurrence_backward(tt_lower *cx) {
   r.grad = tt_has(cx, 0) ? tt_in(cx, 0) : NULL;
   r.hidden_before = shifted(&r, hidden, out);
   r.saved = saved_parts(&r) ? tt_in(cx, 7) : NULL;
-  tt_node *state[5] = {tt_hlo_const_i(h, TT_I32, 0), grad_or_zero(cx, 1, hidden, r.computed)};
+  tt_node *state[5] = {tt_hlo_const_i(h, TT_I32, 0), tt_cell_grad(cx, 1, hidden, r.computed)};
   tt_node *end[5] = {NULL};
   int n = 2;
   if (has_cell(&r)) {
-    r.cell_before = shifted(&r, tt_in(cx, 5), part_of(&r, r.saved, tt_cell_saved(r.kind)));
-    state[n++] = grad_or_zero(cx, 2, hidden, r.computed);
+    r.cell_before =
+        shifted(&r, tt_in(cx, 5), tt_cell_gate(cx, r.saved, tt_cell_saved(r.kind), r.size));
+    state[n++] = tt_cell_grad(cx, 2, hidden, r.computed);
   }
   state[n] = room(&r, r.weight->type.dims[0]);
   if (has_other_products(&r)) state[n + 1] = state[n];
-  tt_hlo_while(h, n + 1 + has_other_products(&r), state, any_left, step_back, &r, end);
+  tt_hlo_count_up(h, r.steps, n + 1 + has_other_products(&r), state, step_back, &r, end);
   tt_node *products = end[n + has_other_products(&r)];
   tt_out(cx, 0, end[n]);
   tt_out(cx, 1, grad_of_weight(&r, products));
