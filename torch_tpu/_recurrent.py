@@ -273,11 +273,12 @@ def _changes(layers: _Layers, x: Tensor) -> bool:
 
 
 def _with_room(layers: _Layers, x: Tensor) -> tuple[Tensor, ...]:
-    steps = len(x)
-    numbers = torch.arange(_C.bound_of(steps), device=HOST)
-    padded = x.index_select(0, torch.where(numbers < steps, numbers, 0).to(x.device))
-    out, *ends = layers.run(padded, torch.full((x.shape[1],), steps, device=HOST).to(x.device))
-    return out.index_select(0, numbers[:steps].to(x.device)), *ends
+    steps, n, _ = x.shape
+    places = torch.arange(_C.bound_of(steps), device=x.device).clamp(max=steps - 1)
+    lengths = torch.full((n,), steps, device=x.device)
+    out, *ends = layers.run(x.index_select(0, places), lengths)
+    numbers = torch.arange(steps, device=HOST)
+    return out.index_select(0, numbers.to(x.device)), *ends
 
 
 def _is_lowered(kind: int) -> bool:
@@ -349,8 +350,9 @@ def _of_packed(name: str) -> Callable[..., Any]:
             return otherwise(data, batch_sizes, hx, params, *rest)
         steps = len(batch_sizes)
         packing = _Packing(batch_sizes, _C.bound_of(steps) if _C.sees_room() else steps)
-        padded = data[packing.of_packed.to(data.device)]
-        out, *ends = layers.run(padded, packing.lengths.to(data.device))
+        # Not i64: such uploads of other sizes are lengths, and neither of these sizes is one.
+        padded = data[packing.of_packed.int().to(data.device)]
+        out, *ends = layers.run(padded, packing.lengths.int().to(data.device))
         return (out.flatten(0, 1).index_select(0, packing.of_padded().to(data.device)), *ends)
 
     return kernel
