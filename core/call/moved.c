@@ -26,14 +26,12 @@ static int cat_dim(const tt_call_spec *spec, int rank) {
 bool tt_moved_cat(tt_spread *s, const tt_call_spec *spec) {
   const tt_arg *list = &spec->args[0];
   const tt_call_tensor *alone = joined_alone(spec);
-  int marked = 0;
   if (list->kind != TT_ARG_TENSORS || list->count != spec->tensor_count) return false;
   if (alone && !spec->bound) return tt_spread_note_dims(s, alone);
   for (int i = 0; i < spec->tensor_count; i++) {
     const tt_call_tensor *one = &spec->tensors[i];
     int rank = one->view.rank, dim = cat_dim(spec, rank);
     if (rank != spec->tensors[0].view.rank || tt_view_numel(&one->view) == 0) return false;
-    marked += one->marks.count > 0;
     for (int k = 0; k < tt_marks_count(&one->marks); k++) {
       const tt_mark *mark = &one->marks.of[k];
       if (mark->outer != 1 || mark->inner != 1) return false;
@@ -43,7 +41,7 @@ bool tt_moved_cat(tt_spread *s, const tt_call_spec *spec) {
     }
   }
   if (spec->bound && s->known_count) return false; /* two dims with room */
-  if (s->length_count) return marked == 1 && spec->bound > 0;
+  if (s->length_count) return spec->bound > 0;
   for (int i = 0; i < spec->tensor_count; i++)
     if (spec->tensors[i].marks.count != s->known_count) return false;
   return spec->bound > 0 || s->known_count > 0;
@@ -80,6 +78,27 @@ bool tt_moved_stack(tt_spread *s, const tt_call_spec *spec) {
 int tt_moved_stacked(const tt_call_spec *spec, int rank, int dim) {
   int at = cat_dim(spec, rank);
   return dim == at ? -1 : dim > at ? dim - 1 : dim;
+}
+
+/* -- Repeating -- */
+
+bool tt_moved_repeat(tt_spread *s, const tt_call_spec *spec) {
+  (void)s;
+  return spec->args[0].kind == TT_ARG_TENSOR && spec->args[1].kind == TT_ARG_INTS;
+}
+
+bool tt_moved_repeated(const tt_call_spec *spec, tt_call_result *result) {
+  const tt_call_tensor *tensor = &spec->tensors[spec->args[0].first];
+  const tt_arg *times = &spec->args[1];
+  int more = times->count - tensor->view.rank;
+  result->marks = tensor->marks;
+  for (int k = 0; k < tt_marks_count(&tensor->marks); k++) {
+    tt_mark *mark = &result->marks.of[k];
+    mark->dim += more;
+    if (times->ints[mark->dim] == 0) return false;
+    mark->outer *= times->ints[mark->dim];
+  }
+  return true;
 }
 
 /* -- Padding by a constant -- */

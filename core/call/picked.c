@@ -131,19 +131,26 @@ bool tt_picked_select(tt_spread *s, const tt_call_spec *spec) {
   return !index->marks.count || tt_spread_note(s, TT_CODE_DIM + dim, index, &index->marks.of[0]);
 }
 
-bool tt_picked_add(tt_spread *s, const tt_call_spec *spec) {
-  int dim = dim_of(spec);
-  if (dim < 0 || spec->args[3].kind != TT_ARG_TENSOR) return false;
+/* Whether what is written, which may be a number, has padding where self or the index has it. */
+static bool writes_slices(const tt_call_spec *spec, int dim) {
+  const tt_arg *written = &spec->args[3];
   const tt_call_tensor *self = &spec->tensors[spec->args[0].first];
   const tt_call_tensor *index = &spec->tensors[spec->args[2].first];
-  const tt_call_tensor *source = &spec->tensors[spec->args[3].first];
-  if (source->view.rank != self->view.rank || !note_slices(s, self, dim)) return false;
+  if (written->kind != TT_ARG_TENSOR || spec->tensors[written->first].view.rank == 0) return true;
+  const tt_call_tensor *source = &spec->tensors[written->first];
+  if (source->view.rank != self->view.rank) return false;
   for (int d = 0; d < source->view.rank; d++) {
     const tt_mark *own = tt_mark_of(&source->marks, d), *other = tt_mark_of(&self->marks, d);
     if (d == dim) other = index->marks.count ? &index->marks.of[0] : NULL;
     if (own ? !other || !tt_spread_same(own, other) : other != NULL) return false;
   }
-  return leave_out_all(s, spec, spec->args[2].first);
+  return true;
+}
+
+bool tt_picked_add(tt_spread *s, const tt_call_spec *spec) {
+  int dim = dim_of(spec);
+  return dim >= 0 && note_slices(s, &spec->tensors[spec->args[0].first], dim) &&
+         writes_slices(spec, dim) && leave_out_all(s, spec, spec->args[2].first);
 }
 
 /* Where `inner` has room for more along a dim other than `dim`, `outer`, which may be longer, has

@@ -97,14 +97,21 @@ static bool is_listed(const tt_call_spec *spec, int arg, int rank, int dim) {
   return count == 0;
 }
 
-static bool is_percent(const tt_call_spec *spec) {
+/* The character that a rule about listed dims begins with; 0: it reduces them. */
+static char listing(const tt_call_spec *spec) {
   const char *rule = tt_op_along_of(spec->row->name)->rule;
-  return rule && rule[0] == '%';
+  return rule ? rule[0] : 0;
 }
 
 static int listed_arg(const tt_call_spec *spec) {
   const char *rule = tt_op_along_of(spec->row->name)->rule;
-  return is_percent(spec) ? rule[1] - '0' : tt_op_length_of(spec->row->name)->reduced;
+  return rule ? rule[1] - '0' : tt_op_length_of(spec->row->name)->reduced;
+}
+
+/* Whether a row whose lowering is told of it allows padding along a listed dim. */
+static bool listed_may(const tt_call_spec *spec, const tt_mark *mark) {
+  char how = listing(spec);
+  return how != '^' && ((how != '<' && spec->row->cls != TT_SORT) || mark->outer == 1);
 }
 
 /* All tensors are as the first. */
@@ -118,10 +125,11 @@ static bool spread_listed(tt_spread *s, const tt_call_spec *spec) {
   for (int k = 0; k < tt_marks_count(&first->marks); k++) {
     const tt_mark *mark = &first->marks.of[k];
     bool listed = is_listed(spec, listed_arg(spec), first->view.rank, mark->dim);
+    if (listed && !listed_may(spec, mark)) return false;
     for (int i = 0; i < spec->arg_count && listed; i++)
       if (spec->args[i].kind == TT_ARG_TENSOR && !tt_spread_leave_out(s, spec->args[i].first, mark))
         return false;
-    if ((!listed || is_percent(spec)) && !tt_spread_note(s, TT_CODE_DIM + mark->dim, first, mark))
+    if ((!listed || listing(spec)) && !tt_spread_note(s, TT_CODE_DIM + mark->dim, first, mark))
       return false;
   }
   return first->marks.count > 0;
@@ -142,6 +150,8 @@ typedef enum standing {
   INDEXED, /* as x[indices] does */
   REDUCED, /* as the first tensor, which may have dims more */
   SAME,    /* along dims of the same number */
+  SORTED,  /* the same, but for those that are shorter: these count altogether */
+  REPEATED, /* as often as argument 1 lists for each dim, the last ones the tensor's */
   JOINED,  /* the same; with room along the dim of cat */
   PADDED,  /* the same; with room along the dim that is padded */
   STACKED, /* the same, but for a dim more */
@@ -170,7 +180,8 @@ typedef struct noting {
 } noting;
 static const noting rules[] = {
     {"", BY_RULE, spread_rule},           {"%", SAME, spread_listed},
-    {"#", AS_SIZED, nothing_read},        {"?", AS_SIZED, tt_picked_by_mask},
+    {"<", SORTED, spread_listed},         {"^", SORTED, spread_listed},
+    {"repeat", REPEATED, tt_moved_repeat}, {"#", AS_SIZED, nothing_read},        {"?", AS_SIZED, tt_picked_by_mask},
     {"@", AS_SIZED, tt_moved_back},       {"cat", JOINED, tt_moved_cat},
     {"stack", STACKED, tt_moved_stack},   {"pad", PADDED, tt_moved_pad},
     {"index", INDEXED, tt_picked_index},  {"put", AS_SELF, tt_picked_put},
@@ -184,9 +195,9 @@ static const noting reduction = {NULL, REDUCED, spread_listed};
 static const noting *noting_of(const tt_op_row *row) {
   const char *rule = tt_op_along_of(row->name)->rule;
   if (!tt_op_spreads(row)) return NULL;
-  if (!rule && row->cls == TT_REDUCE) return &reduction;
+  if (!rule && row->cls != TT_POINTWISE) return &reduction;
   if (!rule) rule = "";
-  size_t size = strchr("%#?@", *rule) ? 1 : strlen(rule);
+  size_t size = strchr("%<^#?@", *rule) ? 1 : strlen(rule);
   for (size_t i = 1; i < sizeof rules / sizeof *rules && *rule; i++)
     if (strlen(rules[i].rule) == size && strncmp(rule, rules[i].rule, size) == 0) return &rules[i];
   return &rules[0];
@@ -229,6 +240,7 @@ static bool mark_result(standing how, const tt_spread *s, const tt_call_spec *sp
   if (how == JOINED && spec->bound) return tt_moved_cat_result(spec, result);
   if (how == AS_SIZED) return result->marks = spec->sized, true;
   if (how == AS_SELF) return result->marks = spec->tensors[spec->args[0].first].marks, true;
+  if (how == REPEATED) return tt_moved_repeated(spec, result);
   if (how == PADDED && spec->bound && !tt_moved_pad_result(spec, result)) return false;
   if (s->known_count == 0) return true;
   if (how == INDEXED) tt_picked_codes(spec, rank, codes);
@@ -236,6 +248,7 @@ static bool mark_result(standing how, const tt_spread *s, const tt_call_spec *sp
   for (int dim = 0; dim < rank && known; dim++) {
     int i = tt_spread_find(s, code_at(how, spec, s, rank, codes, dim));
     if (i == s->known_count || result->view.sizes[dim] == 1) continue;
+    if (how == SORTED && result->view.sizes[dim] != s->known[i].size) continue;
     tt_marks *marks = &result->marks;
     if (marks->count == TT_MOST_ALONG || result->view.sizes[dim] != s->known[i].size) return false;
     marks->of[marks->count] = s->known[i].mark;

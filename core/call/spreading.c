@@ -57,8 +57,10 @@ bool tt_spread_leave_out(tt_spread *s, int tensor, const tt_mark *mark) {
 bool tt_spread_codes(const char *pattern, int rank, int *codes) {
   int size = (int)strcspn(pattern, ",-"), at = 0;
   if (rank == 0) return true;
-  for (int i = 0; i < rank && pattern[0] == '!'; i++) codes[i] = 'A';
-  if (pattern[0] == '!') return true;
+  const char *none = memchr(pattern, '!', (size_t)size);
+  for (int i = 0; none && i < rank; i++)
+    codes[i] = i < none - pattern ? (unsigned char)pattern[i] : 'A';
+  if (none) return true;
   const char *dots = memchr(pattern, '.', (size_t)size);
   int rest = dots ? rank - (size - 3) : 0;
   if (rest < 0 || (!dots && size != rank)) return false;

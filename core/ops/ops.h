@@ -87,16 +87,18 @@ const tt_op_length *tt_op_length_of(const char *name); /* NULL: the row has none
  * position, then those of the results: "ij,jk->ik". Dims with a letter have one size, or 1; those
  * of a letter that the first result lacks are summed over, and padding there reads as what the
  * row's tt_op_length leaves out. A capital letter is a dim that may not be longer; "..." are any
- * further dims, aligned at their ends, "*" a tensor that is broadcast to the result, "!" one none
- * of whose dims may be longer. "%1": the first result is as the first tensor, and along the dims
- * that argument 1 lists ("%": all) padding reads as what `neutral` leaves out. "#1": the result has
- * the sizes that argument 1 lists, and nothing is read. "?1": likewise, and the operands are a
- * mask, or what it picks elements of and the mask. "@1": it has them, and along all dims but the
- * one that the argument behind these names, it is as argument 0, which may lack that dim. "cat",
- * "stack", "pad", "index", "put" (at indices), "select", "add" (of slices), "gather", "scatter" and
- * "masked" (writes where a mask is true) stand for what these do. "": all tensors are broadcast to
- * the result. Pointwise rows have that one, and reductions with a tt_op_length their own, without
- * an entry. ALONG entries stand beside the rows.
+ * further dims, aligned at their ends, "!" any at the end that may not be longer, "*" a tensor that
+ * is broadcast to the result. "%1": the first result is as the first tensor, and along the dims
+ * that argument 1 lists ("%": all) padding reads as what `neutral` leaves out. "<1": likewise, but
+ * there elements change places, so that what counts must be in front; a result that is shorter
+ * there counts altogether. "^1": likewise, but the dims that are listed may not be longer. "#1":
+ * the result has the sizes that argument 1 lists, and nothing is read. "?1": likewise, and the
+ * operands are a mask, or what it picks elements of and the mask. "@1": it has them, and along all
+ * dims but the one that the argument behind these names, it is as argument 0, which may lack that
+ * dim. "cat", "stack", "repeat", "pad", "index", "put" (at indices), "select", "add" (of slices),
+ * "gather", "scatter" and "masked" (writes where a mask is true) stand for what these do. "": all
+ * tensors are broadcast to the result. Pointwise rows have that one, and rows with a tt_op_length
+ * that reduce their own, without an entry. ALONG entries stand beside the rows.
  */
 typedef struct tt_op_along {
   const char *name, *rule; /* of the row; NULL: it has no entry */

@@ -119,7 +119,7 @@ int tt_op_sizes(const tt_op_row *row) {
 
 bool tt_op_spreads(const tt_op_row *row) {
   if (tt_op_along_of(row->name)->rule || row->cls == TT_POINTWISE) return true;
-  const tt_op_length *length = row->cls == TT_REDUCE ? tt_op_length_of(row->name) : NULL;
+  const tt_op_length *length = tt_op_length_of(row->name);
   return length && length->reduced >= 0;
 }
 

@@ -103,7 +103,7 @@ void tt_lower_embedding_bag(tt_lower *cx) {
   tt_type result = {.dtype = compute, .rank = 2, .dims = {bags, weight->type.dims[1]}};
   tt_type line = {.dtype = TT_I64, .rank = 1, .dims = {n}}, per_bag = line;
   per_bag.dims[0] = offsets->type.dims[0];
-  tt_node *bag = tt_search(cx, offsets, tt_hlo_iota(h, &line, 0), true);
+  tt_node *bag = tt_search(cx, offsets, NULL, tt_hlo_iota(h, &line, 0), true);
   bag = tt_hlo_subtract(h, bag, tt_hlo_const_i(h, TT_I64, 1));
   tt_node *one = tt_cast(cx, counts(cx, index), TT_I64);
   tt_node *sizes = tt_scatter_rows(cx, tt_hlo_zeros(h, &per_bag), bag, one, TT_ADD);

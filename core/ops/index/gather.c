@@ -68,7 +68,8 @@ void tt_lower_repeat_interleave(tt_lower *cx) {
   tt_node *ends = tt_prefix_sum(cx, tt_cast(cx, tt_in(cx, 0), TT_F64));
   index.dtype = TT_I64;
   if (index.rank != 1) return;
-  tt_out_as(cx, 0, tt_search(cx, tt_cast(cx, ends, TT_I64), tt_hlo_iota(cx->h, &index, 0), true));
+  tt_node *places = tt_hlo_iota(cx->h, &index, 0);
+  tt_out_as(cx, 0, tt_search(cx, tt_cast(cx, ends, TT_I64), NULL, places, true));
 }
 
 /* The flat positions of the true elements, in order, are scattered into `size` slots; what is left

@@ -3,27 +3,38 @@
 #include "ops/nn.h"
 
 typedef struct channel {
+  int arg;    /* the input, whose sizes may be bounds */
   tt_node *x; /* in the dtype that PyTorch computes in */
   int dims[TT_MAX_RANK], count;
-  double n; /* elements per channel */
 } channel;
 
-static channel channel_of(tt_lower *cx, tt_node *input) {
-  channel c = {.x = tt_cast(cx, input, tt_compute_dtype(input->type.dtype)), .n = 1};
+static channel channel_of(tt_lower *cx, int arg) {
+  tt_node *input = tt_in(cx, arg);
+  channel c = {.arg = arg, .x = tt_cast(cx, input, tt_compute_dtype(input->type.dtype))};
   if (input->type.rank < 2) {
     tt_hlo_fail(cx->h, TT_INVALID_ARGUMENT, "batch_norm: the input needs at least 2 dims, got %d",
                 input->type.rank);
   }
   for (int d = 0; d < input->type.rank; d++) {
-    if (d == 1) continue;
-    c.dims[c.count++] = d;
-    c.n *= (double)input->type.dims[d];
+    if (d != 1) c.dims[c.count++] = d;
   }
   return c;
 }
 
+/* One of as many as a channel has elements, but for `fewer` of them. */
+static tt_node *share(tt_lower *cx, const channel *c, int fewer) {
+  tt_hlo *h = cx->h;
+  tt_dtype dtype = c->x->type.dtype;
+  double n = 1;
+  for (int i = 0; i < c->count; i++) n *= (double)c->x->type.dims[c->dims[i]];
+  if (!tt_padded(cx, c->arg)) return tt_hlo_const(h, dtype, 1 / (n - fewer));
+  tt_node *all = tt_count(cx, c->arg, c->dims, c->count, dtype);
+  all = tt_hlo_subtract(h, all, tt_hlo_const(h, dtype, fewer));
+  return tt_hlo_divide(h, tt_hlo_const(h, dtype, 1), all);
+}
+
 static tt_node *total(tt_lower *cx, const channel *c, tt_node *x) {
-  return tt_sum(cx, x, c->dims, c->count);
+  return tt_sum(cx, tt_pad(cx, c->arg, x, TT_SUM), c->dims, c->count);
 }
 
 static tt_node *spread(tt_lower *cx, const channel *c, tt_node *v) {
@@ -38,7 +49,7 @@ static tt_node *centered(tt_lower *cx, const channel *c, tt_node *mean) {
 
 /* The mean, and the sum of squared distances from it. */
 static void moments(tt_lower *cx, const channel *c, tt_node **mean, tt_node **squares) {
-  *mean = tt_average(cx, c->x, c->dims, c->count);
+  *mean = total(cx, c, tt_hlo_multiply(cx->h, c->x, share(cx, c, 0)));
   *squares = total(cx, c, tt_square(cx, centered(cx, c, *mean)));
 }
 
@@ -63,12 +74,13 @@ static void out_like(tt_lower *cx, int k, tt_node *y, tt_node *input) {
 }
 
 /* (1 - momentum) * running + momentum * factor * now; one kernel for the mean and the variance */
-static tt_node *blend(tt_lower *cx, tt_node *running, tt_node *now, double factor, int momentum) {
+static tt_node *blend(tt_lower *cx, tt_node *running, tt_node *now, tt_node *factor,
+                      int momentum) {
   tt_hlo *h = cx->h;
   tt_node *m = tt_num(cx, momentum, now->type.dtype);
   tt_node *kept = tt_hlo_multiply(h, tt_cast(cx, running, now->type.dtype),
                                   tt_hlo_subtract(h, tt_like(cx, m, 1), m));
-  m = tt_hlo_multiply(h, m, tt_once(cx, tt_like(cx, m, factor)));
+  m = tt_hlo_multiply(h, m, tt_once(cx, factor));
   return tt_cast(cx, tt_hlo_add(h, kept, tt_hlo_multiply(h, now, m)), running->type.dtype);
 }
 
@@ -82,14 +94,15 @@ void tt_lower_batch_norm(tt_lower *cx) {
   bool stats = cx->row->param != NO_STATS;
   int training = stats ? 5 : 3, momentum = eval ? 5 : training + 1;
   tt_node *input = tt_in(cx, 0), *mean, *invstd;
-  channel c = channel_of(cx, input);
+  channel c = channel_of(cx, 0);
   if (!eval && tt_bool(cx, training)) {
     tt_node *squares;
     moments(cx, &c, &mean, &squares);
-    invstd = inverse_std(cx, tt_times(cx, squares, 1 / c.n), momentum + 1);
+    invstd = inverse_std(cx, tt_hlo_multiply(cx->h, squares, share(cx, &c, 0)), momentum + 1);
     if (functional) {
-      tt_out_as(cx, 3, blend(cx, tt_in(cx, 3), mean, 1, momentum));
-      tt_out_as(cx, 4, blend(cx, tt_in(cx, 4), squares, 1 / (c.n - 1), momentum));
+      tt_node *one = tt_like(cx, mean, 1);
+      tt_out_as(cx, 3, blend(cx, tt_in(cx, 3), mean, one, momentum));
+      tt_out_as(cx, 4, blend(cx, tt_in(cx, 4), squares, share(cx, &c, 1), momentum));
     }
   } else {
     if (!stats || !tt_has(cx, 3) || !tt_has(cx, 4)) {
@@ -126,7 +139,7 @@ void tt_lower_batch_norm_backward(tt_lower *cx) {
   tt_hlo *h = cx->h;
   bool train = tt_bool(cx, 7);
   tt_node *input = tt_in(cx, 1);
-  channel c = channel_of(cx, input);
+  channel c = channel_of(cx, 1);
   tt_dtype dtype = c.x->type.dtype;
   tt_node *grad = tt_cast(cx, tt_in(cx, 0), dtype);
   tt_node *mean = tt_cast(cx, tt_in(cx, train ? 5 : 3), dtype);
@@ -137,8 +150,9 @@ void tt_lower_batch_norm_backward(tt_lower *cx) {
   if (tt_flag(cx, 9, 0)) {
     tt_node *dx = grad, *scale = invstd;
     if (train) {
-      dx = train_grad(cx, &c, grad, mean, invstd, tt_times(cx, sum_dy, 1 / c.n),
-                      tt_times(cx, sum_dy_xmu, 1 / c.n));
+      tt_node *each = share(cx, &c, 0);
+      dx = train_grad(cx, &c, grad, mean, invstd, tt_hlo_multiply(h, sum_dy, each),
+                      tt_hlo_multiply(h, sum_dy_xmu, each));
     }
     if (tt_has(cx, 2)) scale = tt_hlo_multiply(h, scale, tt_cast(cx, tt_in(cx, 2), dtype));
     out_like(cx, 0, tt_hlo_multiply(h, dx, spread(cx, &c, scale)), input);
@@ -150,23 +164,23 @@ void tt_lower_batch_norm_backward(tt_lower *cx) {
 
 /* input, eps -> mean, invstd, in the dtype that PyTorch accumulates in */
 void tt_lower_batch_norm_stats(tt_lower *cx) {
-  channel c = channel_of(cx, tt_in(cx, 0));
+  channel c = channel_of(cx, 0);
   tt_node *mean, *squares;
   moments(cx, &c, &mean, &squares);
   tt_out_as(cx, 0, mean);
-  tt_out_as(cx, 1, inverse_std(cx, tt_times(cx, squares, 1 / c.n), 1));
+  tt_out_as(cx, 1, inverse_std(cx, tt_hlo_multiply(cx->h, squares, share(cx, &c, 0)), 1));
 }
 
 /* input, weight?, bias?, mean, invstd, eps */
 void tt_lower_batch_norm_elemt(tt_lower *cx) {
-  channel c = channel_of(cx, tt_in(cx, 0));
+  channel c = channel_of(cx, 0);
   out_like(cx, 0, affine(cx, &c, tt_in(cx, 3), tt_in(cx, 4), 1, 2), tt_in(cx, 0));
 }
 
 /* grad_out, input, mean, invstd, weight?, input_g, weight_g, bias_g
  * -> sum_dy, sum_dy_xmu, grad_weight, grad_bias */
 void tt_lower_batch_norm_backward_reduce(tt_lower *cx) {
-  channel c = channel_of(cx, tt_in(cx, 1));
+  channel c = channel_of(cx, 1);
   tt_dtype dtype = c.x->type.dtype;
   tt_node *grad = tt_cast(cx, tt_in(cx, 0), dtype);
   tt_node *distance = centered(cx, &c, tt_in(cx, 2));
@@ -189,7 +203,7 @@ void tt_lower_batch_norm_backward_elemt(tt_lower *cx) {
   static const int all[] = {0, 1};
   tt_hlo *h = cx->h;
   tt_node *input = tt_in(cx, 1), *count = tt_in(cx, 7);
-  channel c = channel_of(cx, input);
+  channel c = channel_of(cx, 1);
   tt_dtype dtype = c.x->type.dtype;
   if (count->type.rank > 2)
     tt_hlo_fail(h, TT_INVALID_ARGUMENT, "batch_norm_backward_elemt: count has at most two dims");

@@ -69,7 +69,7 @@ static tt_node *with_replacement(tt_lower *cx, tt_node *p, int64_t k) {
   tt_node *u = tt_draw_unit(cx, &draws, rows * k, TT_F64);
   int64_t dims[2] = {rows, k};
   u = tt_hlo_multiply(h, tt_hlo_reshape(h, u, 2, dims), tt_hlo_broadcast_to(h, total, 2, dims));
-  tt_node *chosen = tt_search(cx, ends, tt_hlo_floor(h, u), true);
+  tt_node *chosen = tt_search(cx, ends, NULL, tt_hlo_floor(h, u), true);
   return tt_hlo_minimum(h, chosen, tt_hlo_const_i(h, TT_I64, n - 1));
 }
 

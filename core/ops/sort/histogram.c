@@ -79,7 +79,7 @@ static tt_node *bins_of(tt_lower *cx, tt_node *x, tt_node *edges) {
   tt_hlo *h = cx->h;
   int64_t bins = edges->type.dims[0] - 1;
   tt_node *one = tt_hlo_const_i(h, TT_I64, 1), *count = tt_hlo_const_i(h, TT_I64, bins);
-  tt_node *at = tt_hlo_subtract(h, tt_search(cx, edges, x, true), one);
+  tt_node *at = tt_hlo_subtract(h, tt_search(cx, edges, NULL, x, true), one);
   tt_node *end = tt_hlo_reshape(h, tt_hlo_slice_dim(h, edges, 0, bins, bins + 1, 1), 0, NULL);
   tt_node *last = tt_hlo_subtract(h, count, one);
   tt_node *on_end = tt_hlo_compare(h, TT_EQ, x, end);

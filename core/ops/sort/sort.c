@@ -4,6 +4,8 @@
 
 #include "ops/index/index.h"
 
+#include <math.h>
+
 /* -- Keys: up to 32 bits of value and the index in one U64 -- */
 
 /* Such keys are unique and their order is plain, so that one fast sort of one operand, neither
@@ -144,6 +146,13 @@ void tt_first_sorted(tt_lower *cx, tt_node *x, int dim, bool descending, int64_t
   *values = tt_hlo_take_along(h, x, *indices, dim);
 }
 
+/* Argument 0, whose padding comes last in that order, behind what equals it. */
+static tt_node *in_padding_last(tt_lower *cx, bool descending) {
+  tt_node *x = tt_in(cx, 0);
+  if (tt_is_float(x->type.dtype) && !descending) return tt_pad_with(cx, 0, x, tt_like(cx, x, NAN));
+  return tt_pad(cx, 0, x, descending ? TT_MAX : TT_MIN);
+}
+
 static void state_pair(tt_lower *cx, tt_node *values, tt_node *indices) {
   const tt_type *type = tt_meta_type(cx, 0);
   tt_out_as(cx, 0, tt_hlo_reshape(cx->h, values, type->rank, type->dims));
@@ -160,7 +169,7 @@ static bool pair_empty(tt_lower *cx) {
 /* self, stable, dim, descending */
 void tt_lower_sort(tt_lower *cx) {
   if (pair_empty(cx)) return;
-  tt_node *x = tt_in(cx, 0), *values, *indices;
+  tt_node *x = in_padding_last(cx, tt_bool(cx, 3)), *values, *indices;
   int dim = tt_dim(cx, 2, x->type.rank);
   sorted_along(cx, tt_at_least_1d(cx, x), dim, tt_bool(cx, 3), &values, &indices);
   state_pair(cx, values, indices);
@@ -169,7 +178,7 @@ void tt_lower_sort(tt_lower *cx) {
 /* self, k, dim, largest, sorted */
 void tt_lower_topk(tt_lower *cx) {
   if (pair_empty(cx)) return;
-  tt_node *x = tt_in(cx, 0), *values, *indices;
+  tt_node *x = in_padding_last(cx, tt_bool(cx, 3)), *values, *indices;
   int dim = tt_dim(cx, 2, x->type.rank);
   tt_first_sorted(cx, tt_at_least_1d(cx, x), dim, tt_bool(cx, 3), tt_int(cx, 1), &values, &indices);
   state_pair(cx, values, indices);
@@ -178,7 +187,7 @@ void tt_lower_topk(tt_lower *cx) {
 /* self, k, dim */
 void tt_lower_kthvalue(tt_lower *cx) {
   if (pair_empty(cx)) return;
-  tt_node *x = tt_in(cx, 0), *values, *indices;
+  tt_node *x = in_padding_last(cx, false), *values, *indices;
   int dim = tt_dim(cx, 2, x->type.rank);
   int64_t k = tt_int(cx, 1);
   tt_first_sorted(cx, tt_at_least_1d(cx, x), dim, false, k, &values, &indices);
@@ -188,68 +197,82 @@ void tt_lower_kthvalue(tt_lower *cx) {
 
 /* -- Median -- */
 
-/* The lower median's place along dim in sorted x, with size 1 there. If NaN counts and there is
- * one, the place of the first NaN; if not, NaNs are left out of the count. */
-static tt_node *median_place(tt_lower *cx, tt_node *x, int dim, bool skip_nan) {
+/* The lower median's place along dim in sorted x, of which n elements count and the others are NaN
+ * as well; with size 1 there. If NaN counts and there is one, the place of the first NaN; if not,
+ * NaNs are left out of the count. */
+static tt_node *median_place(tt_lower *cx, tt_node *x, int dim, tt_node *n, bool skip_nan) {
   tt_hlo *h = cx->h;
-  int64_t n = x->type.dims[dim];
   tt_node *is_nan = tt_hlo_compare(h, TT_NE, x, x);
   tt_node *nans = tt_reduce_keep(cx, TT_SUM, tt_hlo_convert(h, is_nan, TT_I64), &dim, 1, true);
-  tt_node *zero = tt_hlo_const_i(h, TT_I64, 0), *two = tt_hlo_const_i(h, TT_I64, 2);
-  tt_node *valid = tt_hlo_subtract(h, tt_hlo_const_i(h, TT_I64, n), nans);
-  if (!skip_nan) {
-    int64_t lower = (n - 1) / 2;
-    tt_node *middle = tt_hlo_full(h, &nans->type, (double)lower);
-    return tt_hlo_select(h, tt_hlo_compare(h, TT_GT, nans, zero), valid, middle);
+  tt_node *one = tt_hlo_const_i(h, TT_I64, 1), *two = tt_hlo_const_i(h, TT_I64, 2);
+  tt_node *valid = tt_hlo_subtract(h, tt_hlo_const_i(h, TT_I64, x->type.dims[dim]), nans);
+  if (skip_nan) {
+    tt_node *last = tt_hlo_subtract(h, valid, one);
+    return tt_hlo_divide(h, tt_hlo_maximum(h, last, tt_hlo_const_i(h, TT_I64, 0)), two);
   }
-  valid = tt_hlo_subtract(h, valid, tt_hlo_const_i(h, TT_I64, 1));
-  return tt_hlo_divide(h, tt_hlo_maximum(h, valid, zero), two);
+  tt_node *middle = tt_hlo_divide(h, tt_hlo_subtract(h, n, one), two);
+  middle = tt_hlo_broadcast_to(h, middle, valid->type.rank, valid->type.dims);
+  return tt_hlo_select(h, tt_hlo_compare(h, TT_LT, valid, n), valid, middle);
 }
 
-static void median_along(tt_lower *cx, tt_node *x, int dim, tt_node **value, tt_node **index) {
+/* Of x, of which n elements count along dim (rank-0 I64). */
+static void median_along(tt_lower *cx, tt_node *x, int dim, tt_node *n, tt_node **value,
+                         tt_node **index) {
   tt_hlo *h = cx->h;
   tt_node *values, *indices;
-  int64_t n = x->type.dims[dim], middle = (n - 1) / 2;
+  int64_t middle = (x->type.dims[dim] - 1) / 2;
   sorted_along(cx, x, dim, false, &values, &indices);
-  if (!tt_is_float(x->type.dtype)) {
+  if (!tt_is_float(x->type.dtype) && !tt_padded(cx, 0)) {
     *value = tt_hlo_slice_dim(h, values, dim, middle, middle + 1, 1);
     *index = tt_hlo_slice_dim(h, indices, dim, middle, middle + 1, 1);
     return;
   }
-  tt_node *place = median_place(cx, x, dim, cx->row->param == 1);
+  tt_node *place = median_place(cx, x, dim, n, cx->row->param == 1);
   *value = tt_hlo_take_along(h, values, place, dim);
   *index = tt_hlo_take_along(h, indices, place, dim);
 }
 
 void tt_lower_median(tt_lower *cx) {
-  tt_node *x = tt_flatten(cx, tt_in(cx, 0)), *value, *index;
+  int all[TT_MAX_RANK], rank = tt_in(cx, 0)->type.rank;
+  for (int i = 0; i < rank; i++) all[i] = i;
+  tt_node *x = tt_flatten(cx, in_padding_last(cx, false)), *value, *index;
   if (x->type.dims[0] == 0) {
     tt_out_as(cx, 0, tt_hlo_divide(cx->h, tt_like(cx, x, 0.0), tt_like(cx, x, 0.0)));
     return;
   }
-  median_along(cx, x, 0, &value, &index);
+  median_along(cx, x, 0, tt_count(cx, 0, all, rank, TT_I64), &value, &index);
   tt_out_as(cx, 0, tt_hlo_reshape(cx->h, value, 0, NULL));
 }
 
 /* self, dim */
 void tt_lower_median_dim(tt_lower *cx) {
   if (pair_empty(cx)) return;
-  tt_node *x = tt_in(cx, 0), *value, *index;
-  median_along(cx, tt_at_least_1d(cx, x), tt_dim(cx, 1, x->type.rank), &value, &index);
+  tt_node *x = in_padding_last(cx, false), *value, *index;
+  int rank = x->type.rank, dim = tt_dim(cx, 1, rank);
+  median_along(cx, tt_at_least_1d(cx, x), dim, tt_count(cx, 0, &dim, rank > 0, TT_I64), &value,
+               &index);
   state_pair(cx, value, index);
 }
 
 /* -- Mode: the smallest of the most frequent values, and its last index -- */
 
-/* How many equal elements end at each place of the sorted last dim. */
-static tt_node *run_lengths(tt_lower *cx, tt_node *sorted) {
+/* At each place of the sorted last dim, which was argument 0's `dim`, how many elements in a row up
+ * to it are equal (a NaN is alone); none where there is padding. */
+static tt_node *run_lengths(tt_lower *cx, tt_node *sorted, int dim) {
   tt_hlo *h = cx->h;
-  tt_type index = sorted->type;
+  tt_type type = sorted->type, index = type;
   index.dtype = TT_I64;
-  tt_node *start = tt_search(cx, sorted, sorted, false);
-  tt_node *length = tt_hlo_subtract(h, tt_hlo_iota(h, &index, index.rank - 1), start);
-  tt_node *one = tt_hlo_const_i(h, TT_I64, 1);
-  return tt_hlo_maximum(h, tt_hlo_add(h, length, one), one);
+  int last = type.rank - 1;
+  int64_t n = type.dims[last], low[TT_MAX_RANK] = {0}, high[TT_MAX_RANK] = {0};
+  low[last] = 1;
+  tt_node *begins = tt_hlo_compare(h, TT_NE, tt_hlo_slice_dim(h, sorted, last, 1, n, 1),
+                                   tt_hlo_slice_dim(h, sorted, last, 0, n - 1, 1));
+  begins = tt_hlo_convert(h, begins, TT_F64);
+  begins = tt_hlo_pad(h, begins, tt_like(cx, begins, 0.0), low, high, NULL);
+  tt_node *run = tt_prefix_sum(cx, begins), *start = tt_search(cx, run, NULL, run, false);
+  tt_node *length = tt_hlo_subtract(h, tt_hlo_iota(h, &index, last), start);
+  length = tt_hlo_add(h, length, tt_hlo_const_i(h, TT_I64, 1));
+  return tt_pad_along(cx, 0, dim, length, last, TT_SUM);
 }
 
 /* The first place of the greatest element along the last dim, with size 1 there. */
@@ -266,7 +289,7 @@ static tt_node *first_greatest(tt_lower *cx, tt_node *x) {
 
 void tt_lower_mode(tt_lower *cx) {
   if (pair_empty(cx)) return;
-  tt_node *x = tt_in(cx, 0), *values, *indices;
+  tt_node *x = in_padding_last(cx, false), *values, *indices;
   int dim = tt_dim(cx, 1, x->type.rank), perm[TT_MAX_RANK];
   x = tt_at_least_1d(cx, x);
   if (!tt_need_rank(cx, x, 1)) return;
@@ -276,7 +299,7 @@ void tt_lower_mode(tt_lower *cx) {
   perm[last] = dim;
   x = tt_hlo_transpose(cx->h, x, perm);
   sorted_along(cx, x, last, false, &values, &indices);
-  tt_node *place = first_greatest(cx, run_lengths(cx, values));
+  tt_node *place = first_greatest(cx, run_lengths(cx, values, dim));
   values = tt_hlo_take_along(cx->h, values, place, last);
   indices = tt_hlo_take_along(cx->h, indices, place, last);
   state_pair(cx, tt_hlo_transpose(cx->h, values, perm), tt_hlo_transpose(cx->h, indices, perm));
@@ -285,6 +308,11 @@ void tt_lower_mode(tt_lower *cx) {
 /* -- Membership -- */
 
 enum { FEW = 64 };
+
+static tt_node *largest_of(tt_hlo *h, tt_node *x) {
+  tt_node *most = tt_hlo_identity(h, TT_MIN, x->type.dtype);
+  return tt_hlo_broadcast_to(h, most, x->type.rank, x->type.dims);
+}
 
 /* Few test elements are compared one by one; many are sorted and searched. */
 static tt_node *contained(tt_lower *cx, tt_node *x, tt_node *tests) {
@@ -307,8 +335,9 @@ static tt_node *contained(tt_lower *cx, tt_node *x, tt_node *tests) {
   } else {
     tt_node *sorted, *order;
     sorted_along(cx, tests, 0, false, &sorted, &order);
-    found = tt_hlo_take(h, sorted, tt_search(cx, sorted, x, false), 0);
-    found = tt_hlo_compare(h, TT_EQ, found, x);
+    tt_node *nan = tt_hlo_compare(h, TT_NE, sorted, sorted), *most = largest_of(h, sorted);
+    tt_node *place = tt_search(cx, tt_hlo_select(h, nan, most, sorted), NULL, x, false);
+    found = tt_hlo_compare(h, TT_EQ, tt_hlo_take(h, sorted, place, 0), x);
   }
   return tt_hlo_reshape(h, found, type.rank, type.dims);
 }
@@ -317,6 +346,10 @@ static tt_node *contained(tt_lower *cx, tt_node *x, tt_node *tests) {
 void tt_lower_isin(tt_lower *cx) {
   tt_dtype dtype = cx->result_type == TT_BOOL ? TT_U8 : cx->result_type;
   tt_node *x = tt_cast(cx, tt_in(cx, 0), dtype), *tests = tt_cast(cx, tt_in(cx, 1), dtype);
+  if (tt_padded(cx, 1)) { /* by another of the test elements */
+    tt_node *first = tt_hlo_slice_dim(cx->h, tt_flatten(cx, tests), 0, 0, 1, 1);
+    tests = tt_pad_with(cx, 1, tests, tt_hlo_reshape(cx->h, first, 0, NULL));
+  }
   tt_node *found = contained(cx, x, tests);
   tt_out_as(cx, 0, tt_bool(cx, 3) ? tt_hlo_not(cx->h, found) : found);
 }

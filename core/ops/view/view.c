@@ -40,50 +40,59 @@ static tt_node *fit(tt_lower *cx, tt_node *x, int dim, int64_t size) {
   return have > size ? tt_hlo_slice(cx->h, x, start, limit, NULL) : x;
 }
 
-/* Joined where only some elements of the first argument's tensor `long_one` count: what is behind
- * it begins at their end. The result has room for `bound`. */
-static tt_node *join_to(tt_lower *cx, tt_node **xs, int count, int long_one, tt_node *length,
-                        int dim, int64_t bound) {
+/* Joined where only some elements of tensors count: what is behind them begins at their end. The
+ * result has room for `bound`. */
+static tt_node *join_to(tt_lower *cx, tt_node **xs, tt_node *const *lengths, int count, int dim,
+                        int64_t bound) {
   tt_hlo *h = cx->h;
   tt_node *starts[TT_MAX_RANK], *zero = tt_hlo_const_i(h, TT_I64, 0);
-  int64_t before = 0;
-  for (int k = 0; k < long_one; k++) before += xs[k]->type.dims[dim];
-  tt_node *all = tt_hlo_concatenate(h, xs, long_one + 1, dim);
-  all = fit(cx, all, dim, bound);
+  int first = 0; /* that begins where is known only at run time */
+  int64_t most = 0;
+  while (first < count && !lengths[first]) first++;
+  first = first < count ? first + 1 : count;
+  tt_node *all = tt_hlo_concatenate(h, xs, first, dim);
+  for (int k = 0; k < count; k++) most += xs[k]->type.dims[dim];
+  all = fit(cx, all, dim, most); /* so that no update is moved to fit in */
   for (int i = 0; i < xs[0]->type.rank; i++) starts[i] = zero;
-  starts[dim] = tt_hlo_add(h, length, tt_hlo_const_i(h, TT_I64, before));
-  for (int k = long_one + 1; k < count; k++) {
-    all = tt_hlo_dynamic_update_slice(h, all, xs[k], starts);
-    tt_node *size = tt_hlo_const_i(h, TT_I64, xs[k]->type.dims[dim]);
+  for (int k = 0; k < count; k++) {
+    if (k >= first) all = tt_hlo_dynamic_update_slice(h, all, xs[k], starts);
+    tt_node *size = lengths[k] ? lengths[k] : tt_hlo_const_i(h, TT_I64, xs[k]->type.dims[dim]);
     starts[dim] = tt_hlo_add(h, starts[dim], size);
   }
-  return all;
+  return fit(cx, all, dim, bound);
 }
 
-static tt_node *join(tt_lower *cx, tt_node **xs, int count, int dim) {
+static tt_node *join(tt_lower *cx, tt_node **xs, tt_node *const *lengths, int count, int dim) {
   int64_t bound = cx->meta_count ? cx->meta_types[0].dims[dim] : 0;
-  for (int k = 0; k < count && cx->length_count; k++)
-    if (cx->lengths[0].tensor == cx->args[0].first + k)
-      return join_to(cx, xs, count, k, cx->lengths[0].value, dim, bound);
+  if (cx->length_count) return join_to(cx, xs, lengths, count, dim, bound);
   tt_node *all = tt_hlo_concatenate(cx->h, xs, count, dim);
   return bound ? fit(cx, all, dim, bound) : all;
 }
 
+/* How many elements of the call's k-th tensor count; NULL: all. */
+static tt_node *length_at(const tt_lower *cx, int k) {
+  for (int i = 0; i < cx->length_count; i++)
+    if (cx->lengths[i].tensor == cx->args[0].first + k) return cx->lengths[i].value;
+  return NULL;
+}
+
 void tt_lower_cat(tt_lower *cx) {
   int count = tt_list_size(cx, 0), used = 0;
-  tt_node **xs = node_array(cx, count);
-  if (!xs) return;
+  tt_node **xs = node_array(cx, count), **lengths = node_array(cx, count);
+  if (!xs || !lengths) return;
   tt_dtype dtype = tt_meta_dtype(cx, 0, cx->result_type);
   for (int k = 0; k < count; k++) {
     tt_node *x = tt_in_at(cx, 0, k);
-    if (!is_nothing(x)) xs[used++] = tt_cast(cx, x, dtype);
+    if (is_nothing(x)) continue;
+    lengths[used] = length_at(cx, k);
+    xs[used++] = tt_cast(cx, x, dtype);
   }
   if (used == 0) {
     tt_type empty = {.dtype = dtype, .rank = 1};
     tt_out_as(cx, 0, tt_hlo_zeros(cx->h, &empty));
     return;
   }
-  tt_out_as(cx, 0, join(cx, xs, used, tt_dim(cx, 1, xs[0]->type.rank)));
+  tt_out_as(cx, 0, join(cx, xs, lengths, used, tt_dim(cx, 1, xs[0]->type.rank)));
 }
 
 void tt_lower_stack(tt_lower *cx) {
@@ -139,10 +148,21 @@ void tt_lower_flip(tt_lower *cx) {
   tt_out_as(cx, 0, x);
 }
 
+/* Where element i of a rolled dim comes from, where only some count. */
+static tt_node *roll_counted(tt_lower *cx, tt_node *x, int64_t shift, int dim) {
+  tt_hlo *h = cx->h;
+  tt_type line = {.dtype = TT_I64, .rank = 1, .dims = {x->type.dims[dim]}};
+  tt_node *count = tt_count(cx, 0, &dim, 1, TT_I64);
+  tt_node *by = tt_hlo_remainder(h, tt_hlo_const_i(h, TT_I64, shift), count);
+  tt_node *from = tt_hlo_add(h, tt_hlo_iota(h, &line, 0), tt_hlo_subtract(h, count, by));
+  return tt_hlo_take(h, x, tt_hlo_remainder(h, from, count), dim);
+}
+
 static tt_node *roll_dim(tt_lower *cx, tt_node *x, int64_t shift, int dim) {
   if (x->type.rank == 0) return x;
   if (dim < 0 || dim >= x->type.rank)
     return tt_hlo_fail(cx->h, TT_OUT_OF_RANGE, "roll: no dim %d in rank %d", dim, x->type.rank);
+  if (tt_padded_along(cx, 0, dim)) return roll_counted(cx, x, shift, dim);
   int64_t size = x->type.dims[dim];
   if (size == 0) return x;
   shift = (shift % size + size) % size;
@@ -158,6 +178,10 @@ void tt_lower_roll(tt_lower *cx) {
   int shift_count = 0, dim_count = 0;
   const int64_t *shifts = tt_ints(cx, 1, &shift_count), *dims = tt_ints(cx, 2, &dim_count);
   if (dim_count == 0 && shift_count == 1) {
+    if (tt_padded(cx, 0) && type.rank > 1) {
+      tt_hlo_fail(cx->h, TT_UNIMPLEMENTED, "roll: sizes of flattened tensors do not change");
+      return;
+    }
     x = roll_dim(cx, tt_flatten(cx, x), shifts[0], 0);
     tt_out_as(cx, 0, tt_hlo_reshape(cx->h, x, type.rank, type.dims));
     return;
