@@ -12,7 +12,8 @@ int64_t tt_bound_of(int64_t length) {
 
 /* -- Views -- */
 
-/* The type's dims as digits of a flat index, with and without the padding. */
+/* The digits of a flat index, with and without the padding: the bounded dims, and what is between
+ * them, as one digit each. */
 typedef struct places {
   int count;
   int along[TT_MAX_RANK];                        /* which of the bounded dims it is, or -1 */
@@ -21,16 +22,29 @@ typedef struct places {
   int64_t last[TT_MAX_RANK]; /* where the view begins and, then, how far its placed dims reach */
 } places;
 
+static int bounded_at(const tt_type *type, int dim) {
+  const tt_along *along = tt_type_along(type);
+  for (int k = 0; k < tt_along_count(along); k++)
+    if (along->dims[k] == dim) return k;
+  return -1;
+}
+
 static void measure(places *p, const tt_type *type, const tt_reach *reach) {
   int64_t unit = 1, width = 1;
-  const tt_along *along = tt_type_along(type);
-  p->count = type->rank;
-  for (int i = type->rank - 1; i >= 0; i--) {
-    p->along[i] = -1;
-    for (int k = 0; k < tt_along_count(along); k++)
-      if (along->dims[k] == i) p->along[i] = k;
-    p->size[i] = p->along[i] >= 0 ? reach->of[p->along[i]] : type->dims[i];
-    p->room[i] = type->dims[i];
+  p->count = 0;
+  for (int i = 0; i < type->rank; i++) {
+    int along = bounded_at(type, i), at = p->count - 1;
+    if (along < 0 && at >= 0 && p->along[at] < 0) {
+      p->room[at] *= type->dims[i];
+      p->size[at] = p->room[at];
+      continue;
+    }
+    at = p->count++;
+    p->along[at] = along;
+    p->room[at] = type->dims[i];
+    p->size[at] = along >= 0 ? reach->of[along] : type->dims[i];
+  }
+  for (int i = p->count - 1; i >= 0; i--) {
     p->unit[i] = unit;
     p->width[i] = width;
     unit *= p->size[i];

@@ -176,22 +176,29 @@ static void become(tt_growing *growing, tt_live_length *live, int64_t length) {
   int before = atomic_load_explicit(&live->length, memory_order_relaxed) != 0;
   atomic_store_explicit(&live->length, length, memory_order_relaxed);
   atomic_fetch_add_explicit(&growing->live_count, (length != 0) - before, memory_order_relaxed);
-  live->values = length != 0;
+  live->storages = length != 0;
+}
+
+/* One that has no length, else the one that has not been needed for longest. */
+static tt_live_length *make_way(tt_growing *growing) {
+  tt_live_length *oldest = find_live(growing, 0);
+  for (int i = 0; i < TT_MOST_LIVE && (!oldest || oldest->length); i++)
+    if (!oldest || growing->live[i].latest < oldest->latest) oldest = &growing->live[i];
+  return oldest;
 }
 
 void tt_growing_enter(tt_growing *growing, int64_t length) {
   pthread_mutex_lock(&growing->lock);
   tt_live_length *live = find_live(growing, length);
-  if (live) live->values++;
-  if (!live && !(live = find_live(growing, 0)))
-    live = &growing->live[growing->next++ % TT_MOST_LIVE];
-  if (live->length != length) become(growing, live, length);
+  if (live) live->storages++;
+  else become(growing, live = make_way(growing), length);
+  live->latest = ++growing->entered;
   pthread_mutex_unlock(&growing->lock);
 }
 
 void tt_growing_leave(tt_growing *growing, int64_t length) {
   pthread_mutex_lock(&growing->lock);
   tt_live_length *live = find_live(growing, length); /* NULL: it made way */
-  if (live && --live->values == 0) become(growing, live, 0);
+  if (live && --live->storages == 0) become(growing, live, 0);
   pthread_mutex_unlock(&growing->lock);
 }

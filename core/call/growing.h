@@ -10,12 +10,13 @@
 
 #include <pthread.h>
 
-enum { TT_MOST_LIVE = 8, TT_MOST_FRACTIONS = 8 };
+enum { TT_MOST_LIVE = 16, TT_MOST_FRACTIONS = 8 };
 
-/* A length of values that were uploaded, and how many of these are alive. */
+/* A length that storages with bounded values have. */
 typedef struct tt_live_length {
   TT_ATOMIC(int64_t) length; /* 0: none */
-  int values;                /* guarded by the lock */
+  int storages;              /* how many of these there are; guarded by the lock, as the next one */
+  uint64_t latest;           /* when there was another one, counted */
 } tt_live_length;
 
 /* An upload of fractions of so many rows, and what is known of those that are alike; NULL: none. */
@@ -28,8 +29,8 @@ typedef struct tt_growing {
   pthread_mutex_t lock;
   tt_intern seen; /* types without one of their dims, and what they are of */
   tt_live_length live[TT_MOST_LIVE];
-  TT_ATOMIC(int) live_count; /* of them that have a length */
-  unsigned next;             /* which one makes way when all have; guarded by the lock */
+  TT_ATOMIC(int) live_count;                 /* of them that have a length */
+  uint64_t entered;                          /* how many storages got one; guarded by the lock */
   tt_fractions fractions[TT_MOST_FRACTIONS]; /* the latest */
   unsigned next_fractions;
 } tt_growing;
@@ -56,8 +57,8 @@ bool tt_growing_range(tt_growing *growing, int64_t start, int64_t end, bool know
  * sizes do where they have one dim. */
 bool tt_growing_count(tt_growing *growing, const tt_type *mask, int64_t count);
 
-/* A value was uploaded with that length, or such a value is no longer alive: what else has this
- * size meanwhile goes along with that value, as the positions of a text's words do. The latest
+/* A storage has a bounded value with that length, or no longer: what else has this size meanwhile
+ * goes along with it, as the positions of a text's words do. The latest
  * lengths are known when there are too many. Thread-safe. */
 void tt_growing_enter(tt_growing *growing, int64_t length);
 void tt_growing_leave(tt_growing *growing, int64_t length);

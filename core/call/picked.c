@@ -197,9 +197,12 @@ static bool alike(const tt_call_tensor *one, const tt_call_tensor *other) {
   return one->view.rank == other->view.rank && tt_spread_same_all(&one->marks, &other->marks);
 }
 
+/* What is picked fills the result from its begin on, so that padding may be at its end only. */
 bool tt_picked_by_mask(tt_spread *s, const tt_call_spec *spec) {
   const tt_arg *first = &spec->args[0], *second = &spec->args[1];
   if (first->kind != TT_ARG_TENSOR) return false;
+  for (int k = 0; k < tt_marks_count(&spec->sized); k++)
+    if (spec->sized.of[k].dim != 0) return false;
   if (second->kind != TT_ARG_TENSOR) return leave_out_all(s, spec, first->first);
   return alike(&spec->tensors[first->first], &spec->tensors[second->first]) &&
          leave_out_all(s, spec, second->first);

@@ -146,17 +146,17 @@ static int reduced_dim(const tt_call_spec *spec, int rank, int dim) {
 
 /* How the results stand. */
 typedef enum standing {
-  BY_RULE, /* as its letters say */
-  INDEXED, /* as x[indices] does */
-  REDUCED, /* as the first tensor, which may have dims more */
-  SAME,    /* along dims of the same number */
-  SORTED,  /* the same, but for those that are shorter: these count altogether */
+  BY_RULE,  /* as its letters say */
+  INDEXED,  /* as x[indices] does */
+  REDUCED,  /* as the first tensor, which may have dims more */
+  SAME,     /* along dims of the same number */
+  SORTED,   /* the same, but for those that are shorter: these count altogether */
   REPEATED, /* as often as argument 1 lists for each dim, the last ones the tensor's */
-  JOINED,  /* the same; with room along the dim of cat */
-  PADDED,  /* the same; with room along the dim that is padded */
-  STACKED, /* the same, but for a dim more */
-  AS_SELF, /* what is written is argument 0 */
-  AS_SIZED /* as the sizes that are listed */
+  JOINED,   /* the same; with room along the dim of cat */
+  PADDED,   /* the same; with room along the dim that is padded */
+  STACKED,  /* the same, but for a dim more */
+  AS_SELF,  /* what is written is argument 0 */
+  AS_SIZED  /* as the sizes that are listed */
 } standing;
 
 /* A rule of letters. */
@@ -178,16 +178,24 @@ typedef struct noting {
   standing results;
   bool (*note)(tt_spread *s, const tt_call_spec *spec);
 } noting;
-static const noting rules[] = {
-    {"", BY_RULE, spread_rule},           {"%", SAME, spread_listed},
-    {"<", SORTED, spread_listed},         {"^", SORTED, spread_listed},
-    {"repeat", REPEATED, tt_moved_repeat}, {"#", AS_SIZED, nothing_read},        {"?", AS_SIZED, tt_picked_by_mask},
-    {"@", AS_SIZED, tt_moved_back},       {"cat", JOINED, tt_moved_cat},
-    {"stack", STACKED, tt_moved_stack},   {"pad", PADDED, tt_moved_pad},
-    {"index", INDEXED, tt_picked_index},  {"put", AS_SELF, tt_picked_put},
-    {"select", SAME, tt_picked_select},   {"add", AS_SELF, tt_picked_add},
-    {"gather", SAME, tt_picked_gather},   {"scatter", AS_SELF, tt_picked_scatter},
-    {"masked", AS_SELF, tt_picked_masked}};
+static const noting rules[] = {{"", BY_RULE, spread_rule},
+                               {"%", SAME, spread_listed},
+                               {"<", SORTED, spread_listed},
+                               {"^", SORTED, spread_listed},
+                               {"repeat", REPEATED, tt_moved_repeat},
+                               {"#", AS_SIZED, nothing_read},
+                               {"?", AS_SIZED, tt_picked_by_mask},
+                               {"@", AS_SIZED, tt_moved_back},
+                               {"cat", JOINED, tt_moved_cat},
+                               {"stack", STACKED, tt_moved_stack},
+                               {"pad", PADDED, tt_moved_pad},
+                               {"index", INDEXED, tt_picked_index},
+                               {"put", AS_SELF, tt_picked_put},
+                               {"select", SAME, tt_picked_select},
+                               {"add", AS_SELF, tt_picked_add},
+                               {"gather", SAME, tt_picked_gather},
+                               {"scatter", AS_SELF, tt_picked_scatter},
+                               {"masked", AS_SELF, tt_picked_masked}};
 
 static const noting reduction = {NULL, REDUCED, spread_listed};
 

@@ -104,10 +104,7 @@ static tt_status make_value(tt_stream *stream, const upload *up, const tt_policy
   (void)tt_type_bytes(up->held, &bytes);
   TT_TRY(tt_value_create(&stream->device->account, NULL, up->held, site, out));
   tt_status status = TT_SUCCESS;
-  if (up->padded) {
-    status = tt_value_set_reach(*out, &up->reach);
-    tt_value_keep_length(*out, tt_call_table_growing(stream->device->calls));
-  }
+  if (up->padded) status = tt_value_set_reach(*out, &up->reach);
   if (!status) status = tt_stream_keep_pace(stream, bytes, true, policy);
   if (!status) status = make_buffer(stream, up->held, up->data, policy, &buffer);
   if (!status) return tt_value_fulfil(*out, buffer), TT_SUCCESS;

@@ -1,5 +1,7 @@
 #include "stream/storage.h"
 
+#include "call/growing.h"
+#include "call/table.h"
 #include "stream/device.h"
 #include "stream/observer.h"
 
@@ -29,13 +31,22 @@ bool tt_storage_unique(const tt_storage *storage) {
   return __atomic_load_n(&storage->refs, __ATOMIC_ACQUIRE) == 1;
 }
 
+typedef void (*step)(tt_growing *growing, int64_t length);
+
+static void each_length(const tt_storage *storage, const tt_reach *reach, step what) {
+  tt_growing *growing = tt_call_table_growing(storage->device->calls);
+  for (int k = 0; k < TT_MOST_ALONG && reach->of[k]; k++) what(growing, reach->of[k]);
+}
+
 tt_value *tt_storage_hold(tt_storage *storage, tt_value *value) {
   tt_value *old = storage->value;
   const tt_type *bounded = value && tt_value_is_bounded(value) ? value->holding.type : NULL;
   if (bounded) tt_type_count_storage(bounded, 1);
+  if (bounded) each_length(storage, &value->reach, tt_growing_enter);
+  if (storage->bounded) each_length(storage, &storage->reach, tt_growing_leave);
   if (storage->bounded) tt_type_count_storage(storage->bounded, -1);
   storage->bounded = bounded;
-  storage->reach = value ? value->reach : (tt_reach){{0}};
+  storage->reach = bounded ? value->reach : (tt_reach){{0}};
   storage->value = value;
   if (value) tt_storage_set_type(storage, bounded ? value->exact : value->holding.type);
   return old;
@@ -61,13 +72,4 @@ void tt_storage_set_type(tt_storage *storage, const tt_type *type) {
 
 int64_t tt_storage_bytes(const tt_storage *storage) {
   return storage->type ? tt_type_held_bytes(storage->type) : 0;
-}
-
-void tt_storage_keep_length(tt_storage *storage) {
-  tt_device_lock(storage->device);
-  tt_value *value = storage->value;
-  if (storage->bounded && value && !value->growing &&
-      tt_along_count(tt_type_along(storage->bounded)) == 1)
-    tt_value_keep_length(value, tt_call_table_growing(storage->device->calls));
-  tt_device_unlock(storage->device);
 }

@@ -26,15 +26,13 @@ void tt_storage_release(tt_storage *storage); /* thread-safe; NULL is allowed */
 /* Nobody else holds it. */
 bool tt_storage_unique(const tt_storage *storage);
 /* Takes the caller's reference to a value, and gives the old one, which may be NULL. With a value
- * it gets its type. The lock is held. */
+ * it gets its type, and the lengths of a bounded one are live (call/growing.h) as long. The lock is
+ * held. */
 struct tt_value *tt_storage_hold(tt_storage *storage, struct tt_value *value);
 /* It gets what the other one holds, which ends; the other's reference is the caller's. */
 void tt_storage_take(tt_storage *storage, tt_storage *from);
 /* The only way to change it: storages of a type are counted, and their bytes. */
 void tt_storage_set_type(tt_storage *storage, const tt_type *type);
-/* What it holds keeps its length live (call/growing.h), if it is a bounded value with one length.
- * Thread-safe. */
-void tt_storage_keep_length(tt_storage *storage);
 int64_t tt_storage_bytes(const tt_storage *storage);
 
 #endif

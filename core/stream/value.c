@@ -34,12 +34,6 @@ tt_status tt_value_set_reach(tt_value *value, const tt_reach *reach) {
   return tt_type_intern(&exact, &value->exact);
 }
 
-void tt_value_keep_length(tt_value *value, tt_growing *growing) {
-  assert(tt_value_is_bounded(value) && !value->growing);
-  value->growing = growing;
-  tt_growing_enter(growing, value->reach.of[0]);
-}
-
 void tt_value_release(tt_value *value) {
   if (!value || atomic_fetch_sub_explicit(&value->refs, 1, memory_order_acq_rel) != 1) return;
   if (value->lender) {
@@ -48,7 +42,6 @@ void tt_value_release(tt_value *value) {
     tt_buffer_destroy(value->account->client, value->buffer);
     tt_account_remove(value->account, &value->holding);
   }
-  if (value->growing) tt_growing_leave(value->growing, value->reach.of[0]);
   tt_status_release(value->error);
   tt_free(value);
 }

@@ -3,7 +3,7 @@
 #ifndef TT_VALUE_H
 #define TT_VALUE_H
 
-#include "call/growing.h"
+#include "call/type.h"
 #include "stream/account.h"
 
 typedef enum tt_value_state { TT_VALUE_PENDING, TT_VALUE_READY, TT_VALUE_FAILED } tt_value_state;
@@ -16,7 +16,6 @@ typedef struct tt_value {
   tt_buffer *buffer;       /* when ready */
   struct tt_value *lender; /* whose buffer it is, if not its own */
   tt_reach reach;          /* of a bounded value (call/bounded.h) */
-  tt_growing *growing;     /* if it was uploaded with that reach; borrowed. NULL: not so */
   const tt_type *exact;    /* its type without padding, interned, which its storage has */
   tt_status error;         /* when failed */
   /* While it is pending, guarded by the device's lock: the section (section.h) that it was recorded
@@ -45,8 +44,6 @@ tt_status tt_value_borrow(tt_value *lender, uint32_t site, tt_value **out);
 static inline bool tt_value_is_bounded(const tt_value *value) { return value->reach.of[0] > 0; }
 /* It has a bounded type, of which that many elements count. */
 tt_status tt_value_set_reach(tt_value *value, const tt_reach *reach);
-/* It has one bounded dim, whose length is live (call/growing.h) until it is freed. */
-void tt_value_keep_length(tt_value *value, tt_growing *growing);
 /* Nobody else holds it. */
 static inline bool tt_value_unique(const tt_value *value) {
   return atomic_load_explicit(&value->refs, memory_order_acquire) == 1;

@@ -144,8 +144,6 @@ void bind_lengths(py::module_& m) {
   m.def("count_lengthens", &count_lengthens);
   m.def("enter_length", [](int64_t length) { tt_growing_enter(growing_sizes(), length); });
   m.def("leave_length", [](int64_t length) { tt_growing_leave(growing_sizes(), length); });
-  m.def("keep_length",
-        [](const at::Tensor& tensor) { tt_storage_keep_length(storage_of(tensor)); });
 }
 
 template <class Release> void bind_graphs(py::module_& m, const Release& release) {

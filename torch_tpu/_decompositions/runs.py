@@ -28,7 +28,7 @@ def _lengths(begins: Tensor, count: int) -> Tensor:
 
 def _spread(order: Tensor, group: Tensor) -> Tensor:
     """Puts each element's group where the element was before it was sorted."""
-    return torch.empty_like(group).scatter(0, order, group)
+    return torch.zeros_like(group).scatter(0, order, group)
 
 
 @decomposes("_unique2")

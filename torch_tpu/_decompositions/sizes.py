@@ -49,13 +49,6 @@ def as_length(mask: Tensor, count: int) -> Iterator[int]:
         _C.leave_length(count)
 
 
-def picked(rows: Tensor, count: int) -> Tensor:
-    """Returns the first rows; other tensors of that size go along with them while they live."""
-    if rows.shape[0] == count:
-        _C.keep_length(rows)
-    return first_rows(rows, count)
-
-
 def places(mask: Tensor, size: int, fill_value: int = -1) -> Tensor:
     """Coordinates of the true elements; those of a dim lie together, as the CPU's do."""
     memory = mask.new_empty((mask.dim(), size), dtype=torch.int64)
@@ -69,7 +62,7 @@ def nonzero(self: Tensor) -> Tensor:
     if self.dim() == 0 or self.numel() == 0:
         return self.new_empty((count, self.dim()), dtype=torch.int64)
     with as_length(self, count) as size:
-        found = picked(places(self, size), count)
+        found = first_rows(places(self, size), count)
     lies = self.dim() == 1 or found.stride(1) == count
     return found if lies else found.mT.contiguous().mT  # without the places of other elements
 
@@ -83,7 +76,7 @@ def masked_select(self: Tensor, mask: Tensor) -> Tensor:
     if self.numel() == 0:
         return self.new_empty(0)
     with as_length(mask, count) as size:
-        return picked(aten.masked_scatter_backward(self, mask, [size]), count)
+        return first_rows(aten.masked_scatter_backward(self, mask, [size]), count)
 
 
 # -- Indexing by masks --
@@ -146,7 +139,7 @@ def index(self: Tensor, indices: list[Tensor | None]) -> Tensor:
         return masked_select(self, mask)
     count = count_true(mask)
     with as_length(mask, count) as size:
-        return picked(aten.index.Tensor(self, places(mask, size, 0).unbind(1)), count)
+        return first_rows(aten.index.Tensor(self, places(mask, size, 0).unbind(1)), count)
 
 
 @decomposes("index_put", "_unsafe_index_put", "_index_put_impl")

@@ -285,7 +285,7 @@ void tt_lower_convolution(tt_lower *cx) {
  * output_mask[3]; param: 1 if `bias_sizes` follows weight */
 void tt_lower_convolution_backward(tt_lower *cx) {
   int extra = cx->row->param;
-  tt_node *grad = tt_in(cx, 0), *x = tt_in(cx, 1), *w = tt_in(cx, 2);
+  tt_node *grad = tt_in_counted(cx, 0), *x = tt_in_counted(cx, 1), *w = tt_in(cx, 2);
   tt_geometry g = geometry_of(cx, 3 + extra, x);
   if (tt_hlo_failed(cx->h) || !check_channels(cx, &g, x, w)) return;
   if (tt_flag(cx, 9 + extra, 0)) {

@@ -108,7 +108,7 @@ static void taps_of(tt_lower *cx, grid *g, int d, tt_node *x) {
 /* input, grid, interpolation_mode, padding_mode, align_corners, from argument `first` on */
 static bool grid_of(tt_lower *cx, int first, grid *g) {
   tt_hlo *h = cx->h;
-  tt_node *image = tt_in(cx, first), *at = tt_in(cx, first + 1);
+  tt_node *image = tt_in(cx, first), *at = tt_in_counted(cx, first + 1);
   tt_sampler *s = &g->s;
   *g = (grid){.s.dims = cx->row->param,
               .mode = (int)tt_int(cx, first + 2),
@@ -159,7 +159,8 @@ void tt_lower_grid_sampler_backward(tt_lower *cx) {
   if (!grid_of(cx, 1, &to)) return;
   const tt_sampler *s = &to.s;
   bool wants_image = tt_flag(cx, 6, 0), wants_grid = tt_flag(cx, 6, 1);
-  tt_node *g = tt_hlo_reshape(cx->h, tt_in(cx, 0), 3, (int64_t[]){s->n, s->channels, s->points});
+  tt_node *g =
+      tt_hlo_reshape(cx->h, tt_in_counted(cx, 0), 3, (int64_t[]){s->n, s->channels, s->points});
   g = tt_cast(cx, g, s->dtype);
   tt_sampled_backward(cx, s, g, wants_image ? &image : NULL, wants_grid ? slopes : NULL);
   const tt_type *input = &tt_in(cx, 1)->type, *at = &tt_in(cx, 2)->type;

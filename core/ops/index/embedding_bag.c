@@ -6,10 +6,11 @@
 
 enum { BAG_SUM = 0, BAG_MEAN = 1, BAG_MAX = 2 };
 
-/* The indices (I64, rank 1), -1 where they are padding. */
+/* The indices (I64, rank 1), -1 where they are padding, of either kind. */
 static tt_node *valid_index(tt_lower *cx, int arg, int padding_arg) {
   tt_hlo *h = cx->h;
-  tt_node *index = tt_cast(cx, tt_flatten(cx, tt_in(cx, arg)), TT_I64);
+  tt_node *index = tt_cast(cx, tt_in(cx, arg), TT_I64);
+  index = tt_flatten(cx, tt_pad_with(cx, arg, index, tt_hlo_const_i(h, TT_I64, -1)));
   int64_t padding = tt_has(cx, padding_arg) ? tt_int(cx, padding_arg) : -1;
   if (padding < 0) return index;
   tt_node *skip = tt_hlo_compare(h, TT_EQ, index, tt_hlo_const_i(h, TT_I64, padding));
@@ -78,7 +79,7 @@ static tt_node *bag_sums(tt_lower *cx, tt_node *rows, tt_node *index, tt_node *b
                          const tt_type *result, tt_node *sizes) {
   tt_hlo *h = cx->h;
   rows = counted_rows(cx, rows, index);
-  if (tt_has(cx, 6)) rows = times_column(cx, rows, as_column(cx, tt_in(cx, 6)));
+  if (tt_has(cx, 6)) rows = times_column(cx, rows, as_column(cx, tt_in_counted(cx, 6)));
   tt_node *sum = tt_scatter_rows(cx, tt_hlo_zeros(h, result), bag, rows, TT_ADD);
   if (!sizes) return sum;
   tt_node *count =
@@ -103,7 +104,8 @@ void tt_lower_embedding_bag(tt_lower *cx) {
   tt_type result = {.dtype = compute, .rank = 2, .dims = {bags, weight->type.dims[1]}};
   tt_type line = {.dtype = TT_I64, .rank = 1, .dims = {n}}, per_bag = line;
   per_bag.dims[0] = offsets->type.dims[0];
-  tt_node *bag = tt_search(cx, offsets, NULL, tt_hlo_iota(h, &line, 0), true);
+  tt_node *place = tt_place_counted(cx, 1, 0, tt_hlo_iota(h, &line, 0));
+  tt_node *bag = tt_search(cx, offsets, NULL, place, true);
   bag = tt_hlo_subtract(h, bag, tt_hlo_const_i(h, TT_I64, 1));
   tt_node *one = tt_cast(cx, counts(cx, index), TT_I64);
   tt_node *sizes = tt_scatter_rows(cx, tt_hlo_zeros(h, &per_bag), bag, one, TT_ADD);

@@ -37,7 +37,8 @@ static tt_node *distance(tt_lower *cx, tt_node *difference, double p) {
 /* (x1, x2, p, compute_mode) */
 void tt_lower_cdist(tt_lower *cx) {
   tt_dtype dtype = tt_in(cx, 0)->type.dtype, compute = tt_compute_dtype(dtype);
-  tt_node *a = tt_in_as(cx, 0, compute), *b = tt_in_as(cx, 1, compute);
+  tt_node *a = tt_cast(cx, tt_in_counted(cx, 0), compute);
+  tt_node *b = tt_cast(cx, tt_in_counted(cx, 1), compute);
   double p = tt_float(cx, 2);
   tt_node *difference = differences(cx, a, b);
   if (a->type.dims[a->type.rank - 1] == 0 && isinf(p)) p = 1;
@@ -73,5 +74,6 @@ void tt_lower_cdist_backward(tt_lower *cx) {
   tt_broadcast_all(cx, xs, 3);
   tt_node *terms = tt_hlo_multiply(h, xs[1], slope(cx, xs[0], xs[2], tt_float(cx, 3)));
   int other = terms->type.rank - 2;
+  terms = tt_pad_along(cx, 0, tt_in(cx, 0)->type.rank - 1, terms, other, TT_SUM);
   tt_out_in(cx, 0, tt_hlo_reduce(h, TT_SUM, terms, &other, 1), dtype);
 }

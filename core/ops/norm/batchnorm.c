@@ -74,8 +74,7 @@ static void out_like(tt_lower *cx, int k, tt_node *y, tt_node *input) {
 }
 
 /* (1 - momentum) * running + momentum * factor * now; one kernel for the mean and the variance */
-static tt_node *blend(tt_lower *cx, tt_node *running, tt_node *now, tt_node *factor,
-                      int momentum) {
+static tt_node *blend(tt_lower *cx, tt_node *running, tt_node *now, tt_node *factor, int momentum) {
   tt_hlo *h = cx->h;
   tt_node *m = tt_num(cx, momentum, now->type.dtype);
   tt_node *kept = tt_hlo_multiply(h, tt_cast(cx, running, now->type.dtype),

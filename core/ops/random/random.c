@@ -42,7 +42,8 @@ static tt_node *cut_to_digits(tt_lower *cx, tt_node *unit, tt_dtype dtype) {
 }
 
 static tt_node *uniform_of(tt_lower *cx, const tt_type *type) {
-  return cut_to_digits(cx, unit_like(cx, type, tt_draw_dtype(type->dtype), draws_of(cx, type)), type->dtype);
+  return cut_to_digits(cx, unit_like(cx, type, tt_draw_dtype(type->dtype), draws_of(cx, type)),
+                       type->dtype);
 }
 
 void tt_lower_uniform(tt_lower *cx) {

@@ -39,8 +39,8 @@ static tt_node *probe(tt_lower *cx, const search *s, tt_node *at) {
     tt_node *bit = tt_hlo_shift_right_logical(h, s->before, tt_hlo_convert(h, at, TT_U32));
     return tt_hlo_convert(h, tt_hlo_and(h, bit, tt_hlo_const_i(h, TT_U32, 1)), TT_BOOL);
   }
-  tt_node *element = last == 0 ? tt_hlo_take(h, s->sequence, at, 0)
-                               : tt_hlo_take_along(h, s->sequence, at, last);
+  tt_node *element =
+      last == 0 ? tt_hlo_take(h, s->sequence, at, 0) : tt_hlo_take_along(h, s->sequence, at, last);
   return is_before(h, element, s->values, s->right);
 }
 
