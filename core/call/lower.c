@@ -142,7 +142,10 @@ static tt_status prepare(lowering *low) {
 }
 
 static tt_length length_of(const lowering *low, int tensor, const tt_mark *mark) {
-  int64_t size = low->spec->tensors[tensor].view.sizes[mark->dim];
+  const tt_call_spec *spec = low->spec;
+  const tt_view *view =
+      tensor == TT_NO_TENSOR ? &spec->results[0].view : &spec->tensors[tensor].view;
+  int64_t size = view->sizes[mark->dim];
   return (tt_length){.tensor = tensor,
                      .dim = mark->dim,
                      .outer = mark->outer,

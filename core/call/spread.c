@@ -166,10 +166,12 @@ static bool spread_rule(tt_spread *s, const tt_call_spec *spec) {
   return each_tensor(s, spec, rule, note_tensor) && each_tensor(s, spec, rule, check_tensor);
 }
 
-static bool nothing_read(tt_spread *s, const tt_call_spec *spec) {
-  (void)s;
-  (void)spec;
-  return true;
+/* Nothing is read, but random numbers are drawn for what counts only. */
+static bool made_of_sizes(tt_spread *s, const tt_call_spec *spec) {
+  bool all = true, draws = spec->row->cls == TT_RANDOM;
+  for (int k = 0; k < tt_marks_count(&spec->sized) && draws && all; k++)
+    all = tt_spread_leave_out(s, TT_NO_TENSOR, &spec->sized.of[k]);
+  return all;
 }
 
 /* What notes the operands' marks, by a rule's name or its first character. */
@@ -183,7 +185,7 @@ static const noting rules[] = {{"", BY_RULE, spread_rule},
                                {"<", SORTED, spread_listed},
                                {"^", SORTED, spread_listed},
                                {"repeat", REPEATED, tt_moved_repeat},
-                               {"#", AS_SIZED, nothing_read},
+                               {"#", AS_SIZED, made_of_sizes},
                                {"?", AS_SIZED, tt_picked_by_mask},
                                {"@", AS_SIZED, tt_moved_back},
                                {"cat", JOINED, tt_moved_cat},

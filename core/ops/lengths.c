@@ -1,10 +1,10 @@
 /* Operands that are longer than what counts of them. */
 #include "ops/lower.h"
 
-/* Argument i's tensor, or -1. */
+/* Argument i's tensor, or TT_NO_TENSOR. */
 static int tensor_of(const tt_lower *cx, int i) {
   bool is = i >= 0 && i < cx->arg_count && cx->args[i].kind == TT_ARG_TENSOR;
-  return is ? cx->args[i].first : -1;
+  return is ? cx->args[i].first : TT_NO_TENSOR;
 }
 
 /* NULL: the size along `dim` is not a bound. */

@@ -90,8 +90,8 @@ const tt_op_length *tt_op_length_of(const char *name); /* NULL: the row has none
  * further dims, aligned at their ends, "!" any at the end that may not be longer, "*" a tensor that
  * is broadcast to the result. "%1": the first result is as the first tensor, and along the dims
  * that argument 1 lists ("%": all) padding reads as what `neutral` leaves out. "<1": likewise, but
- * there elements change places, so that what counts must be in front; a result that is shorter
- * there counts altogether. "^1": likewise, but the dims that are listed may not be longer. "#1":
+ * there elements depend on those in front, or change places, so that what counts must be in front;
+ * a result that is shorter there counts altogether. "^1": likewise, but the dims that are listed may not be longer. "#1":
  * the result has the sizes that argument 1 lists, and nothing is read. "?1": likewise, and the
  * operands are a mask, or what it picks elements of and the mask. "@1": it has them, and along all
  * dims but the one that the argument behind these names, it is as argument 0, which may lack that
@@ -155,8 +155,10 @@ typedef struct tt_arg {
 
 #define TT_MAX_RESULTS 8192
 
-/* How many elements along a tensor's dim there are; the others are padding. Of the dim's `outer` x
- * bound x `inner` elements those count whose middle digit is below the value. */
+enum { TT_NO_TENSOR = -1 };
+/* How many elements along a tensor's dim there are (of no tensor: the result's); the others are
+ * padding. Of the dim's `outer` x bound x `inner` elements those count whose middle digit is below
+ * the value. */
 typedef struct tt_length {
   int tensor, dim;
   int64_t outer, bound, inner;

@@ -10,6 +10,13 @@ library = torch.library.Library("torch_tpu", "FRAGMENT")  # the operators live a
 library.define("nms_kept(Tensor boxes, float limit) -> Tensor")
 
 
+def _one_for_each(boxes: Tensor, limit: float) -> Tensor:
+    return boxes.new_empty(boxes.shape[0], dtype=torch.bool)
+
+
+library.impl("nms_kept", _one_for_each, "Meta")
+
+
 def _limit(threshold: float, dtype: torch.dtype) -> float:
     """What an overlap may be, as boxes are computed: the CPU compares with the number as it is."""
     narrow = np.float64(threshold) if dtype == torch.float64 else np.float32(threshold)

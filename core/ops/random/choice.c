@@ -17,7 +17,7 @@ static int64_t most_counted(tt_dtype dtype) {
   return dtype == TT_F64 ? ((int64_t)1 << 53) + 1 : -1;
 }
 
-/* The order of random 64-bit keys; equal ones keep theirs. */
+/* The order of random 64-bit keys; equal ones keep theirs. What does not count comes last. */
 void tt_lower_randperm(tt_lower *cx) {
   tt_hlo *h = cx->h;
   tt_type type = *tt_meta_type(cx, 0), index = type;
@@ -30,8 +30,9 @@ void tt_lower_randperm(tt_lower *cx) {
     return;
   }
   index.dtype = n <= INT32_MAX ? TT_I32 : TT_I64;
-  tt_draws draws = {0};
-  tt_node *xs[2] = {tt_draw_u64(cx, &draws, n), tt_hlo_iota(h, &index, 0)}, *sorted[2];
+  tt_draws draws = tt_draws_of(cx, &type);
+  tt_node *keys = tt_pad(cx, 0, tt_draw_u64(cx, &draws, n), TT_MIN);
+  tt_node *xs[2] = {keys, tt_hlo_iota(h, &index, 0)}, *sorted[2];
   tt_hlo_sort(h, 2, xs, 0, true, smaller_key, NULL, sorted);
   tt_out_drawn(cx, sorted[1], &type);
 }

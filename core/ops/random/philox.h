@@ -11,6 +11,9 @@ typedef struct tt_draws {
   tt_node *places; /* of each element, in the order of the numbers (U64, flat); NULL: as they lie */
 } tt_draws;
 
+/* Draws for each element of such a type, which is argument 0's where that is a tensor, else the
+ * first result's: the same numbers whether its sizes are bounds or not. */
+tt_draws tt_draws_of(tt_lower *cx, const tt_type *type);
 /* Four words for each of `blocks` (U64, any shape), numbered from the call's offset on; `word2`
  * and `word3` (U32 of that shape, or rank 0) complete the counter. */
 void tt_philox_at(tt_lower *cx, tt_node *blocks, tt_node *word2, tt_node *word3, tt_node **words);

@@ -13,8 +13,7 @@
 
 #include <math.h>
 
-/* Draws for each element of such a type, which is argument 0's where that is a tensor. */
-static tt_draws draws_of(tt_lower *cx, const tt_type *type) {
+tt_draws tt_draws_of(tt_lower *cx, const tt_type *type) {
   tt_axis axes[TT_MAX_RANK];
   for (int d = 0; d < type->rank; d++) axes[d] = (tt_axis){0, d};
   return (tt_draws){.places = tt_padded(cx, 0) ? tt_places_counted(cx, type, axes) : NULL};
@@ -26,7 +25,7 @@ static tt_node *unit_like(tt_lower *cx, const tt_type *type, tt_dtype compute, t
 }
 
 static tt_node *open_like(tt_lower *cx, const tt_type *type, tt_dtype compute) {
-  tt_draws draws = draws_of(cx, type);
+  tt_draws draws = tt_draws_of(cx, type);
   tt_node *x = tt_draw_open(cx, &draws, tt_type_numel(type), compute);
   return tt_hlo_reshape(cx->h, x, type->rank, type->dims);
 }
@@ -42,7 +41,7 @@ static tt_node *cut_to_digits(tt_lower *cx, tt_node *unit, tt_dtype dtype) {
 }
 
 static tt_node *uniform_of(tt_lower *cx, const tt_type *type) {
-  return cut_to_digits(cx, unit_like(cx, type, tt_draw_dtype(type->dtype), draws_of(cx, type)),
+  return cut_to_digits(cx, unit_like(cx, type, tt_draw_dtype(type->dtype), tt_draws_of(cx, type)),
                        type->dtype);
 }
 
@@ -68,7 +67,7 @@ void tt_lower_rand(tt_lower *cx) {
 /* A complex normal number has half the variance in each part. */
 static tt_node *standard_normal(tt_lower *cx, const tt_type *type) {
   tt_hlo *h = cx->h;
-  tt_draws draws = draws_of(cx, type);
+  tt_draws draws = tt_draws_of(cx, type);
   tt_dtype compute = tt_draw_dtype(type->dtype);
   int64_t n = tt_type_numel(type);
   tt_node *x = tt_draw_normal(cx, &draws, n, compute);
@@ -159,7 +158,7 @@ void tt_lower_bernoulli(tt_lower *cx) {
   tt_type type = tt_drawn_type(cx);
   if (tt_nothing_drawn(cx, &type)) return;
   tt_node *p = tt_cast(cx, tt_in(cx, 0), tt_draw_dtype(type.dtype));
-  tt_out_drawn(cx, happens(cx, &type, p, draws_of(cx, &type)), &type);
+  tt_out_drawn(cx, happens(cx, &type, p, tt_draws_of(cx, &type)), &type);
 }
 
 /* Argument 1, a number or a tensor, holds them. */
@@ -169,7 +168,7 @@ void tt_lower_bernoulli_by(tt_lower *cx) {
   tt_dtype given = tt_in(cx, 1)->type.dtype;
   bool wide = cx->args[1].kind == TT_ARG_TENSOR && given == TT_F64;
   tt_node *p = tt_spread(cx, 1, wide ? TT_F64 : TT_F32, &type);
-  tt_out_drawn(cx, happens(cx, &type, p, draws_of(cx, &type)), &type);
+  tt_out_drawn(cx, happens(cx, &type, p, tt_draws_of(cx, &type)), &type);
 }
 
 static bool training(tt_lower *cx, int arg) { return !tt_has(cx, arg) || tt_bool(cx, arg); }
@@ -192,7 +191,7 @@ void tt_lower_dropout(tt_lower *cx) {
   }
   tt_dtype compute = tt_compute_dtype(x->type.dtype);
   tt_node *keep = tt_hlo_subtract(h, tt_hlo_const(h, TT_F64, 1.0), tt_num(cx, 1, TT_F64));
-  tt_node *places = draws_of(cx, &mask_type).places;
+  tt_node *places = tt_draws_of(cx, &mask_type).places;
   tt_node *mask = tt_dropout_mask(cx, &mask_type, tt_hlo_convert(h, keep, TT_F32), places);
   mask = tt_once(cx, mask);
   tt_node *none = tt_hlo_compare(h, TT_EQ, keep, tt_like(cx, keep, 0.0));
@@ -223,7 +222,7 @@ void tt_lower_rrelu(tt_lower *cx) {
   tt_node *lower = tt_num(cx, 2, compute), *upper = tt_num(cx, 3, compute);
   tt_node *negative = tt_hlo_compare(h, TT_LE, wide, zero), *slope;
   if (tt_type_numel(&type) > 0 && tt_bool(cx, 4)) {
-    slope = unit_like(cx, &type, compute, draws_of(cx, &type));
+    slope = unit_like(cx, &type, compute, tt_draws_of(cx, &type));
     slope = tt_hlo_multiply(h, slope, tt_hlo_subtract(h, upper, lower));
     slope =
         tt_hlo_select(h, negative, tt_hlo_add(h, slope, lower), tt_hlo_full(h, &slope->type, 1.0));
@@ -245,7 +244,7 @@ static void integers(tt_lower *cx, const tt_type *type, int64_t from, uint64_t r
   tt_hlo *h = cx->h;
   int64_t n = tt_type_numel(type);
   if (tt_nothing_drawn(cx, type)) return;
-  tt_draws draws = draws_of(cx, type);
+  tt_draws draws = tt_draws_of(cx, type);
   tt_node *span = tt_hlo_const_i(h, TT_U64, (int64_t)range), *x;
   if (range != 0 && range <= UINT64_C(1) << 32) {
     x = tt_hlo_convert(h, tt_draw_u32(cx, &draws, n), TT_U64);
