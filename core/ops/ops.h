@@ -104,6 +104,8 @@ typedef struct tt_op_along {
   const char *name, *rule; /* of the row; NULL: it has no entry */
   tt_reducer neutral;
 } tt_op_along;
+/* The neutral of a row for which no padding is neutral, as it counts: without lengths no padding. */
+#define TT_BY_COUNT TT_AND
 const tt_op_along *tt_op_along_of(const char *name); /* never NULL */
 /* Which argument lists the result's sizes, by its rule ("#1", "?1", "@1"); -1: it is not said. */
 int tt_op_sizes(const tt_op_row *row);

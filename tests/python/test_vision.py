@@ -9,7 +9,7 @@ import contextlib
 import numpy as np
 import pytest
 import torch
-from support import DEVICE, modes, move, only_tpu, same, slow_but
+from support import DEVICE, counted, modes, move, only_tpu, same, slow_but
 
 pytestmark = [only_tpu, pytest.mark.usefixtures("no_host")]
 POOLED = "float spatial_scale, SymInt pooled_height, SymInt pooled_width"
@@ -397,6 +397,23 @@ def test_nms_keeps_what_overlaps_by_no_more_than_is_said():
     same(vision.nms(*move((both, torch.ones(2))), 0.21), torch.arange(2))
     none = torch.empty(0, 4, device=DEVICE)
     assert vision.nms(none, none[:, 0], 0.5).shape == (0,)
+
+
+def test_nms_of_counts_that_change():
+    """What is picked, and what is kept of it, needs no program for each count."""
+    torch.tpu.eager_mode = "strict"
+    given = boxes(200)
+
+    def run(count):
+        mask = (torch.arange(200) * 7 % 200) < count
+        corners, scores = (one.to(DEVICE)[mask.to(DEVICE)] for one in given)
+        found = vision.nms(corners, scores, 0.5)
+        same(found, kept(*(one[mask] for one in given), 0.5))
+        same(corners[found].sum(0), given[0][mask][found.cpu()].sum(0), rtol=1e-4, atol=1e-3)
+
+    for count in (70, 81, 75, 99, 120):
+        run(count)
+    assert counted(lambda: [run(one) for one in (73, 88, 101, 127)], "programs")[0] == [0]
 
 
 def test_nms_refuses():

@@ -56,7 +56,8 @@ static tt_node *slope(tt_lower *cx, tt_node *difference, tt_node *distance, doub
   tt_node *share = tt_hlo_divide(h, size, distance);
   if (p == 2) y = tt_hlo_divide(h, difference, distance);
   else y = tt_hlo_multiply(h, sign, tt_hlo_power(h, share, tt_hlo_full(h, &share->type, p - 1)));
-  tt_node *none = tt_hlo_compare(h, TT_EQ, p < 2 ? size : distance, zeros);
+  tt_node *none = tt_hlo_compare(h, TT_EQ, distance, zeros);
+  if (p < 2) none = tt_hlo_or(h, none, tt_hlo_compare(h, TT_EQ, size, zeros));
   return tt_hlo_select(h, none, zeros, y);
 }
 

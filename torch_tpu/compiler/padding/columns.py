@@ -101,8 +101,9 @@ Code = str | int  # a letter; a place in "...", from the end
 
 
 def _codes(pattern: str, rank: int) -> list[Code]:
-    if pattern == "!":
-        return ["!"] * rank
+    if pattern.endswith("!"):
+        before = pattern[: min(len(pattern) - 1, rank)]
+        return [*before, *"!" * (rank - len(before))]
     before, dots, after = pattern.partition("...")
     rest = rank - len(before) - len(after)
     if rest < 0 or (not dots and rest):
@@ -151,9 +152,9 @@ class _Match:
         return cx.emit(aten.alias.default, cx.of(node), dims=dims)
 
     def is_summed(self, code: Code) -> bool:
-        """Whether the first result lacks it."""
-        inside = "..." in self.results[0] if isinstance(code, int) else code in self.results[0]
-        return not inside and code != "!"
+        """Whether a result lacks it."""
+        name = "..." if isinstance(code, int) else code
+        return code != "!" and not all(name in one for one in self.results)
 
     def result(self, k: int, exact: tuple[Dim, ...]) -> tuple[Dim, ...]:
         """The dims of result k."""

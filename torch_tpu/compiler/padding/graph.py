@@ -271,6 +271,8 @@ class Padding(Context):
         if row is None:
             return None
         kind, pattern, reducer, listed = row
+        if kind == "random" and name != "native_dropout":
+            return None  # the numbers that eager mode draws, which are those of exact sizes
         return rule_of(kind, pattern, REDUCERS[reducer], listed)
 
     @property
