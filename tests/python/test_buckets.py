@@ -330,6 +330,14 @@ def test_why_not() -> None:
     assert "each size is a program: of graph" in torch.tpu.explain()
 
 
+def test_a_decomposition_that_knows_a_size() -> None:
+    """Each size is a program where one asks how many rows there are."""
+    f = torch.compile(lambda a: torch.nn.functional.pdist(a), dynamic=True)
+    for n in (20, 21, 30):
+        a = torch.randn(n, 3)
+        compare(f(a.to("tpu")), torch.nn.functional.pdist(a))
+
+
 def test_a_step_that_varies() -> None:
     """A slice's step says no bound; nor does that of its gradient."""
     f = torch.compile(lambda a, k: (a[:, ::k] * 2, a[:, a.shape[1] // 2 :: k].sum()), dynamic=True)

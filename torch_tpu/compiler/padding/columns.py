@@ -111,6 +111,11 @@ def _codes(pattern: str, rank: int) -> list[Code]:
     return [*before, *reversed(range(rest)), *after] if dots else list(before)
 
 
+def _is_fixed(code: Code) -> bool:
+    """Whether it is of dims that may not vary, which may have another size in each tensor."""
+    return isinstance(code, str) and (code.isupper() or code == "!")
+
+
 class _Match:
     """What a pattern's codes stand for."""
 
@@ -130,7 +135,7 @@ class _Match:
         for code, dim in zip(codes, dims, strict=True):
             if dim == d.ONE:
                 continue
-            fixed = isinstance(code, str) and (code.isupper() or code == "!")
+            fixed = _is_fixed(code)
             if fixed and d.varies(dim):
                 raise RefusedError("a dim whose size varies is one that may not")
             known = self.dims.get(code, dim)
@@ -161,7 +166,10 @@ class _Match:
         if k >= len(self.results):
             return exact
         codes = _codes(self.results[k], len(exact))
-        return tuple(self.dims.get(code, dim) for code, dim in zip(codes, exact, strict=True))
+        return tuple(
+            dim if _is_fixed(code) else self.dims.get(code, dim)
+            for code, dim in zip(codes, exact, strict=True)
+        )
 
 
 def pattern(text: str) -> Apply:

@@ -86,6 +86,8 @@ class Padding(Context):
                 raise RefusedError("numbers vary, and no size of an argument")
             try:
                 self._make(visible)
+                if not self.varying <= self._sizes() | self._sizes_there:
+                    raise RefusedError("a decomposition has to know a size")
             except UnequalError as error:
                 first, second = error.args
                 self.equal = {a: first if b == second else b for a, b in self.equal.items()}
