@@ -337,7 +337,8 @@ def functions_in_graphs(trace_rules: ModuleType) -> None:
     rules = trace_rules.manual_torch_name_rule_map
     for name in (*_FOLDED, *_GUARDED, "synchronize", "stream"):
         rules[f"torch_tpu.tpu.{name}"] = rule
-    rules["torch_tpu.tpu.current_stream"] = trace_rules.UserFunctionVariable
+    for name in ("current_stream", "amp.autocast"):
+        rules[f"torch_tpu.tpu.{name}"] = trace_rules.UserFunctionVariable
     trace_rules.get_torch_obj_rule_map.cache_clear()  # it may have been asked already
 
 

@@ -47,8 +47,8 @@ typedef struct tt_call_tensor {
   bool partly;  /* of what the view sees only what counts is written */
 } tt_call_tensor;
 
-/* Scalar `scalar` (I64) is how many elements along `dim` there are, whose digits are as a mark's; of
- * TT_NO_TENSOR, along the first result's. */
+/* Scalar `scalar` (I64) is how many elements along `dim` there are, whose digits are as a mark's;
+ * of TT_NO_TENSOR, along the first result's. */
 typedef struct tt_call_length {
   int tensor, dim, scalar;
   int64_t outer, inner;

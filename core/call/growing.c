@@ -5,6 +5,7 @@
 #include <string.h>
 
 enum { MOST_SEEN = 4096, FEW_SIZES = 2, ENOUGH_MEETINGS = 2 };
+enum { FEW_COLUMNS = 8 }; /* such as coordinates, of which there are always as many */
 
 typedef struct tt_sizes {
   bool grows;
@@ -66,15 +67,15 @@ static bool changes(tt_growing *growing, const void *what, const tt_type *type, 
   return grows;
 }
 
-/* Of fractions, the first of several dims: whether it is known to go along with whole numbers. */
-static bool goes_along(tt_growing *growing, const tt_type *type) {
+/* Of fractions, a dim that is not the last: whether it is known to go along with whole numbers. */
+static bool goes_along(tt_growing *growing, const tt_type *type, int dim) {
   static const char fractions;
   pthread_mutex_lock(&growing->lock);
-  sizes *of = sizes_of(growing, &fractions, type, 0);
+  sizes *of = sizes_of(growing, &fractions, type, dim);
   bool grows = of && of->grows;
   if (of && !grows)
     growing->fractions[growing->next_fractions++ % TT_MOST_FRACTIONS] =
-        (tt_fractions){of, type->dims[0]};
+        (tt_fractions){of, type->dims[dim]};
   pthread_mutex_unlock(&growing->lock);
   return grows;
 }
@@ -91,13 +92,62 @@ static void meet(tt_growing *growing, int64_t size) {
   pthread_mutex_unlock(&growing->lock);
 }
 
+/* -- Lengths that live -- */
+
+static tt_live_length *find_live(tt_growing *growing, int64_t length) {
+  for (int i = 0; i < TT_MOST_LIVE; i++)
+    if (atomic_load_explicit(&growing->live[i].length, memory_order_relaxed) == length)
+      return &growing->live[i];
+  return NULL;
+}
+
+/* From a length to another one; 0: none. */
+static void become(tt_growing *growing, tt_live_length *live, int64_t length) {
+  int before = atomic_load_explicit(&live->length, memory_order_relaxed) != 0;
+  atomic_store_explicit(&live->length, length, memory_order_relaxed);
+  atomic_fetch_add_explicit(&growing->live_count, (length != 0) - before, memory_order_relaxed);
+  live->storages = length != 0;
+}
+
+bool tt_growing_is_live(tt_growing *growing, int64_t size) {
+  return size > 0 && find_live(growing, size);
+}
+
+/* One that has no length, else the one that has not been needed for longest. */
+static tt_live_length *make_way(tt_growing *growing) {
+  tt_live_length *oldest = find_live(growing, 0);
+  for (int i = 0; i < TT_MOST_LIVE && (!oldest || oldest->length); i++)
+    if (!oldest || growing->live[i].latest < oldest->latest) oldest = &growing->live[i];
+  return oldest;
+}
+
+void tt_growing_enter(tt_growing *growing, int64_t length) {
+  pthread_mutex_lock(&growing->lock);
+  tt_live_length *live = find_live(growing, length);
+  if (live) live->storages++;
+  else become(growing, live = make_way(growing), length);
+  live->latest = ++growing->entered;
+  pthread_mutex_unlock(&growing->lock);
+}
+
+void tt_growing_leave(tt_growing *growing, int64_t length) {
+  pthread_mutex_lock(&growing->lock);
+  tt_live_length *live = find_live(growing, length); /* NULL: it made way */
+  if (live && --live->storages == 0) become(growing, live, 0);
+  pthread_mutex_unlock(&growing->lock);
+}
+
+/* -- What is seen -- */
+
 static bool upload_changes(tt_growing *growing, const tt_type *type, int dim) {
   static const char uploads;
   int64_t size = type->dims[dim];
   if (!is_set_to("on")) return size > 1;
   if (tt_is_float(type->dtype) || tt_is_complex(type->dtype)) {
+    bool last = dim == type->rank - 1 && type->rank > 1;
+    if (last && size < FEW_COLUMNS) return false;
     if (tt_growing_any(growing) && tt_growing_is_live(growing, size)) return true;
-    return dim == 0 && type->rank > 1 && size > 1 && goes_along(growing, type);
+    return !last && type->rank > 1 && size > 1 && goes_along(growing, type, dim);
   }
   bool grows = changes(growing, &uploads, type, dim, size);
   if (grows) meet(growing, size);
@@ -106,10 +156,11 @@ static bool upload_changes(tt_growing *growing, const tt_type *type, int dim) {
 
 int tt_growing_upload(tt_growing *growing, const tt_type *type) {
   int found = -1;
+  bool outermost = is_set_to("first") || (is_set_to("on") && tt_is_float(type->dtype));
   if (is_set_to("off")) return -1;
   for (int dim = 0; dim < type->rank; dim++) {
     bool grows = upload_changes(growing, type, dim);
-    if (grows && !(found >= 0 && is_set_to("first"))) found = dim;
+    if (grows && !(found >= 0 && outermost)) found = dim;
   }
   return found;
 }
@@ -158,47 +209,4 @@ bool tt_growing_count(tt_growing *growing, const tt_type *mask, int64_t count) {
   /* A mask of what a mask picked is of another size each time; so are those of lists. */
   bool sizes_change = mask->rank == 1 && changes(growing, &masks, mask, 0, mask->dims[0]);
   return changes(growing, &masks, mask, -1, count) || (sizes_change && count > 1);
-}
-
-static tt_live_length *find_live(tt_growing *growing, int64_t length) {
-  for (int i = 0; i < TT_MOST_LIVE; i++)
-    if (atomic_load_explicit(&growing->live[i].length, memory_order_relaxed) == length)
-      return &growing->live[i];
-  return NULL;
-}
-
-bool tt_growing_is_live(tt_growing *growing, int64_t size) {
-  return size > 0 && find_live(growing, size);
-}
-
-/* From a length to another one; 0: none. */
-static void become(tt_growing *growing, tt_live_length *live, int64_t length) {
-  int before = atomic_load_explicit(&live->length, memory_order_relaxed) != 0;
-  atomic_store_explicit(&live->length, length, memory_order_relaxed);
-  atomic_fetch_add_explicit(&growing->live_count, (length != 0) - before, memory_order_relaxed);
-  live->storages = length != 0;
-}
-
-/* One that has no length, else the one that has not been needed for longest. */
-static tt_live_length *make_way(tt_growing *growing) {
-  tt_live_length *oldest = find_live(growing, 0);
-  for (int i = 0; i < TT_MOST_LIVE && (!oldest || oldest->length); i++)
-    if (!oldest || growing->live[i].latest < oldest->latest) oldest = &growing->live[i];
-  return oldest;
-}
-
-void tt_growing_enter(tt_growing *growing, int64_t length) {
-  pthread_mutex_lock(&growing->lock);
-  tt_live_length *live = find_live(growing, length);
-  if (live) live->storages++;
-  else become(growing, live = make_way(growing), length);
-  live->latest = ++growing->entered;
-  pthread_mutex_unlock(&growing->lock);
-}
-
-void tt_growing_leave(tt_growing *growing, int64_t length) {
-  pthread_mutex_lock(&growing->lock);
-  tt_live_length *live = find_live(growing, length); /* NULL: it made way */
-  if (live && --live->storages == 0) become(growing, live, 0);
-  pthread_mutex_unlock(&growing->lock);
 }

@@ -10,7 +10,7 @@
 
 #include <pthread.h>
 
-enum { TT_MOST_LIVE = 16, TT_MOST_FRACTIONS = 8 };
+enum { TT_MOST_LIVE = 16, TT_MOST_FRACTIONS = 16 };
 
 /* A length that storages with bounded values have. */
 typedef struct tt_live_length {
@@ -39,8 +39,9 @@ void tt_growing_init(tt_growing *growing);
 void tt_growing_deinit(tt_growing *growing);
 /* Notes an upload; which dim's size changes, or -1. Of whole numbers and masks, such as texts, any
  * dim does with a third size. Fractions may be weights: their dims do where they are as long as a
- * live length, and the first of several once whole numbers that were as many, and whose size
- * changes, came behind such an upload two times, as with what the nodes of a graph have.
+ * live length (few columns of several dims never are), and all but the last of several once whole
+ * numbers that were as many, and whose size changes, came behind such an upload two times, as with
+ * what the nodes of a graph have.
  * Thread-safe, as the next one; neither finds anything where the registry's GROWING is off. */
 int tt_growing_upload(tt_growing *growing, const tt_type *type);
 /* No size was seen yet, of anything. Thread-safe. */
@@ -58,8 +59,8 @@ bool tt_growing_range(tt_growing *growing, int64_t start, int64_t end, bool know
 bool tt_growing_count(tt_growing *growing, const tt_type *mask, int64_t count);
 
 /* A storage has a bounded value with that length, or no longer: what else has this size meanwhile
- * goes along with it, as the positions of a text's words do. The latest
- * lengths are known when there are too many. Thread-safe. */
+ * goes along with it, as the positions of a text's words do. The latest lengths are known when
+ * there are too many. Thread-safe. */
 void tt_growing_enter(tt_growing *growing, int64_t length);
 void tt_growing_leave(tt_growing *growing, int64_t length);
 /* Whether there is any such length. */

@@ -40,10 +40,12 @@ bool tt_moved_cat(tt_spread *s, const tt_call_spec *spec) {
         return false;
     }
   }
-  if (spec->bound && s->known_count) return false; /* two dims with room */
-  if (s->length_count) return spec->bound > 0;
-  for (int i = 0; i < spec->tensor_count; i++)
-    if (spec->tensors[i].marks.count != s->known_count) return false;
+  if (spec->bound ? s->known_count >= TT_MOST_ALONG : s->length_count > 0) return false;
+  for (int i = 0; i < spec->tensor_count; i++) {
+    const tt_marks *marks = &spec->tensors[i].marks;
+    bool along = tt_mark_of(marks, cat_dim(spec, spec->tensors[i].view.rank));
+    if (marks->count - along != s->known_count) return false;
+  }
   return spec->bound > 0 || s->known_count > 0;
 }
 

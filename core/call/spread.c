@@ -244,11 +244,21 @@ static int code_at(standing how, const tt_call_spec *spec, const tt_spread *s, i
   return TT_CODE_NONE;
 }
 
+/* As the sizes that are listed, or a square of one. */
+static bool mark_sized(const tt_call_spec *spec, tt_call_result *result) {
+  tt_marks *marks = &result->marks;
+  *marks = spec->sized;
+  if (tt_op_along_of(spec->row->name)->rule[1] != '#' || marks->count != 1) return true;
+  marks->of[marks->count] = marks->of[0];
+  marks->of[marks->count++].dim = 1;
+  return true;
+}
+
 static bool mark_result(standing how, const tt_spread *s, const tt_call_spec *spec, int k,
                         tt_call_result *result) {
   int codes[TT_MAX_RANK], rank = result->view.rank;
-  if (how == JOINED && spec->bound) return tt_moved_cat_result(spec, result);
-  if (how == AS_SIZED) return result->marks = spec->sized, true;
+  if (how == JOINED && spec->bound && !tt_moved_cat_result(spec, result)) return false;
+  if (how == AS_SIZED) return mark_sized(spec, result);
   if (how == AS_SELF) return result->marks = spec->tensors[spec->args[0].first].marks, true;
   if (how == REPEATED) return tt_moved_repeated(spec, result);
   if (how == PADDED && spec->bound && !tt_moved_pad_result(spec, result)) return false;

@@ -91,20 +91,22 @@ const tt_op_length *tt_op_length_of(const char *name); /* NULL: the row has none
  * is broadcast to the result. "%1": the first result is as the first tensor, and along the dims
  * that argument 1 lists ("%": all) padding reads as what `neutral` leaves out. "<1": likewise, but
  * there elements depend on those in front, or change places, so that what counts must be in front;
- * a result that is shorter there counts altogether. "^1": likewise, but the dims that are listed may not be longer. "#1":
- * the result has the sizes that argument 1 lists, and nothing is read. "?1": likewise, and the
- * operands are a mask, or what it picks elements of and the mask. "@1": it has them, and along all
- * dims but the one that the argument behind these names, it is as argument 0, which may lack that
- * dim. "cat", "stack", "repeat", "pad", "index", "put" (at indices), "select", "add" (of slices),
- * "gather", "scatter" and "masked" (writes where a mask is true) stand for what these do. "": all
- * tensors are broadcast to the result. Pointwise rows have that one, and rows with a tt_op_length
- * that reduce their own, without an entry. ALONG entries stand beside the rows.
+ * a result that is shorter there counts altogether. "^1": likewise, but the dims that are listed
+ * may not be longer. "#1": the result has the sizes that argument 1 lists ("##1": twice that one),
+ * and nothing is read. "?1": likewise, and the operands are a mask, or what it picks elements of
+ * and the mask. "@1": it has them, and along all dims but the one that the argument behind these
+ * names, it is as argument 0, which may lack that dim. "cat", "stack", "repeat", "pad", "index",
+ * "put" (at indices), "select", "add" (of slices), "gather", "scatter" and "masked" (writes where a
+ * mask is true) stand for what these do. "": all tensors are broadcast to the result. Pointwise
+ * rows have that one, and rows with a tt_op_length that reduce their own, without an entry. ALONG
+ * entries stand beside the rows.
  */
 typedef struct tt_op_along {
   const char *name, *rule; /* of the row; NULL: it has no entry */
   tt_reducer neutral;
 } tt_op_along;
-/* The neutral of a row for which no padding is neutral, as it counts: without lengths no padding. */
+/* The neutral of a row for which no padding is neutral, as it counts: without lengths no padding.
+ */
 #define TT_BY_COUNT TT_AND
 const tt_op_along *tt_op_along_of(const char *name); /* never NULL */
 /* Which argument lists the result's sizes, by its rule ("#1", "?1", "@1"); -1: it is not said. */

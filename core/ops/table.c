@@ -114,7 +114,8 @@ const tt_op_along *tt_op_along_of(const char *name) {
 
 int tt_op_sizes(const tt_op_row *row) {
   const char *rule = tt_op_along_of(row->name)->rule;
-  return rule && *rule && strchr("#?@", *rule) ? rule[1] - '0' : -1;
+  if (!rule || !*rule || !strchr("#?@", *rule)) return -1;
+  return rule[strlen(rule) - 1] - '0';
 }
 
 bool tt_op_spreads(const tt_op_row *row) {

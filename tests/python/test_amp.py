@@ -105,6 +105,15 @@ def test_amp_module():
 
 
 @only_tpu
+def test_amp_module_in_a_graph():
+    def product(x):
+        with torch.tpu.amp.autocast(dtype=torch.bfloat16):
+            return torch.mm(x, x)
+
+    made = torch.compile(product, backend="eager", fullgraph=True)(torch.ones(4, 4, device=DEVICE))
+    assert made.dtype == torch.bfloat16
+
+
 def test_functions_of_ones_own_under_autocast():
     class Twice(torch.autograd.Function):
         @staticmethod

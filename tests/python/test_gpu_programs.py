@@ -67,6 +67,7 @@ def test_convolutions_are_timed():
     assert equal and program.startswith("// option xla_gpu_autotune_level int 4\n")
 
 
+@pytest.mark.slow
 def test_kernels_are_timed_where_that_is_asked_for():
     inputs = "return torch.eye(8), torch.eye(8)"
     for options, lines in ("", 0), ("mode='max-autotune'", 2):

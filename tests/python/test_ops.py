@@ -235,3 +235,28 @@ def test_sizes_of_complex_numbers_in_wider_targets(function):
         function(x.to(DEVICE), out=there)
         same(there, function(x, out=torch.empty(2, dtype=dtype)))
     raises_alike(lambda x: function(x, out=torch.empty(2, dtype=torch.int64, device=x.device)), x)
+
+
+@pytest.mark.parametrize("count", [1, 20, 33, 257])
+def test_sequences_that_end_with_nan(count):
+    """Sorting puts NaN last, which a search finds by PyTorch's own bisection."""
+    generator = torch.Generator().manual_seed(count)
+    sequence = torch.randn(count, generator=generator).sort()[0]
+    sequence[count - count // 7 :] = torch.nan
+    values = torch.cat([torch.randn(40, generator=generator), torch.tensor([torch.nan, torch.inf])])
+    check(lambda s, v: torch.searchsorted(s, v), sequence, values)
+    check(lambda s, v: torch.bucketize(v, s, right=True), sequence, values)
+    check(lambda s, v: torch.searchsorted(s.flip(0), v), sequence, values)  # no order at all
+    check(lambda s, v: torch.isin(torch.cat([v, s[:3]]), s.flip(0)), sequence, values)
+
+
+def test_the_most_frequent_beside_nan():
+    """Each NaN is alone."""
+    nan = torch.nan
+    for values in ([1.0, 2, 2, nan], [nan, nan, nan, 1, 2, 2], [nan]):
+        check(torch.mode, torch.tensor(values))
+
+
+@pytest.mark.parametrize("k", [0, 1])
+def test_the_largest_of_a_number(k):
+    check(lambda x: torch.topk(x, k), torch.tensor(4.0))

@@ -179,8 +179,8 @@ print(torch.ones(2, device="tpu").sum().item())
     "environment, name",
     [
         ({}, "privateuseone"),
-        ({"TORCH_TPU_PLUGIN": "cpu"}, "tpu"),
-        ({"CUDA_VISIBLE_DEVICES": ""}, "tpu"),
+        pytest.param({"TORCH_TPU_PLUGIN": "cpu"}, "tpu", marks=pytest.mark.slow),
+        pytest.param({"CUDA_VISIBLE_DEVICES": ""}, "tpu", marks=pytest.mark.slow),
     ],
 )
 def test_a_gpu_of_pytorch_s_own_is_left_alone(environment, name):

@@ -20,16 +20,11 @@ class GradScaler(torch.amp.GradScaler):
         super().__init__("tpu", init_scale, growth_factor, backoff_factor, growth_interval, enabled)
 
 
-class autocast(torch.autocast):  # noqa: N801 (torch.cuda.amp's name)
-    """`torch.autocast("tpu", ...)`; see there."""
-
-    def __init__(
-        self,
-        enabled: bool = True,
-        dtype: torch.dtype = torch.bfloat16,
-        cache_enabled: bool = True,
-    ) -> None:
-        super().__init__("tpu", dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
+def autocast(
+    enabled: bool = True, dtype: torch.dtype = torch.bfloat16, cache_enabled: bool = True
+) -> torch.autocast:
+    """`torch.autocast("tpu", ...)`; see there. No class, of which Dynamo would know nothing."""
+    return torch.autocast("tpu", dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
 
 
 def custom_fwd(

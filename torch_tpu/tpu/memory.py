@@ -15,21 +15,8 @@ def memory_stats(device: Device = None) -> "OrderedDict[str, int]":
     which tensors share; more while queued work still needs a freed tensor.
     """
     index = _get_device_index(device, optional=True)
-    found = torch._C._accelerator_getDeviceStats(index)
-    kinds = {
-        "allocated_bytes": ("allocated", "current", "peak"),
-        "allocation": ("allocated", "current", "freed"),
-        # Values are not rounded up, so what is allocated is what was asked for.
-        "requested_bytes": ("allocated", "current", "peak"),
-        "reserved_bytes": ("allocated", "current", "peak"),
-    }
-    result = {
-        f"{kind}.all.{name}": found[kind]["all"][name]
-        for kind, names in kinds.items()
-        for name in names
-    }
+    result = dict(torch.accelerator.memory_stats(index))
     result["limit_bytes"] = torch._C._accelerator_getMemoryInfo(index)[1]
-    result["num_alloc_retries"] = 0
     return OrderedDict(sorted(result.items()))
 
 

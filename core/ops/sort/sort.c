@@ -180,7 +180,8 @@ void tt_lower_topk(tt_lower *cx) {
   if (pair_empty(cx)) return;
   tt_node *x = in_padding_last(cx, tt_bool(cx, 3)), *values, *indices;
   int dim = tt_dim(cx, 2, x->type.rank);
-  tt_first_sorted(cx, tt_at_least_1d(cx, x), dim, tt_bool(cx, 3), tt_int(cx, 1), &values, &indices);
+  int64_t k = x->type.rank == 0 ? 1 : tt_int(cx, 1); /* PyTorch looks at no k of a number */
+  tt_first_sorted(cx, tt_at_least_1d(cx, x), dim, tt_bool(cx, 3), k, &values, &indices);
   state_pair(cx, values, indices);
 }
 
