@@ -446,6 +446,31 @@ def test_graphs_compile_for_the_first_sizes():
     assert status == 0 and out.split() == ["0"], out + errors
 
 
+FEATURES = """
+import torch
+torch.tpu.eager_mode = "strict"
+weight = torch.randn(8, 16, device="tpu")
+def step(count):
+    x = torch.randn(4, count, 8).to("tpu")  # before what says that counts change
+    tags = torch.randint(5, (4, count)).to("tpu")
+    boxes = torch.rand(count, 4).to("tpu")  # of which there may be four by chance
+    area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
+    return ((x @ weight).tanh().sum(-1) * tags).sum() + area.sum()
+for count in (9, 17, 12, 4, 31, 26, 40):
+    step(count)
+before = torch.tpu.metrics()["programs"]
+for count in (11, 19, 4, 37, 28):
+    step(count).item()
+print(torch.tpu.metrics()["programs"] - before)
+"""
+
+
+def test_features_of_words_go_along_with_them():
+    """Along the dim that is not the first; few columns never are as many as words."""
+    status, out, errors = python(FEATURES)
+    assert status == 0 and out.split() == ["0"], out + errors
+
+
 def test_parameters_are_exact():
     """As many of other sizes as there may be."""
     for size in range(9, 20):
