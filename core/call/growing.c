@@ -94,11 +94,11 @@ static void meet(tt_growing *growing, int64_t size) {
 
 /* -- Lengths that live -- */
 
-static tt_live_length *find_live(tt_growing *growing, int64_t length) {
+/* Which one it is, or -1. */
+static int find_live(tt_growing *growing, int64_t length) {
   for (int i = 0; i < TT_MOST_LIVE; i++)
-    if (atomic_load_explicit(&growing->live[i].length, memory_order_relaxed) == length)
-      return &growing->live[i];
-  return NULL;
+    if (atomic_load_explicit(&growing->live[i].length, memory_order_relaxed) == length) return i;
+  return -1;
 }
 
 /* From a length to another one; 0: none. */
@@ -110,30 +110,33 @@ static void become(tt_growing *growing, tt_live_length *live, int64_t length) {
 }
 
 bool tt_growing_is_live(tt_growing *growing, int64_t size) {
-  return size > 0 && find_live(growing, size);
+  return size > 0 && find_live(growing, size) >= 0;
 }
 
 /* One that has no length, else the one that has not been needed for longest. */
 static tt_live_length *make_way(tt_growing *growing) {
-  tt_live_length *oldest = find_live(growing, 0);
-  for (int i = 0; i < TT_MOST_LIVE && (!oldest || oldest->length); i++)
-    if (!oldest || growing->live[i].latest < oldest->latest) oldest = &growing->live[i];
+  int none = find_live(growing, 0);
+  tt_live_length *oldest = &growing->live[none < 0 ? 0 : none];
+  for (int i = 1; i < TT_MOST_LIVE && none < 0; i++)
+    if (growing->live[i].latest < oldest->latest) oldest = &growing->live[i];
   return oldest;
 }
 
 void tt_growing_enter(tt_growing *growing, int64_t length) {
   pthread_mutex_lock(&growing->lock);
-  tt_live_length *live = find_live(growing, length);
-  if (live) live->storages++;
-  else become(growing, live = make_way(growing), length);
+  int found = find_live(growing, length);
+  tt_live_length *live = found < 0 ? make_way(growing) : &growing->live[found];
+  if (found < 0) become(growing, live, length);
+  else live->storages++;
   live->latest = ++growing->entered;
   pthread_mutex_unlock(&growing->lock);
 }
 
 void tt_growing_leave(tt_growing *growing, int64_t length) {
   pthread_mutex_lock(&growing->lock);
-  tt_live_length *live = find_live(growing, length); /* NULL: it made way */
-  if (live && --live->storages == 0) become(growing, live, 0);
+  int found = find_live(growing, length); /* -1: it made way */
+  tt_live_length *live = &growing->live[found < 0 ? 0 : found];
+  if (found >= 0 && --live->storages == 0) become(growing, live, 0);
   pthread_mutex_unlock(&growing->lock);
 }
 

@@ -45,7 +45,7 @@ static tt_node *fit(tt_lower *cx, tt_node *x, int dim, int64_t size) {
 static tt_node *join_to(tt_lower *cx, tt_node **xs, tt_node *const *lengths, int count, int dim,
                         int64_t bound) {
   tt_hlo *h = cx->h;
-  tt_node *starts[TT_MAX_RANK], *zero = tt_hlo_const_i(h, TT_I64, 0);
+  tt_node *starts[TT_MAX_RANK], *zero = tt_hlo_const_i(h, TT_I64, 0), *start = zero;
   int first = 0; /* that begins where is known only at run time */
   int64_t most = 0;
   while (first < count && !lengths[first]) first++;
@@ -55,9 +55,10 @@ static tt_node *join_to(tt_lower *cx, tt_node **xs, tt_node *const *lengths, int
   all = fit(cx, all, dim, most); /* so that no update is moved to fit in */
   for (int i = 0; i < xs[0]->type.rank; i++) starts[i] = zero;
   for (int k = 0; k < count; k++) {
+    starts[dim] = start;
     if (k >= first) all = tt_hlo_dynamic_update_slice(h, all, xs[k], starts);
     tt_node *size = lengths[k] ? lengths[k] : tt_hlo_const_i(h, TT_I64, xs[k]->type.dims[dim]);
-    starts[dim] = tt_hlo_add(h, starts[dim], size);
+    start = tt_hlo_add(h, start, size);
   }
   return fit(cx, all, dim, bound);
 }
