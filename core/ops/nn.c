@@ -21,7 +21,7 @@ tt_node *tt_sum(tt_lower *cx, tt_node *x, const int *dims, int count) {
   return tt_hlo_reduce(cx->h, TT_SUM, x, dims, count);
 }
 
-static double count_of(const tt_node *x, const int *dims, int count) {
+double tt_elements_in(const tt_node *x, const int *dims, int count) {
   int64_t n = 1;
   for (int i = 0; i < count; i++) {
     if (dims[i] < x->type.rank) n *= x->type.dims[dims[i]];
@@ -31,11 +31,11 @@ static double count_of(const tt_node *x, const int *dims, int count) {
 
 tt_node *tt_mean(tt_lower *cx, tt_node *x, const int *dims, int count) {
   tt_node *sum = tt_sum(cx, x, dims, count);
-  return tt_quotient(cx, sum, tt_like(cx, sum, count_of(x, dims, count)));
+  return tt_quotient(cx, sum, tt_like(cx, sum, tt_elements_in(x, dims, count)));
 }
 
 tt_node *tt_average(tt_lower *cx, tt_node *x, const int *dims, int count) {
-  double n = count_of(x, dims, count);
+  double n = tt_elements_in(x, dims, count);
   return n > 0 ? tt_sum(cx, tt_times(cx, x, 1 / n), dims, count) : tt_mean(cx, x, dims, count);
 }
 

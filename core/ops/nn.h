@@ -8,6 +8,8 @@
 tt_node *tt_along(tt_lower *cx, tt_node *v, int dim, const tt_type *shape);
 /* `x` lacks dims `dims` of `shape`: spread over them, the inverse of a reduction. */
 tt_node *tt_unreduce(tt_lower *cx, tt_node *x, const int *dims, int count, const tt_type *shape);
+/* How many elements x has in these dims, bounds counted whole (tt_count knows lengths). */
+double tt_elements_in(const tt_node *x, const int *dims, int count);
 /* Sum, or average, over `dims`. */
 tt_node *tt_sum(tt_lower *cx, tt_node *x, const int *dims, int count);
 tt_node *tt_mean(tt_lower *cx, tt_node *x, const int *dims, int count);

@@ -25,9 +25,8 @@ static channel channel_of(tt_lower *cx, int arg) {
 static tt_node *share(tt_lower *cx, const channel *c, int fewer) {
   tt_hlo *h = cx->h;
   tt_dtype dtype = c->x->type.dtype;
-  double n = 1;
-  for (int i = 0; i < c->count; i++) n *= (double)c->x->type.dims[c->dims[i]];
-  if (!tt_padded(cx, c->arg)) return tt_hlo_const(h, dtype, 1 / (n - fewer));
+  if (!tt_padded(cx, c->arg))
+    return tt_hlo_const(h, dtype, 1 / (tt_elements_in(c->x, c->dims, c->count) - fewer));
   tt_node *all = tt_count(cx, c->arg, c->dims, c->count, dtype);
   all = tt_hlo_subtract(h, all, tt_hlo_const(h, dtype, fewer));
   return tt_hlo_divide(h, tt_hlo_const(h, dtype, 1), all);

@@ -102,7 +102,7 @@ Code = str | int  # a letter; a place in "...", from the end
 
 def _codes(pattern: str, rank: int) -> list[Code]:
     if pattern.endswith("!"):
-        before = pattern[: min(len(pattern) - 1, rank)]
+        before = pattern[:-1][:rank]
         return [*before, *"!" * (rank - len(before))]
     before, dots, after = pattern.partition("...")
     rest = rank - len(before) - len(after)
