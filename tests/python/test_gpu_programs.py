@@ -60,6 +60,7 @@ def test_integers_are_convolved_by_products(function):
     assert equal and "stablehlo.convolution" not in program
 
 
+@pytest.mark.slow
 def test_convolutions_are_timed():
     """Untimed they take up to sixty times as long."""
     x, y = "torch.ones(1, 2, 5, 5)", "torch.ones(3, 2, 3, 3)"

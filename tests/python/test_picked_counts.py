@@ -55,7 +55,7 @@ def run(name, share, device):
 
 
 @pytest.mark.parametrize("mode", slow_but(["strict", "fused", "debug"], "strict"))
-@pytest.mark.parametrize("name", slow_but(CASES, "a loss", "written", "elements", "one text's"))
+@pytest.mark.parametrize("name", slow_but(CASES, "written", "elements"))
 def test_numbers(name, mode):
     torch.tpu.eager_mode = mode
     for share in SHARES:
