@@ -27,6 +27,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "hlo": ("base",),
     "pjrt": ("base", "hlo/types.h"),
     "lapack": ("pjrt",),
+    "convolve": ("pjrt",),
     "ops": ("hlo", "pjrt/target.h"),
     "call": ("ops",),
     "graph": ("call",),
@@ -34,7 +35,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "stream": ("program",),
     "export": ("stream",),
     "dist": ("stream",),
-    "session": ("dist", "lapack"),
+    "session": ("dist", "lapack", "convolve"),
 }
 ARCHITECTURE = "docs/architecture.md"
 CALLERS = ("glue", "bench", "tools", "tests/core")  # beside core/

@@ -27,6 +27,9 @@
   X(CALL_LIMIT, "32768",                                                                           \
     "Operators on operands of their kind that are remembered; 0 means no limit.")                  \
   X(LAPACK, "on", "`on` or `off`: whether the CPU plugin's programs call PyTorch's LAPACK.")       \
+  X(CONVOLUTIONS, "host",                                                                          \
+    "`host` or `xla`: who computes the convolutions of the CPU plugin's programs, PyTorch's "      \
+    "library or XLA.")                                                                             \
   X(HOST_PAGES, "on",                                                                              \
     "`on` or `off`: whether malloc keeps memory of the CPU plugin for its next use, and large "    \
     "blocks take huge pages.")                                                                     \

@@ -35,7 +35,7 @@ static tt_status open_device(tt_runner *runner, const tt_runner_options *options
   if (!runner->device)
     return tt_error(TT_OUT_OF_RANGE, "there is no device %d; the plugin %s has %d", options->device,
                     tt_plugin_path(runner->plugin), tt_client_device_count(runner->client));
-  tt_target_init_client(&runner->target, runner->plugin, runner->client, false);
+  tt_target_init_client(&runner->target, runner->plugin, runner->client);
   return TT_SUCCESS;
 }
 

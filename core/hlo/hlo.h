@@ -148,8 +148,9 @@ tt_node *tt_hlo_seal(tt_hlo *h, tt_node *x);
 /* -- Shape -- (each returns x itself when nothing would change) */
 tt_node *tt_hlo_reshape(tt_hlo *h, tt_node *x, int rank, const int64_t *dims);
 tt_node *tt_hlo_transpose(tt_hlo *h, tt_node *x, const int *perm); /* result dim i = x's perm[i] */
-/* The matrix, or matrices in a batch, of which x is the transpose; NULL if it is not known to be
- * one. */
+/* What x has with its dims permuted so; NULL if it is not known to have it. */
+tt_node *tt_hlo_permuted_from(const tt_node *x, const int *perm);
+/* The matrix, or matrices in a batch, of which x is the transpose; NULL likewise. */
 tt_node *tt_hlo_transposed_from(const tt_node *x);
 /* x's dim i becomes result dim map[i]; x's dims are equal to the result's there, or 1. */
 tt_node *tt_hlo_broadcast(tt_hlo *h, tt_node *x, const int *map, int rank, const int64_t *dims);

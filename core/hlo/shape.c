@@ -145,13 +145,21 @@ tt_node *tt_hlo_transpose(tt_hlo *h, tt_node *x, const int *perm) {
   return tt_hlo_emit1(h, TT_DRAFT(transpose, attrs, 1, x), x->type);
 }
 
-tt_node *tt_hlo_transposed_from(const tt_node *x) {
+tt_node *tt_hlo_permuted_from(const tt_node *x, const int *perm) {
   if (!x->instr || x->instr->op != TT_OPCODE_transpose) return NULL;
-  const int64_t *perm = x->instr->attrs[0].values;
-  int rank = x->type.rank;
-  for (int i = 0; i < rank - 2; i++)
-    if (perm[i] != i) return NULL;
-  return perm[rank - 1] == rank - 2 ? x->instr->operands[0] : NULL;
+  const int64_t *has = x->instr->attrs[0].values;
+  for (int i = 0; i < x->type.rank; i++)
+    if (perm[i] != has[i]) return NULL;
+  return x->instr->operands[0];
+}
+
+tt_node *tt_hlo_transposed_from(const tt_node *x) {
+  int perm[TT_MAX_RANK], rank = x->type.rank;
+  if (rank < 2) return NULL;
+  for (int i = 0; i < rank; i++) perm[i] = i;
+  perm[rank - 1] = rank - 2;
+  perm[rank - 2] = rank - 1;
+  return tt_hlo_permuted_from(x, perm);
 }
 
 tt_node *tt_hlo_broadcast(tt_hlo *h, tt_node *x, const int *map, int rank, const int64_t *dims) {

@@ -41,14 +41,13 @@ static int64_t memory_of(const tt_pjrt_device *device, bool in_host) {
   return tt_mul_i64(sysconf(_SC_PHYS_PAGES), sysconf(_SC_PAGE_SIZE), &bytes) ? bytes : 0;
 }
 
-void tt_target_init_client(tt_target *target, tt_plugin *plugin, tt_client *client, bool lapack) {
+void tt_target_init_client(tt_target *target, tt_plugin *plugin, tt_client *client) {
   *target = (tt_target){.plugin = plugin,
                         .client = client,
                         .platform = tt_client_platform(client),
                         .version = tt_client_platform_version(client),
                         .kind = tt_pjrt_device_kind(tt_client_device(client, 0)),
                         .device_count = tt_client_device_count(client),
-                        .lapack = lapack,
                         .options = {.portable = true, .optimization_level = -1}};
   target->xla_cpu = strcmp(target->platform, "cpu") == 0;
   know_gpu(target);
@@ -66,6 +65,12 @@ void tt_target_init_topology(tt_target *target, tt_plugin *plugin, tt_topology *
                         .device_count = tt_topology_device_count(topology),
                         .options = {.portable = true, .optimization_level = -1}};
   know_gpu(target);
+}
+
+tt_target tt_target_elsewhere(const tt_target *target) {
+  tt_target elsewhere = *target;
+  elsewhere.lapack = elsewhere.convolves = elsewhere.collectives = false;
+  return elsewhere;
 }
 
 tt_status tt_target_compile(const tt_target *target, const char *code, size_t size,

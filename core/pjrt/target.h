@@ -18,15 +18,18 @@ typedef struct tt_target {
   bool xla_cpu;     /* XLA's CPU compiler, which some programs are shaped for */
   bool xla_gpu;     /* XLA's compiler for GPUs, whose quotients of f32 are off by a bit */
   bool lapack;      /* programs may call LAPACK's routines (lapack/lapack.h) */
+  bool convolves;   /* programs may call a convolution of the host's (convolve/convolve.h) */
   bool collectives; /* programs may call those of a transport of ours (dist/dist.h) */
   tt_compile_options options;
 } tt_target;
 
-/* Borrows the client, which must outlive the target. `lapack`: its routines were offered. */
-void tt_target_init_client(tt_target *target, tt_plugin *plugin, tt_client *client, bool lapack);
+/* Borrows the client, which must outlive the target. Programs may call nothing yet. */
+void tt_target_init_client(tt_target *target, tt_plugin *plugin, tt_client *client);
 /* For a topology, borrowed likewise, of a platform with this name. */
 void tt_target_init_topology(tt_target *target, tt_plugin *plugin, tt_topology *topology,
                              const char *platform);
+/* The same for programs that others will run: they call no functions of this process. */
+tt_target tt_target_elsewhere(const tt_target *target);
 /* Compiles StableHLO. Thread-safe. */
 tt_status tt_target_compile(const tt_target *target, const char *code, size_t size,
                             tt_executable **out);

@@ -313,7 +313,9 @@ tt_status tt_program_adopt(tt_program_table *table, tt_module *module, tt_execut
 static tt_status program_of_graph(tt_program_table *table, const tt_graph *graph, tt_want want,
                                   tt_program **out, bool *fresh) {
   tt_module module;
-  tt_status status = tt_graph_build(graph, table->target, &module);
+  tt_target elsewhere = tt_target_elsewhere(table->target);
+  const tt_target *target = want == TT_WANT_TEXT ? &elsewhere : table->target;
+  tt_status status = tt_graph_build(graph, target, &module);
   if (!status) status = tt_program_intern(table, &module, want, out);
   *fresh = !status && !module.text.data; /* it went into the table */
   tt_module_deinit(&module);

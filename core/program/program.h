@@ -39,8 +39,9 @@ typedef enum tt_want {
                          and then delays no other; or at once, when somebody wants it now */
   TT_WANT_FOUND,      /* the same, but there is none, NULL, unless it is in memory already or in a
                          cache folder, and then without being asked for */
-  TT_WANT_KNOWN /* nothing new may be compiled: FAILED_PRECONDITION unless it is in memory or in
-                   a cache folder */
+  TT_WANT_KNOWN, /* nothing new may be compiled: FAILED_PRECONDITION unless it is in memory or in
+                    a cache folder */
+  TT_WANT_TEXT   /* as BACKGROUND; others will run it, so its text calls no functions of ours */
 } tt_want;
 
 /* -- The programs of one target; thread-safe -- */

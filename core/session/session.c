@@ -1,31 +1,28 @@
 #include "session/session.h"
 
+#include "convolve/convolve.h"
 #include "dist/dist.h"
 #include "lapack/lapack.h"
 #include "session/reclaim.h"
 
 #include <string.h>
 
-/* Not on every platform, nor in every plugin; operators have other ways there. */
-static bool offer_lapack(const tt_session *session) {
-  bool wanted = strcmp(tt_env(TT_ENV_LAPACK), "off") != 0;
-  bool on_host = strcmp(tt_client_platform(session->client), "cpu") == 0;
-  if (!wanted || !on_host || !tt_lapack_bound()) return false;
-  tt_status status = tt_lapack_offer(session->plugin);
+/* Whether programs may call what `offer` makes known; operators have other ways where not. */
+static bool offers(const tt_session *session, tt_status (*offer)(tt_plugin *plugin)) {
+  if (strcmp(tt_client_platform(session->client), "cpu") != 0) return false;
+  tt_status status = offer(session->plugin);
   if (!status) return true;
   tt_log(TT_LOG_PLUGIN, "%s", tt_status_message(status));
   tt_status_release(status);
   return false;
 }
 
-/* Likewise; elsewhere collectives are not there yet. */
-static bool offer_collectives(const tt_session *session) {
-  if (strcmp(tt_client_platform(session->client), "cpu") != 0) return false;
-  tt_status status = tt_dist_offer(session->plugin);
-  if (!status) return true;
-  tt_log(TT_LOG_PLUGIN, "%s", tt_status_message(status));
-  tt_status_release(status);
-  return false;
+static void offer_all(tt_session *session) {
+  bool lapack = tt_lapack_bound() && strcmp(tt_env(TT_ENV_LAPACK), "off") != 0;
+  bool convolves = tt_convolve_bound() && strcmp(tt_env(TT_ENV_CONVOLUTIONS), "xla") != 0;
+  session->target.lapack = lapack && offers(session, tt_lapack_offer);
+  session->target.convolves = convolves && offers(session, tt_convolve_offer);
+  session->target.collectives = offers(session, tt_dist_offer);
 }
 
 static tt_status open_devices(tt_session *session) {
@@ -54,8 +51,8 @@ static tt_status open_session(tt_session *session, const char *path,
   tt_client_options options = asked ? *asked : (tt_client_options){0};
   if (!options.cpu_devices) options.cpu_devices = tt_env_int(TT_ENV_CPU_DEVICES);
   TT_TRY(tt_client_create(session->plugin, &options, &session->client));
-  tt_target_init_client(&session->target, session->plugin, session->client, offer_lapack(session));
-  session->target.collectives = offer_collectives(session);
+  tt_target_init_client(&session->target, session->plugin, session->client);
+  offer_all(session);
   TT_TRY(tt_program_table_create(&session->target, &session->programs));
   TT_TRY(tt_call_table_create(&session->calls));
   TT_TRY(tt_templates_create(session->calls, &session->templates));

@@ -76,7 +76,7 @@ tt_status tt_divided_init(tt_divided *divided, tt_arena *arena, tt_program_table
                           const tt_graph *graph, const tt_policy *policy, tt_arena *scratch,
                           int **value_of) {
   tt_divided *d = divided;
-  tt_want want = policy->text_only    ? TT_WANT_BACKGROUND
+  tt_want want = policy->text_only    ? TT_WANT_TEXT
                  : policy->known_only ? TT_WANT_KNOWN
                                       : TT_WANT_NOW;
   const tt_target *target = tt_program_table_target(programs);

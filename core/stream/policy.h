@@ -19,7 +19,7 @@ typedef struct tt_policy {
   bool follows;        /* the thread works for another one, which waits: autograd's do */
   bool deterministic;  /* no result depends on when a compilation ends */
   bool keeps_sizes;    /* what is uploaded is of its size for ever, as parameters are */
-  bool text_only;      /* what is captured is not compiled before it is launched */
+  bool text_only;      /* what is captured is for others to run, and not compiled */
   tt_repeats repeats;  /* of what is captured */
   const char *options; /* how it is compiled: a text's first lines (pjrt/pjrt.h), or NULL */
 } tt_policy;

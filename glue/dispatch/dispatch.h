@@ -23,8 +23,9 @@ void run_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 void lend(const std::vector<std::string>& overloads, const std::string& from,
           const std::string& to);
 
-// Lets programs call PyTorch's LAPACK; before the runtime is opened.
+// Let programs call PyTorch's LAPACK, and its convolutions; before the runtime is opened.
 void bind_lapack();
+void bind_convolutions();
 
 // The Python line that is being executed by this thread, as a core site id.
 uint32_t call_site();

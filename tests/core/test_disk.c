@@ -71,7 +71,7 @@ static int setup(void **state) {
   snprintf(shared, sizeof shared, "%s/shared", root);
   tt_status status = tt_plugin_open(getenv("TT_FAKE_PLUGIN"), &plugin);
   if (!status) status = tt_client_create(plugin, NULL, &client);
-  if (!status) tt_target_init_client(&target, plugin, client, false);
+  if (!status) tt_target_init_client(&target, plugin, client);
   first_threads = thread_count();
   return status ? -1 : 0;
 }

@@ -170,7 +170,7 @@ static tt_status whole_way(const tt_exported *given) {
   tt_runner *runner = NULL;
   TT_TRY(tt_plugin_open(options.plugin, &plugin));
   TT_TRY(tt_client_create(plugin, NULL, &client));
-  tt_target_init_client(&target, plugin, client, false);
+  tt_target_init_client(&target, plugin, client);
   tt_status status = tt_exported_save(given, &target, path);
   tt_client_destroy(client);
   if (!status) status = tt_exported_read(path, &exported);

@@ -47,7 +47,7 @@ static void runs(const char *plugin_path) {
   run_on(plugin_path);
   ok(tt_plugin_open(plugin_path, &plugin));
   ok(tt_client_create(plugin, NULL, &client));
-  tt_target_init_client(&target, plugin, client, false);
+  tt_target_init_client(&target, plugin, client);
   ok(tt_exported_save(&given, &target, path));
   run_on(plugin_path);
   ok(tt_exported_read(path, &saved));

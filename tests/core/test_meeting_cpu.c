@@ -27,7 +27,7 @@ static int setup(void **state) {
   tt_client_options options = {.cpu_devices = DEVICES};
   ok(tt_plugin_open(getenv("TT_CPU_PLUGIN"), &plugin));
   ok(tt_client_create(plugin, &options, &client));
-  tt_target_init_client(&target, plugin, client, false);
+  tt_target_init_client(&target, plugin, client);
   ok(tt_program_table_create(&target, &programs));
   return 0;
 }

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from support import DEVICE, LOOSE, ROOT, only_tpu, python, same, slow_but
+from support import DEVICE, LOOSE, ROOT, only_tpu, same, slow_but
 
 from torch_tpu import export
 
@@ -380,19 +380,18 @@ def test_what_cannot_be_exported_says_why():
     same((x + 1).cpu(), torch.full((2,), 2.0))  # nothing is left captured
 
 
-@pytest.mark.cpu_plugin("other plugins have no LAPACK")
-def test_lapack_is_not_exported():
-    with pytest.raises(RuntimeError, match=r"LAPACK's geqrf, orgqr, .* TORCH_TPU_LAPACK=off"):
-        export.stablehlo(torch.linalg.qr, (torch.eye(3, device=DEVICE),))
+@pytest.mark.parametrize(
+    ("function", "size"),
+    [(torch.linalg.qr, (3, 3)), (torch.nn.Conv2d(3, 4, 3), (1, 3, 8, 8))],
+    ids=["qr", "convolution"],
+)
+def test_exported_programs_call_nothing_of_this_process(function, size):
+    assert "torch_tpu." not in export.stablehlo(function, (torch.ones(size, device=DEVICE),)).text
 
 
-@pytest.mark.slow
-def test_without_lapack_factorisations_are_exported():
-    code = """
-import torch, torch_tpu.export as e
-print("torch_tpu." in e.stablehlo(torch.linalg.qr, (torch.eye(3),)).text)
-"""
-    assert python(code, TORCH_TPU_LAPACK="off")[:2] == (0, "False\n")
+def test_what_only_lapack_computes_is_not_exported():
+    with pytest.raises(NotImplementedError, match="LAPACK, which alone computes it"):
+        export.stablehlo(torch.linalg.eigvals, (torch.eye(3, device=DEVICE),))
 
 
 def test_names_may_be_alike(tmp_path):

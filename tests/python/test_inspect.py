@@ -74,18 +74,36 @@ def test_what_is_written_over_inputs_is_computed_there():
     assert " copy(" not in one.optimized and one.memory["temporaries"] <= 4 * 24 * 40
 
 
-def test_flops_are_those_of_pytorchs_formulas():
-    def function(x, weight, y):
-        z = torch.nn.functional.conv2d(x, weight, padding=1, stride=2, groups=2)
-        return z, torch.einsum("bij,bkj->bik", y, y)
+def convolved_and_multiplied(x, weight, y):
+    z = torch.nn.functional.conv2d(x, weight, padding=1, stride=2, groups=2)
+    return z, torch.einsum("bij,bkj->bik", y, y)
 
-    args = (torch.ones(2, 4, 9, 8), torch.ones(6, 2, 3, 3), torch.ones(3, 5, 7))
+
+def convolved_both_ways(x, weight, y):
+    z = torch.conv_transpose2d(x.relu(), y, stride=2)
+    return (torch.conv2d(z, weight) * 2).sum()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)  # of the host, of XLA
+def test_flops_are_those_of_pytorchs_formulas(dtype):
+    args = [torch.ones(size, dtype=dtype) for size in ((2, 4, 9, 8), (6, 2, 3, 3), (3, 5, 7))]
     with FlopCounterMode(display=False) as counter:
-        function(*args)
-    compiled = torch.compile(function)
+        convolved_and_multiplied(*args)
+    compiled = torch.compile(convolved_and_multiplied)
     compiled(*(one.to(DEVICE) for one in args))
     [one] = inspect(compiled).programs
     assert one.flops == counter.get_total_flops()
+
+
+@pytest.mark.cpu_plugin("XLA's gradients are convolutions of what is padded")
+def test_flops_of_gradients_are_those_of_pytorchs_formulas():
+    sizes = (2, 4, 9, 8), (6, 3, 3, 3), (4, 3, 2, 2)
+    args = [torch.ones(size, requires_grad=True) for size in sizes]
+    with FlopCounterMode(display=False) as counter:
+        convolved_both_ways(*args).backward()
+    compiled = torch.compile(convolved_both_ways)
+    compiled(*(one.detach().to(DEVICE).requires_grad_() for one in args)).backward()
+    assert sum(one.flops for one in inspect(compiled).programs) == counter.get_total_flops()
 
 
 def test_flops_within_loops_count_as_often_as_these_run():

@@ -158,25 +158,6 @@ def test_multilabel_loss_of_a_lone_sample():
         )
 
 
-FEW_PLACES = {  # weight, input, and arguments: the weight is large beside what it meets
-    "conv1d": ((40, 3, 4), (2, 3, 9), {"stride": 2, "padding": 3}),
-    "conv2d": ((64, 5, 3, 2), (2, 5, 6, 7), {"stride": (2, 1), "padding": (1, 0), "dilation": 2}),
-    "conv2d of one element": ((60, 40, 1, 1), (3, 40, 5, 4), {"stride": 2}),
-    "conv3d": ((32, 2, 2, 3, 1), (1, 2, 4, 4, 3), {"stride": (3, 2, 1)}),
-    "conv_transpose1d": ((40, 3, 4), (2, 40, 5), {"stride": 3, "padding": 1, "output_padding": 2}),
-    "conv_transpose2d": ((64, 3, 2, 3), (1, 64, 4, 4), {"stride": (1, 2), "dilation": (2, 1)}),
-}
-
-
-@pytest.mark.parametrize("name", FEW_PLACES)
-def test_convolutions_of_few_places(name):
-    """They are products of matrices on XLA's CPU compiler, forward and backward."""
-    weight, image, arguments = FEW_PLACES[name]
-    convolve = getattr(torch.nn.functional, name.split()[0])
-    x, w = torch.randn(image, requires_grad=True), torch.randn(weight, requires_grad=True)
-    check_gradients(lambda x, w: convolve(x, w, **arguments), x, w)
-
-
 EACH_CHANNEL = {  # weight, input, and arguments, of which `groups` are the input's channels
     "conv1d": ((6, 1, 4), (2, 3, 9), {"stride": 2, "padding": 3}),
     "conv2d": ((5, 1, 3, 2), (2, 5, 6, 7), {"stride": (2, 1), "padding": (1, 0), "dilation": 2}),
@@ -199,26 +180,12 @@ def test_convolutions_of_each_channel(name, dtype):
     check_gradients(convolve, x, w)
 
 
-@pytest.mark.cpu_plugin("whose compiler moves the channels of a kernel last")
-@pytest.mark.usefixtures("fresh_dynamo")
-def test_which_convolutions_are_none_to_the_compiler():
-    x, w = torch.randn(2, 4, 3, 3, device=DEVICE), torch.randn(32, 4, 3, 3, device=DEVICE)
-    compiled = torch.compile(lambda x, w: torch.nn.functional.conv2d(x, w, padding=1))
-    compiled(x, w), compiled(x.repeat(9, 1, 1, 1), w)
-    by_channels = torch.compile(lambda x, w: torch.nn.functional.conv2d(x, w, groups=4))
-    by_channels(x, w[:4, :1])
-    inspect = torch.tpu.compiler.inspect
-    programs = inspect(compiled).programs + inspect(by_channels).programs
-    assert ["stablehlo.convolution" in one.stablehlo for one in programs] == [0, 1, 0]
-
-
 @pytest.mark.diagonal
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.complex64])
 @pytest.mark.parametrize("stride", [1, 2, (3, 1)])
 @pytest.mark.parametrize("batch", [1, 3, 0])
 @pytest.mark.parametrize("transposed", [False, True])
 def test_convolutions_with_kernels_of_one_element(dtype, stride, batch, transposed):
-    """They are products of matrices, forward and backward."""
     torch.manual_seed(0)
     x = torch.randn(batch, 4, 7, 6, dtype=dtype)
     weight = torch.randn(4, 4, 1, 1, dtype=dtype)

@@ -8,7 +8,6 @@ pytestmark = only_tpu
 OPERATORS = {
     "mm": lambda x: x @ x,
     "addmm": lambda x: torch.addmm(x, x, x),
-    "conv": lambda x: torch.nn.functional.conv1d(x[None], x[:, :, None]),
     "attention": lambda x: torch.nn.functional.scaled_dot_product_attention(*[x[None, None]] * 3),
 }
 SETTINGS = {
@@ -42,7 +41,9 @@ torch.nn.functional.conv1d(x[None], x[:, :, None]).sum().item()
 def precisions(folder, setting, dtype="float32"):
     """Returns the precisions that the StableHLO of products names."""
     code, _, errors = python(
-        WORK.format(setting=setting, dtype=dtype), TORCH_TPU_CACHE_DIR=str(folder)
+        WORK.format(setting=setting, dtype=dtype),
+        TORCH_TPU_CACHE_DIR=str(folder),
+        TORCH_TPU_CONVOLUTIONS="xla",
     )
     assert code == 0, errors
     texts = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]

@@ -11,7 +11,6 @@ TAKEN = re.compile(
     r": \(tensor<(?:(\d+)x)?"
 )
 VALUE = re.compile(r"%\w+")
-TARGET = re.compile(r'call_target_name = "torch_tpu\.(\w+)"')
 
 
 class Printed:
@@ -62,7 +61,3 @@ class Printed:
             ):
                 return True
         return False
-
-    def lapack(self) -> list[str]:
-        """The routines of LAPACK that it calls."""
-        return sorted(set(TARGET.findall(self.body)))

@@ -288,11 +288,6 @@ def _assemble(
     outputs: dict[str, torch.Tensor],
 ) -> Recording:
     printed = Printed(facts["text"])
-    if routines := printed.lapack():
-        raise RuntimeError(
-            f"the program calls LAPACK's {', '.join(routines)}, which no other runtime has; export "
-            "it in a process with TORCH_TPU_LAPACK=off"
-        )
     if len(facts["blocks"]) > 1:
         raise RuntimeError("the program draws from several generators; it may draw from one")
     arguments = [*signature.tensors, *weights]

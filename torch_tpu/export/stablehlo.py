@@ -34,8 +34,8 @@ def stablehlo(
     and the place in its stream; with a `seed` there is no such input, and each run draws the
     numbers that a run on `tpu` draws after `torch.manual_seed(seed)`.
 
-    Raises what `recording.record` does, and RuntimeError for what only this package's programs do:
-    LAPACK's factorisations, and writing tensors that are neither arguments nor weights.
+    Raises what `recording.record` does, NotImplementedError for what only LAPACK computes (`eig`),
+    and RuntimeError where it writes tensors that are neither arguments nor weights.
     """
     if weights not in ("inside", "beside"):
         raise ValueError(f'weights={weights!r}: it is "inside" or "beside"')

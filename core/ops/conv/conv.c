@@ -1,7 +1,9 @@
-/* Convolution and its gradients. Everything is one of three programs: the convolution itself, its
- * gradient with respect to the input (also the forward pass of a transposed convolution), and its
- * gradient with respect to the weight. Each pads so that its result has the size asked for. */
-#include "ops/conv/product.h"
+/* Convolution and its gradients. What the host's library does not compute (host.c) is one of three
+ * programs: the convolution itself, its gradient with respect to the input (also the forward pass
+ * of a transposed convolution), and its gradient with respect to the weight. Each pads so that its
+ * result has the size asked for. */
+#include "ops/conv/host.h"
+#include "ops/conv/integers.h"
 
 static void read_list(tt_lower *cx, int i, int spatial, int64_t *out) {
   int count = 0;
@@ -55,116 +57,19 @@ static tt_node *crop(tt_lower *cx, tt_node *x, int first, int spatial, int64_t *
   return x;
 }
 
-/* -- Integers, whose convolutions XLA leaves to libraries that have none, but on CPUs --
- *
- * Each element of the kernel, a tap, is a kernel of one element for the places that it meets. */
-
-static int64_t factor(const int64_t *list, int d) { return list ? list[d] : 1; }
-
-/* Zeros around the input, and between its places. */
-static tt_node *padded(tt_lower *cx, const tt_conv *conv, tt_node *x) {
-  int64_t low[TT_MAX_RANK] = {0}, high[TT_MAX_RANK] = {0}, between[TT_MAX_RANK] = {0};
-  for (int d = 0; d < conv->spatial; d++) {
-    low[2 + d] = conv->padding[2 * d];
-    high[2 + d] = conv->padding[2 * d + 1];
-    between[2 + d] = factor(conv->lhs_dilation, d) - 1;
-  }
-  return tt_hlo_pad(cx->h, x, tt_hlo_const(cx->h, x->type.dtype, 0), low, high, between);
-}
-
-/* What one tap of the kernel, by its number, meets: x is padded. */
-static tt_node *met_by(tt_lower *cx, const tt_conv *conv, tt_node *x, const tt_type *w,
-                       int64_t tap) {
-  int64_t at[TT_MAX_SPATIAL];
-  tt_find_tap(w, conv->spatial, tap, at);
-  for (int d = 0; d < conv->spatial; d++) {
-    int64_t spread = factor(conv->rhs_dilation, d);
-    int64_t last = x->type.dims[2 + d] - (w->dims[2 + d] - 1 - at[d]) * spread;
-    x = tt_hlo_slice_dim(cx->h, x, 2 + d, at[d] * spread, last, factor(conv->stride, d));
-  }
-  return x;
-}
-
-/* w [o, c, k..] -> [o, c, 1..] */
-static tt_node *take_tap(tt_lower *cx, tt_node *w, int64_t tap) {
-  int64_t at[TT_MAX_SPATIAL];
-  tt_find_tap(&w->type, w->type.rank - 2, tap, at);
-  for (int d = 2; d < w->type.rank; d++)
-    w = tt_hlo_slice_dim(cx->h, w, d, at[d - 2], at[d - 2] + 1, 1);
-  return w;
-}
-
-/* The share of one tap in a group. */
-static tt_node *share(tt_lower *cx, const tt_conv *conv, tt_node *x, tt_node *w, int64_t tap) {
-  return tt_product_of_channels(cx, met_by(cx, conv, x, &w->type, tap), take_tap(cx, w, tap),
-                                false);
-}
-
-static tt_node *convolve_integers(tt_lower *cx, tt_node *x, tt_node *w, const tt_conv *conv) {
-  int64_t channels = w->type.dims[1], outputs = w->type.dims[0] / conv->feature_groups;
-  int64_t taps = tt_count_taps(&w->type);
-  tt_node *result = NULL;
-  x = padded(cx, conv, x);
-  for (int64_t g = 0; g < conv->feature_groups; g++) {
-    tt_node *from = tt_hlo_slice_dim(cx->h, x, 1, g * channels, (g + 1) * channels, 1);
-    tt_node *by = tt_hlo_slice_dim(cx->h, w, 0, g * outputs, (g + 1) * outputs, 1);
-    tt_node *sum = share(cx, conv, from, by, 0);
-    for (int64_t tap = 1; tap < taps; tap++)
-      sum = tt_hlo_add(cx->h, sum, share(cx, conv, from, by, tap));
-    tt_node *both[] = {result, sum};
-    result = result ? tt_hlo_concatenate(cx->h, both, 2, 1) : sum;
-  }
-  return result;
-}
-
-/* -- Each channel by itself, for which XLA's CPU compiler has slow loops -- */
-
-static bool is_depthwise(const tt_lower *cx, tt_node *x, tt_node *w, const tt_conv *conv) {
-  int64_t channels = x->type.dims[1], taps = tt_count_taps(&w->type);
-  return cx->target->xla_cpu && channels > 1 && conv->feature_groups == channels &&
-         tt_type_numel(&x->type) > 0 && taps > 0 && taps <= TT_MOST_TAPS;
-}
-
-/* [n, c, in..] -> [n, c * times, in..] */
-static tt_node *repeat_channels(tt_lower *cx, tt_node *x, int64_t times) {
-  x = tt_unsqueeze(cx, x, 2);
-  tt_type wide = x->type;
-  wide.dims[2] = times;
-  return tt_merge_dim(cx, tt_hlo_broadcast_to(cx->h, x, wide.rank, wide.dims), 1);
-}
-
-/* One kernel adds up what the taps contribute, of an image that is padded before. */
-static tt_node *convolve_channels(tt_lower *cx, tt_node *x, tt_node *w, const tt_conv *conv) {
-  int64_t taps = tt_count_taps(&w->type), each = w->type.dims[0] / x->type.dims[1];
-  tt_dtype dtype = tt_conv_sum_dtype(x);
-  tt_node *sum = NULL;
-  x = tt_hlo_optimization_barrier(cx->h, padded(cx, conv, x));
-  for (int64_t tap = 0; tap < taps; tap++) {
-    tt_node *part = tt_cast(cx, met_by(cx, conv, x, &w->type, tap), dtype);
-    if (each > 1) part = repeat_channels(cx, part, each);
-    tt_node *by = tt_flatten(cx, tt_cast(cx, take_tap(cx, w, tap), dtype));
-    part = tt_hlo_multiply(cx->h, part, tt_along(cx, by, 1, &part->type));
-    sum = sum ? tt_hlo_add(cx->h, sum, part) : part;
-  }
-  return sum;
-}
-
-/* -- Convolutions -- */
+/* -- By XLA, which leaves those of integers to libraries that have none, but on CPUs -- */
 
 static tt_node *convolution(tt_lower *cx, tt_node *x, tt_node *w, const tt_conv *conv) {
   bool real = tt_is_float(x->type.dtype) || tt_is_complex(x->type.dtype);
   bool empty = tt_type_numel(&x->type) == 0 || tt_type_numel(&w->type) == 0;
-  if (is_depthwise(cx, x, w, conv)) return convolve_channels(cx, x, w, conv);
   if (real || empty || cx->target->xla_cpu)
     return tt_hlo_convolution(cx->h, x, w, conv, tt_conv_sum_dtype(x));
-  return convolve_integers(cx, x, w, conv);
+  return tt_convolve_integers(cx, x, w, conv);
 }
 
 /* x [n, c, in..], w [o, c/groups, k..] -> [n, o, out..] */
 static tt_node *convolve(tt_lower *cx, const tt_geometry *g, tt_node *x, tt_node *w,
                          const int64_t *out) {
-  tt_node *product = tt_product_convolve(cx, g, x, w, out);
-  if (product) return product;
   int64_t padding[2 * TT_MAX_SPATIAL];
   for (int d = 0; d < g->spatial; d++) {
     int64_t reach = (w->type.dims[2 + d] - 1) * g->dilation[d] + 1;
@@ -193,8 +98,6 @@ static tt_node *adjoint_kernel(tt_lower *cx, const tt_geometry *g, tt_node *w) {
 /* y [n, o, out..], w [o, c/groups, k..] -> the gradient [n, c, in..] of convolve's x */
 static tt_node *convolve_input_grad(tt_lower *cx, const tt_geometry *g, tt_node *y, tt_node *w,
                                     const int64_t *in) {
-  tt_node *product = tt_product_input_grad(cx, g, y, w, in);
-  if (product) return product;
   int64_t padding[2 * TT_MAX_SPATIAL];
   for (int d = 0; d < g->spatial; d++) {
     int64_t reach = (w->type.dims[2 + d] - 1) * g->dilation[d] + 1, size = y->type.dims[2 + d];
@@ -213,8 +116,6 @@ static tt_node *convolve_input_grad(tt_lower *cx, const tt_geometry *g, tt_node 
  * becomes the feature dim; groups become feature groups by folding them into it. */
 static tt_node *convolve_weight_grad(tt_lower *cx, const tt_geometry *g, tt_node *x, tt_node *y,
                                      const tt_type *w) {
-  tt_node *product = tt_product_weight_grad(cx, g, x, y, w);
-  if (product) return product;
   const int64_t *k = w->dims + 2;
   int64_t padding[2 * TT_MAX_SPATIAL];
   int dims[2 + TT_MAX_SPATIAL] = {1, 0};
@@ -273,40 +174,50 @@ void tt_lower_convolution(tt_lower *cx) {
     out[d] = g.transposed ? (in - 1) * g.stride[d] - 2 * g.padding[d] + reach + g.output_padding[d]
                           : room / g.stride[d] + 1;
   }
-  y = g.transposed ? convolve_input_grad(cx, &g, x, w, out) : convolve(cx, &g, x, w, out);
-  if (tt_has(cx, 2)) {
-    tt_node *bias = tt_cast(cx, tt_in(cx, 2), y->type.dtype);
-    y = tt_hlo_add(cx->h, y, tt_along(cx, bias, 1, &y->type));
+  tt_node *bias = tt_has(cx, 2) ? tt_in(cx, 2) : NULL;
+  if (tt_host_convolves(cx, &g, x, w)) {
+    y = tt_host_convolution(cx, &g, x, w, bias, out);
+  } else {
+    y = g.transposed ? convolve_input_grad(cx, &g, x, w, out) : convolve(cx, &g, x, w, out);
+    if (bias) {
+      bias = tt_cast(cx, bias, y->type.dtype);
+      y = tt_hlo_add(cx->h, y, tt_along(cx, bias, 1, &y->type));
+    }
   }
   tt_out_as(cx, 0, tt_cast(cx, y, x->type.dtype));
 }
 
+/* grad [n, o, out..] -> [o] */
+static tt_node *bias_grad(tt_lower *cx, tt_node *grad) {
+  int dims[TT_MAX_RANK], count = 0;
+  for (int d = 0; d < grad->type.rank; d++) {
+    if (d != 1) dims[count++] = d;
+  }
+  return tt_sum(cx, tt_cast(cx, grad, tt_conv_sum_dtype(grad)), dims, count);
+}
+
 /* grad_output, input, weight, stride, padding, dilation, transposed, output_padding, groups,
- * output_mask[3]; param: 1 if `bias_sizes` follows weight */
+ * output_mask[3] */
 void tt_lower_convolution_backward(tt_lower *cx) {
-  int extra = cx->row->param;
   tt_node *grad = tt_in_counted(cx, 0), *x = tt_in_counted(cx, 1), *w = tt_in(cx, 2);
-  tt_geometry g = geometry_of(cx, 3 + extra, x);
+  tt_geometry g = geometry_of(cx, 3, x);
   if (tt_hlo_failed(cx->h) || !check_channels(cx, &g, x, w)) return;
-  if (tt_flag(cx, 9 + extra, 0)) {
+  tt_node *input = tt_cast(cx, x, grad->type.dtype), *kernel = tt_cast(cx, w, grad->type.dtype);
+  tt_node *out[3] = {NULL};
+  bool wanted[3];
+  for (int i = 0; i < 3; i++) wanted[i] = tt_flag(cx, 9, i);
+  if (tt_host_convolves(cx, &g, grad, kernel)) {
+    tt_host_convolution_backward(cx, &g, grad, input, kernel, wanted, out);
+  } else {
     const int64_t *in = x->type.dims + 2;
-    tt_node *kernel = tt_cast(cx, w, grad->type.dtype);
-    tt_node *dx = g.transposed ? convolve(cx, &g, grad, kernel, in)
-                               : convolve_input_grad(cx, &g, grad, kernel, in);
-    tt_out_as(cx, 0, tt_cast(cx, dx, x->type.dtype));
+    if (wanted[0])
+      out[0] = g.transposed ? convolve(cx, &g, grad, kernel, in)
+                            : convolve_input_grad(cx, &g, grad, kernel, in);
+    if (wanted[1])
+      out[1] = g.transposed ? convolve_weight_grad(cx, &g, grad, input, &w->type)
+                            : convolve_weight_grad(cx, &g, input, grad, &w->type);
+    if (wanted[2]) out[2] = bias_grad(cx, grad);
   }
-  if (tt_flag(cx, 9 + extra, 1)) {
-    tt_node *input = tt_cast(cx, x, grad->type.dtype);
-    tt_node *dw = g.transposed ? convolve_weight_grad(cx, &g, grad, input, &w->type)
-                               : convolve_weight_grad(cx, &g, input, grad, &w->type);
-    tt_out_as(cx, 1, tt_cast(cx, dw, w->type.dtype));
-  }
-  if (tt_flag(cx, 9 + extra, 2)) {
-    int dims[TT_MAX_RANK], count = 0;
-    for (int d = 0; d < grad->type.rank; d++) {
-      if (d != 1) dims[count++] = d;
-    }
-    tt_node *sum = tt_sum(cx, tt_cast(cx, grad, tt_conv_sum_dtype(grad)), dims, count);
-    tt_out_as(cx, 2, tt_cast(cx, sum, w->type.dtype));
-  }
+  for (int i = 0; i < 3; i++)
+    if (out[i]) tt_out_as(cx, i, tt_cast(cx, out[i], i == 0 ? x->type.dtype : w->type.dtype));
 }

@@ -92,7 +92,9 @@ tt_node *tt_lapack_svd(tt_lower *cx, tt_node *a, bool full, tt_node **u, tt_node
 static bool takes(tt_lower *cx, tt_node *x) {
   bool can = tt_lapack_takes(cx, x);
   if (!can)
-    tt_hlo_fail(cx->h, TT_UNIMPLEMENTED, "LAPACK is not at hand, or has no %s",
+    tt_hlo_fail(cx->h, TT_UNIMPLEMENTED,
+                "LAPACK, which alone computes it, has no %s, or is not at hand: only what the CPU "
+                "plugin runs in this process may call it",
                 tt_dtype_name(x->type.dtype));
   return can;
 }
