@@ -158,6 +158,19 @@ def python(code, timeout=120, fresh=False, **environment):
         return status, *(file.read_text() for file in files)
 
 
+def alone(function, *args, timeout=300, **environment):
+    """What a test file's function returns in a process where no test has run; all of it is JSON."""
+    code = f"""
+import json, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from {function.__module__} import {function.__name__}
+print(json.dumps({function.__name__}(*json.loads({json.dumps(args)!r}))))
+"""
+    status, out, errors = python(code, timeout, **environment)
+    assert status == 0, errors
+    return json.loads(out)
+
+
 def _forked(request, timeout):
     """The exit status of a process that the nursery forks for a request (nursery.py)."""
     global _nursery

@@ -1,11 +1,9 @@
 """What masks pick: as many elements as data say, without a program for each count."""
 
-import os
-
 import pytest
 import torch
 import torch.nn.functional as F
-from support import DEVICE, counted, only_tpu, python, same, slow_but
+from support import DEVICE, alone, counted, only_tpu, python, same, slow_but
 
 pytestmark = only_tpu
 
@@ -66,14 +64,6 @@ def test_numbers(name, mode):
             assert [one.stride() for one in got] == [one.stride() for one in want]
 
 
-PROGRAMS = """
-import sys
-sys.path.insert(0, {here!r})
-from test_picked_counts import programs_of
-print(*[programs_of(name) for name in {names!r}])
-"""
-
-
 def programs_of(name):
     """How many new ones counts need whose bounds were there, in Strict."""
     torch.tpu.eager_mode = "strict"
@@ -85,16 +75,17 @@ def programs_of(name):
     return programs
 
 
+def programs_of_each(names):
+    return {name: programs_of(name) for name in names}
+
+
 QUICK = ("a head", "a loss", "written", "coordinates", "zeros for each")
 
 
 @pytest.mark.parametrize("names", slow_but(["quick", "others"]))
 def test_programs(names):
     some = [one for one in CASES if one != "scattered" and (one in QUICK) == (names == "quick")]
-    code = PROGRAMS.format(here=os.path.dirname(__file__), names=some)
-    status, out, errors = python(code, timeout=300)
-    assert status == 0, errors
-    assert out.split() == ["0"] * len(some)
+    assert alone(programs_of_each, some) == dict.fromkeys(some, 0)
 
 
 GREEDY = """

@@ -1,11 +1,9 @@
 """Operators of rows that a mask picks: the CPU's numbers, and no program for each count."""
 
-import os
-
 import pytest
 import torch
 import torch.nn.functional as F
-from support import DEVICE, counted, only_tpu, python, same, slow_but
+from support import DEVICE, alone, counted, only_tpu, python, same, slow_but
 from torch.utils._pytree import tree_flatten
 
 pytestmark = only_tpu
@@ -144,23 +142,14 @@ def late(name):
     return programs
 
 
-CODE = """
-import sys
-sys.path.insert(0, {here!r})
-from test_picked_rows import late
-print(*[late(name) for name in {names!r}])
-"""
+def late_of_each(names):
+    return {name: late(name) for name in names}
 
 
 @pytest.mark.parametrize("names", slow_but(["quick", "others"], "quick"))
 def test_programs(names):
     some = [one for one in CASES if (one in QUICK) == (names == "quick")]
-    status, out, errors = python(
-        CODE.format(here=os.path.dirname(__file__), names=some), timeout=500
-    )
-    assert status == 0, errors
-    found = dict(zip(some, out.split(), strict=True))
-    assert {name: count for name, count in found.items() if count != "0"} == {}
+    assert alone(late_of_each, some, timeout=500) == dict.fromkeys(some, 0)
 
 
 def test_random_numbers_are_those_of_exact_sizes():

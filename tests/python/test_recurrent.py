@@ -1,13 +1,12 @@
 """Recurrent networks: layers as loops, packed sequences, numbers of steps that change."""
 
 import copy
-import os
 import random
 
 import pytest
 import torch
 import torch.nn.functional as F
-from support import DEVICE, counted, only_tpu, python, same, slow_but
+from support import DEVICE, alone, counted, only_tpu, same, slow_but
 from torch import nn
 from torch.nn.utils import rnn
 
@@ -300,14 +299,6 @@ def test_steps_that_change(kind, packs, mode):
     same(losses(model.to(DEVICE), DEVICE, 5), want, rtol=1e-4, atol=1e-4)
 
 
-PROGRAMS = """
-import sys
-sys.path.insert(0, {here!r})
-from test_recurrent import programs_of
-print(programs_of({packs}))
-"""
-
-
 def programs_of(packs):
     """How many new ones 32 steps need, 24 of them for the second time, in Strict."""
     torch.tpu.eager_mode = "strict"
@@ -319,6 +310,4 @@ def programs_of(packs):
 
 @pytest.mark.parametrize("packs", [True, False])
 def test_programs(packs):
-    code = PROGRAMS.format(here=os.path.dirname(__file__), packs=packs)
-    status, out, errors = python(code, timeout=300)
-    assert status == 0 and out.split() == ["0"], out + errors
+    assert alone(programs_of, packs) == 0

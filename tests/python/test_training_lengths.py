@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 import torch
 import torch.nn.functional as F
-from support import DEVICE, counted, only_tpu, python, same, slow_but
+from support import DEVICE, alone, counted, only_tpu, same, slow_but
 
 pytestmark = [
     only_tpu,
@@ -243,14 +243,6 @@ def test_numbers(name, mode):
 
 # -- In processes of their own: what other tests do first with such texts decides, too --
 
-PROGRAMS = """
-import sys
-sys.path.insert(0, {here!r})
-from test_training_lengths import programs_of
-for name in {names!r}:
-    print(name, *programs_of(name), sep=": ")
-"""
-
 
 def programs_of(name):
     """How many new ones lengths need whose bounds were there, and what was made exact."""
@@ -265,16 +257,17 @@ def programs_of(name):
     return counted(later, "programs", "settled")[0]
 
 
+def programs_of_each(names):
+    return {name: programs_of(name) for name in names}
+
+
 QUICK = ["attention, written out", "shifted labels", "first word", "neighbours"]
 
 
 @pytest.mark.parametrize("names", slow_but(["quick", "others"]))
 def test_programs(names):
     chosen = [one for one in CASES if one not in EXACT and (one in QUICK) == (names == "quick")]
-    code = PROGRAMS.format(here=os.path.dirname(__file__), names=chosen)
-    status, out, errors = python(code, timeout=600)
-    assert status == 0, errors
-    assert out.splitlines() == [f"{one}: 0: 0" for one in chosen]
+    assert alone(programs_of_each, chosen, timeout=600) == dict.fromkeys(chosen, [0, 0])
 
 
 # -- Random numbers --
@@ -327,13 +320,6 @@ def test_gradients_of_what_is_dropped():
 
 # -- Models --
 
-MODEL = """
-import sys
-sys.path.insert(0, {here!r})
-from test_training_lengths import train
-print(*train({kind!r}), sep="\\n")
-"""
-
 
 def train(kind):
     """Losses of 24 steps on texts of random lengths, and the programs that the last 8 needed."""
@@ -365,12 +351,6 @@ def train(kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["encoder", "linear"])
 def test_models_compile_for_the_first_lengths(kind):
-    results = []
-    for growing in ("on", "off"):
-        code = MODEL.format(here=os.path.dirname(__file__), kind=kind)
-        status, out, errors = python(code, timeout=300, TORCH_TPU_GROWING=growing)
-        assert status == 0, errors
-        results.append([float(one) for one in out.split()])
-    with_room, exact = results
+    with_room, exact = (alone(train, kind, TORCH_TPU_GROWING=one) for one in ("on", "off"))
     same(torch.tensor(with_room[:-1]), torch.tensor(exact[:-1]), rtol=1e-2, atol=2e-3)
-    assert with_room[-1] <= 2 < exact[-1], results
+    assert with_room[-1] <= 2 < exact[-1]
