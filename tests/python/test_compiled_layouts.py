@@ -36,6 +36,7 @@ def both(module, x, function):
     return found
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 @pytest.mark.parametrize("whole", [False, True], ids=["image", "image and weight"])
 def test_convolutions_of_channels_last(name, whole):

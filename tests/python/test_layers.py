@@ -167,6 +167,7 @@ EACH_CHANNEL = {  # weight, input, and arguments, of which `groups` are the inpu
 }
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
 @pytest.mark.parametrize("name", EACH_CHANNEL)
 def test_convolutions_of_each_channel(name, dtype):

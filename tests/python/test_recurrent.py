@@ -73,7 +73,7 @@ def inputs(steps=STEPS, n=N, batch_first=False):
 
 @pytest.mark.parametrize("mode", slow_but(["strict", "fused", "debug"], "fused"))
 @pytest.mark.parametrize("options", slow_but(OPTIONS, "both ways"))
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow_but(KINDS, "lstm", "gru"))
 def test_numbers(kind, options, mode):
     torch.tpu.eager_mode = mode
     module = made(kind, **OPTIONS[options])
@@ -85,7 +85,7 @@ def test_numbers(kind, options, mode):
 @pytest.mark.parametrize(
     "dtype", slow_but([torch.float64, torch.bfloat16, torch.float16], torch.float64)
 )
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow_but(KINDS, "gru"))
 def test_dtypes(kind, dtype):
     module = made(kind, dtype, **OPTIONS["both ways"])
     tolerance = 1e-10 if dtype == torch.float64 else 5e-2
@@ -104,13 +104,13 @@ def test_a_layer_is_a_loop():
     assert max(calls) < 20
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow_but(KINDS, "gru"))
 def test_one_result_is_enough(kind):
     for which in (0, -1):
         alike(made(kind), inputs(), loss=lambda outs, which=which: outs[which].sum())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow_but(KINDS, "lstm"))
 def test_gradients_of_gradients(kind):
     """The loop's gradient has none of its own; PyTorch's operators, step by step, have."""
     module = made(kind, torch.float64, bidirectional=True)
@@ -158,7 +158,7 @@ def test_what_loops_do_not_take():
         same(got[name], one, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow_but(KINDS, "lstm"))
 def test_autocast(kind):
     module, x = made(kind), inputs().float()
 
@@ -211,7 +211,7 @@ def test_packing():
                 same(b, a, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow_but(KINDS, "lstm"))
 def test_packed(kind):
     module = made(kind, torch.float64, num_layers=2, bidirectional=True)
 
@@ -229,6 +229,7 @@ def test_packed(kind):
         same(b.detach(), a.detach(), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_packing_where_the_device_is_the_default_one():
     """What the host says of rows stays on the host."""
     want = losses(Tagger("gru", True), "cpu", 4)
@@ -289,7 +290,7 @@ def losses(model, device, count):
     return torch.tensor(found)
 
 
-@pytest.mark.parametrize("packs", [True, False])
+@pytest.mark.parametrize("packs", slow_but([True, False], True))
 @pytest.mark.parametrize("kind", slow_but(KINDS, "gru"))
 @pytest.mark.parametrize("mode", slow_but(["strict", "fused"], "strict"))
 def test_steps_that_change(kind, packs, mode):
@@ -308,6 +309,6 @@ def programs_of(packs):
     return programs
 
 
-@pytest.mark.parametrize("packs", [True, False])
+@pytest.mark.parametrize("packs", slow_but([True, False], True))
 def test_programs(packs):
     assert alone(programs_of, packs) == 0

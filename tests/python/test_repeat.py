@@ -270,6 +270,7 @@ def bfloat16(device):
 REGIONS = {nothing: True, without_gradients: False, bfloat16: False}
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("before", [unrecorded, uncast, filled], ids=lambda one: one.__name__)
 @pytest.mark.parametrize("region", REGIONS, ids=lambda one: one.__name__)
 def test_regions_beside_layers(before, region, once):
