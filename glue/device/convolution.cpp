@@ -96,14 +96,19 @@ double products(const tt_convolution& of, const tt_ffi_array& x, const tt_ffi_ar
          static_cast<double>(w.type.dims[0]);
 }
 
+// Lives as long as the process, in which programs may run until it exits.
+c10::ThreadPool& the_one() {
+  static auto* one = new c10::ThreadPool(1);
+  return *one;
+}
+
 template <class Act> tt_status divided(double products, const Act& act) {
   if (products < kLarge) {
     Alone alone;
     return attempt(act);
   }
-  static auto* one = new c10::ThreadPool(1);
   std::promise<tt_status> done;
-  one->run([&] { done.set_value(attempt(act)); });
+  the_one().run([&] { done.set_value(attempt(act)); });
   return done.get_future().get();
 }
 

@@ -370,6 +370,12 @@ static void test_transfers_of_pending_values(void **state) {
 static atomic_int released;
 static void count_release(void *user) { atomic_fetch_add(&released, *(int *)user); }
 
+/* Any thread calls it, perhaps after who waits for the copy has gone on. */
+static void until_released(int count) {
+  for (int i = 0; i < 5000 && atomic_load(&released) != count; i++) usleep(1000);
+  assert_int_equal(atomic_load(&released), count);
+}
+
 static tt_status exchange(void) {
   tt_storage *a = NULL, *b = NULL;
   float data[8] = {0}, back[8];
@@ -387,8 +393,7 @@ static tt_status exchange(void) {
   if (asked)
     status = tt_storage_read_later(stream, a, back, sizeof back, &policy, count_release, &one);
   status = tt_join(status, session_sync());
-  for (int i = 0; asked && i < 5000 && !atomic_load(&released); i++) usleep(1000);
-  if (asked) assert_int_equal(atomic_load(&released), 1);
+  if (asked) until_released(1);
   release(2, (tt_storage *[]){a, b});
   return status;
 }
@@ -437,17 +442,16 @@ static void test_reads_later(void **state) {
     fake.tt_fake_hold(false);
     ok(tt_marker_await(marker));
     assert_memory_equal(back, data, sizeof data);
-    for (int i = 0; i < 5000 && !atomic_load(&released); i++) usleep(1000);
-    assert_int_equal(atomic_load(&released), 1); /* though the stream is idle */
+    until_released(1); /* though the stream is idle */
     ok(tt_storage_read_later(second, unwritten, back, sizeof back, &policy, count_release, &one));
     ok(stream_sync(second));
-    assert_int_equal(atomic_load(&released), 2);
+    until_released(2);
     assert_true(back[0] == 0 && back[3] == 0);
     tt_marker_release(marker);
   }
   ok(tt_storage_read_later(second, a, back, 4, &policy, count_release, &one));
   fails(stream_sync(second), TT_INVALID_ARGUMENT, "a copy to the host: ");
-  assert_int_equal(atomic_load(&released), 3);
+  until_released(3);
   ok(stream_sync(second));
   release(2, (tt_storage *[]){a, unwritten});
 }
@@ -463,7 +467,7 @@ static void test_reads_of_failed_values(void **state) {
   ok(tt_storage_read_later(second, b, back, sizeof back, &policy, count_release, &one));
   fails(stream_sync(second), TT_INTERNAL, "a copy to the host of a tensor that has no value: neg");
   fails(stream_sync(stream), TT_INTERNAL, "neg");
-  assert_int_equal(atomic_load(&released), 1);
+  until_released(1);
   release(2, (tt_storage *[]){a, b});
 }
 
@@ -488,8 +492,7 @@ static void test_writes_later(void **state) {
   ok(tt_marker_await(marker));
   ok(storage_read(a, back, sizeof back));
   assert_memory_equal(back, data, sizeof data);
-  for (int i = 0; i < 5000 && !atomic_load(&released); i++) usleep(1000);
-  assert_int_equal(atomic_load(&released), 1);
+  until_released(1);
   tt_marker_release(marker);
   tt_marker_release(elsewhere);
   tt_storage_release(a);
@@ -559,8 +562,7 @@ static void test_writes_later_that_fail(void **state) {
       bool happened = kind < 2 ? fake.tt_fake_failed() : tt_alloc_count() >= nth;
       fake.tt_fake_fail_at(0);
       tt_alloc_fail_at(0, false);
-      for (int i = 0; i < 5000 && !atomic_load(&released); i++) usleep(1000);
-      assert_int_equal(atomic_load(&released), 1);
+      until_released(1);
       tt_storage_release(a);
       if (kind == 2 && status) fails(status, TT_RESOURCE_EXHAUSTED, "out of host memory");
       else if (status) fails(status, TT_INTERNAL, "a copy from the host: ");

@@ -146,6 +146,7 @@ def name_an_index(rank, size, named):
     return str(x.device), str(y.device), torch.tpu.current_device(), count, y.tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", ["rank", *slow_but(["another", "none", "environment"])])
 def test_ranks_that_name_an_index(named):
     told = named == "environment"

@@ -146,6 +146,7 @@ def test_dtypes_that_lapack_lacks_are_refused_as_on_the_cpu():
                 function(a.to("tpu"))
 
 
+@pytest.mark.slow
 def test_where_lapack_is_not_at_hand_it_is_the_hosts():
     code = """
 import torch

@@ -108,6 +108,7 @@ print(torch.tpu.metrics()["programs"] - before)
 """
 
 
+@pytest.mark.slow
 def test_masks_of_what_is_left():
     """Each is of another size, as in a greedy suppression of boxes; 125 programs before."""
     status, out, errors = python(GREEDY)

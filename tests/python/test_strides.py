@@ -209,6 +209,7 @@ def test_shape_functions_are_left_as_they_are_for_others():
     assert vh.is_contiguous()  # as on CUDA
 
 
+@pytest.mark.slow
 def test_targets_with_gaps_where_zeros_are_no_numbers():
     factors, pivots = torch.linalg.lu_factor(numbers(3, 3))
     b = numbers(3, 4)

@@ -306,6 +306,7 @@ def test_the_same_numbers_are_drawn(name):
     assert bounded >= 3
 
 
+@pytest.mark.slow
 def test_gradients_of_what_is_dropped():
     table = tables()[0].to(DEVICE)
     for length in LENGTHS[:4]:
