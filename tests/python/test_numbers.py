@@ -36,6 +36,7 @@ def mean_gradient(x):
     return leaf.grad
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("mode", modes())
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", QUOTIENTS)

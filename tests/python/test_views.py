@@ -475,6 +475,7 @@ MANY_DIMS = {
 }
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("rank", [17, 33, 64])
 @pytest.mark.parametrize("name", MANY_DIMS)
 def test_many_dims(name, rank):
