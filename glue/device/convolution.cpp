@@ -4,8 +4,6 @@
 #include <ATen/Functions.h>
 #include <c10/core/thread_pool.h>
 
-#include <dlfcn.h>
-
 #include <future>
 #include <optional>
 #include <string>
@@ -62,8 +60,7 @@ template <class Act> tt_status attempt(const Act& act) {
 
 // OpenMP's and MKL's functions, as libtorch has them: they are about the thread that calls them.
 template <class Function> Function* find(const char* name) {
-  static void* torch = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
-  return reinterpret_cast<Function*>(dlsym(torch, name));
+  return reinterpret_cast<Function*>(find_in_torch(name));
 }
 
 // The thread computes alone.

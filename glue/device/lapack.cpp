@@ -9,10 +9,11 @@ extern "C" {
 
 namespace tt {
 
-void bind_lapack() {
+void* find_in_torch(const char* symbol) {
   static void* torch = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
-  auto find = [](const char* symbol) { return dlsym(torch, symbol); };
-  [[maybe_unused]] static bool bound = torch && tt_lapack_bind(find);
+  return torch ? dlsym(torch, symbol) : nullptr;
 }
+
+void bind_lapack() { [[maybe_unused]] static bool bound = tt_lapack_bind(find_in_torch); }
 
 }  // namespace tt

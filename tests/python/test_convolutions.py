@@ -7,7 +7,8 @@ import torch
 from support import alone, check, check_gradients, only_tpu, python, slow_but
 from torch.utils._python_dispatch import TorchDispatchMode
 
-pytestmark = [only_tpu, pytest.mark.cpu_plugin("only its programs call PyTorch")]
+pytestmark = only_tpu
+left_to_pytorch = pytest.mark.cpu_plugin("only its programs call PyTorch")
 TOLERANCES = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 2e-2, torch.float64: 1e-9}
 LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 # The kernel's size, the input's, arguments: small ones, and one for several threads.
@@ -40,6 +41,7 @@ def called(function, *args):
     return {name for name in names for text in texts if f'"torch_tpu.{name}"' in text}
 
 
+@left_to_pytorch
 @pytest.mark.parametrize("dtype", slow_but(TOLERANCES, torch.float32), ids=str)
 @pytest.mark.parametrize("last", [False, True], ids=["first", "last"])
 @pytest.mark.parametrize("name", CASES)
@@ -60,6 +62,7 @@ def test_numbers_and_gradients_are_the_cpus(name, last, dtype):
     check_gradients(lambda x, w, b: convolve(x, w, b, **arguments), x, w, bias, tolerance=tolerance)
 
 
+@left_to_pytorch
 def test_programs_call_pytorchs():
     x, w = torch.ones(2, 3, 8, 8, device="tpu"), torch.ones(4, 3, 3, 3, device="tpu")
     assert called(torch.conv2d, x, w) == {"convolution"}
@@ -69,6 +72,7 @@ def test_programs_call_pytorchs():
     assert not called(torch.conv2d, x[:0], w)
 
 
+@left_to_pytorch
 @pytest.mark.parametrize("last", ["x", "w", "both"])
 def test_channels_that_lie_last_are_handed_over_so(last):
     x, w = torch.randn(2, 8, 6, 6), torch.randn(4, 8, 3, 3)

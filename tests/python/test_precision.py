@@ -2,12 +2,13 @@
 
 import pytest
 import torch
-from support import modes, only_tpu, python, slow_but
+from support import alone, modes, only_tpu, python, slow_but
 
 pytestmark = only_tpu
 OPERATORS = {
     "mm": lambda x: x @ x,
     "addmm": lambda x: torch.addmm(x, x, x),
+    "conv": lambda x: torch.nn.functional.conv1d(x[None], x[:, :, None]),
     "attention": lambda x: torch.nn.functional.scaled_dot_product_attention(*[x[None, None]] * 3),
 }
 SETTINGS = {
@@ -65,8 +66,7 @@ def test_other_dtypes_have_none(tmp_path):
     assert precisions(tmp_path, "", "bfloat16") == {""}
 
 
-@pytest.mark.parametrize("name", OPERATORS)
-def test_another_precision_is_another_program(name):
+def compare_programs(name):
     x = torch.randn(4, 4, device="tpu")
     wanted = OPERATORS[name](x.cpu())
     for mode in modes():
@@ -81,6 +81,14 @@ def test_another_precision_is_another_program(name):
             torch.testing.assert_close(OPERATORS[name](x).cpu(), wanted)
             assert torch.tpu.metrics()["programs"] == before
             assert new > 0 or mode != "debug"  # an earlier mode may have made it
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_another_precision_is_another_program(name):
+    if name == "conv":
+        alone(compare_programs, name, TORCH_TPU_CONVOLUTIONS="xla")
+    else:
+        compare_programs(name)
 
 
 def test_why_it_is_another():

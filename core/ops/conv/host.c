@@ -8,7 +8,7 @@ enum { MOST_SPATIAL = 3 };
 bool tt_host_convolves(const tt_lower *cx, const tt_geometry *g, const tt_node *x,
                        const tt_node *w) {
   tt_dtype dtype = tt_conv_sum_dtype(x);
-  return cx->target->convolves && (dtype == TT_F32 || dtype == TT_F64) && g->spatial >= 1 &&
+  return cx->target->convolves && (dtype == TT_F32 || dtype == TT_F64) &&
          g->spatial <= MOST_SPATIAL && tt_type_numel(&x->type) > 0 && tt_type_numel(&w->type) > 0;
 }
 
