@@ -1,7 +1,6 @@
 #include "convolve/convolve.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 
 static _Atomic(const tt_convolver *) bound;
 
@@ -11,35 +10,27 @@ void tt_convolve_bind(const tt_convolver *convolver) {
 
 bool tt_convolve_bound(void) { return atomic_load_explicit(&bound, memory_order_acquire) != NULL; }
 
-static void read_list(const tt_ffi_call *call, const char *name, int count, int64_t *out) {
-  char numbered[32];
-  for (int d = 0; d < count; d++) {
-    snprintf(numbered, sizeof numbered, "%s%d", name, d);
-    out[d] = tt_ffi_int(call, numbered);
-  }
-}
-
 /* `w` is the operand that has the kernel's dims. */
 static tt_status read_config(const tt_ffi_call *call, int w, int operands, tt_convolution *out) {
-  *out = (tt_convolution){0};
   bool enough = call->operand_count >= operands && call->result_count > 0;
   int spatial = enough ? call->operands[w].type.rank - 2 : 0;
-  if (spatial < 1 || spatial > TT_CONVOLVED_DIMS)
-    return tt_error(TT_INVALID_ARGUMENT,
-                    "a convolution takes %d arrays at least, of 1 to %d dims in space", operands,
-                    TT_CONVOLVED_DIMS);
-  out->spatial = spatial;
-  read_list(call, "stride", spatial, out->stride);
-  read_list(call, "padding", spatial, out->padding);
-  read_list(call, "dilation", spatial, out->dilation);
-  read_list(call, "output_padding", spatial, out->output_padding);
-  out->groups = tt_ffi_int(call, "groups");
-  out->transposed = tt_ffi_int(call, "transposed");
-  out->last = tt_ffi_int(call, "last");
-  out->input = tt_ffi_int(call, "input");
-  out->weight = tt_ffi_int(call, "weight");
-  out->bias = tt_ffi_int(call, "bias");
-  return TT_SUCCESS;
+  *out = (tt_convolution){.spatial = spatial,
+                          .stride = tt_ffi_ints(call, "stride", spatial),
+                          .padding = tt_ffi_ints(call, "padding", spatial),
+                          .dilation = tt_ffi_ints(call, "dilation", spatial),
+                          .output_padding = tt_ffi_ints(call, "output_padding", spatial),
+                          .groups = tt_ffi_int(call, "groups"),
+                          .transposed = tt_ffi_int(call, "transposed"),
+                          .last = tt_ffi_int(call, "last"),
+                          .input = tt_ffi_int(call, "input"),
+                          .weight = tt_ffi_int(call, "weight"),
+                          .bias = tt_ffi_int(call, "bias")};
+  if (spatial > 0 && out->stride && out->padding && out->dilation && out->output_padding)
+    return TT_SUCCESS;
+  return tt_error(TT_INVALID_ARGUMENT,
+                  "a convolution takes %d arrays at least, with dims in space, and a stride, a "
+                  "padding, a dilation and an output_padding for each of these dims",
+                  operands);
 }
 
 static tt_status forward(const tt_ffi_call *call) {

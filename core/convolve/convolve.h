@@ -8,19 +8,18 @@
  *   torch_tpu.convolution              x, w[, bias]  y
  *   torch_tpu.convolution_backward     dy, x, w      those of dx, dw, dbias that are asked for
  *
- * Their config has the integers of tt_convolution by its names, lists a number for each dim
- * ("stride0 = 2 : i64"), and of those that are 0 none. Where `last`, the arrays x, y, dx and dy
+ * Their config has what tt_convolution has, by its names: arrays of a number for each dim in space,
+ * and integers, of which those that are 0 may be missing. Where `last`, the arrays x, y, dx and dy
  * have their channels last ([n, in.., c]), and w and dw likewise ([o, k.., c]). */
 #ifndef TT_CONVOLVE_H
 #define TT_CONVOLVE_H
 
 #include "pjrt/ffi.h"
 
-enum { TT_CONVOLVED_DIMS = 3 };
 typedef struct tt_convolution {
   int spatial;
-  int64_t stride[TT_CONVOLVED_DIMS], padding[TT_CONVOLVED_DIMS], dilation[TT_CONVOLVED_DIMS];
-  int64_t output_padding[TT_CONVOLVED_DIMS], groups;
+  const int64_t *stride, *padding, *dilation, *output_padding; /* [spatial] good during the call */
+  int64_t groups;
   bool transposed, last;
   bool input, weight, bias; /* which results are asked for */
 } tt_convolution;

@@ -103,16 +103,27 @@ tt_ffi_error *tt_ffi_run(tt_ffi_frame *frame, tt_ffi_body body) {
   return error;
 }
 
-int64_t tt_ffi_int(const tt_ffi_call *call, const char *name) {
+/* What the config has by this name, of this type; NULL if it has nothing. */
+static const void *attribute(const tt_ffi_call *call, const char *name, int type) {
   const XLA_FFI_Attrs *attrs = &call->frame->attrs;
   size_t size = strlen(name);
   for (int64_t i = 0; i < attrs->size; i++) {
     if (attrs->names[i]->len != size || memcmp(attrs->names[i]->ptr, name, size) != 0) continue;
-    const XLA_FFI_Scalar *scalar = attrs->attrs[i];
-    if (attrs->types[i] != XLA_FFI_AttrType_SCALAR || scalar->dtype != XLA_FFI_DataType_S64) break;
-    return *(const int64_t *)scalar->value;
+    return attrs->types[i] == type ? attrs->attrs[i] : NULL;
   }
-  return 0;
+  return NULL;
+}
+
+int64_t tt_ffi_int(const tt_ffi_call *call, const char *name) {
+  const XLA_FFI_Scalar *scalar = attribute(call, name, XLA_FFI_AttrType_SCALAR);
+  bool is_int = scalar && scalar->dtype == XLA_FFI_DataType_S64;
+  return is_int ? *(const int64_t *)scalar->value : 0;
+}
+
+const int64_t *tt_ffi_ints(const tt_ffi_call *call, const char *name, int count) {
+  const XLA_FFI_Array *array = attribute(call, name, XLA_FFI_AttrType_ARRAY);
+  bool are = array && array->dtype == XLA_FFI_DataType_S64 && array->size == (size_t)count;
+  return are ? array->data : NULL;
 }
 
 static const PJRT_FFI_Extension *extension_of(const PJRT_Api *api) {

@@ -25,6 +25,9 @@ typedef struct tt_ffi_call {
 
 /* The integer of this name in the custom call's config ("name = 1 : i64"); 0 if there is none. */
 int64_t tt_ffi_int(const tt_ffi_call *call, const char *name);
+/* The integers of this name ("name = array<i64: 1, 2>"), which are good during the call; NULL if
+ * there are not `count` of them. */
+const int64_t *tt_ffi_ints(const tt_ffi_call *call, const char *name, int count);
 
 /* What computes the results. An error fails the program that calls it. */
 typedef tt_status (*tt_ffi_body)(const tt_ffi_call *call);

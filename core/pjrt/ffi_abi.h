@@ -18,6 +18,11 @@ typedef struct XLA_FFI_Scalar {
   int dtype;
   void *value;
 } XLA_FFI_Scalar;
+typedef struct XLA_FFI_Array {
+  int dtype;
+  size_t size;
+  void *data;
+} XLA_FFI_Array;
 
 /* name, number */
 #define TT_FFI_CONSTANTS(X)                                                                        \
@@ -26,6 +31,7 @@ typedef struct XLA_FFI_Scalar {
   X(XLA_FFI_ExecutionStage_EXECUTE, 3)                                                             \
   X(XLA_FFI_ArgType_BUFFER, 1)                                                                     \
   X(XLA_FFI_RetType_BUFFER, 1)                                                                     \
+  X(XLA_FFI_AttrType_ARRAY, 1)                                                                     \
   X(XLA_FFI_AttrType_SCALAR, 3)                                                                    \
   X(XLA_FFI_DataType_PRED, 1)                                                                      \
   X(XLA_FFI_DataType_S8, 2)                                                                        \

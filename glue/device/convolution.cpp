@@ -40,20 +40,11 @@ std::optional<at::Tensor> tensor_if(const tt_ffi_array* array) {
 
 Dims dims_of(const int64_t* list, const tt_convolution& of) { return {list, list + of.spatial}; }
 
-template <class Act> tt_status attempt(const Act& act) {
-  try {
+template <class Act> tt_status computed(const Act& act) {
+  return attempt(TT_INTERNAL, [&] {
     Plain plain;
     act();
-    return TT_SUCCESS;
-  } catch (const std::bad_alloc&) {
-    return tt_error(TT_RESOURCE_EXHAUSTED, "a convolution found no memory");
-  } catch (const c10::Error& error) {
-    std::string what = error.what_without_backtrace();
-    bool memory = what.find("can't allocate memory") != std::string::npos;  // it has no type
-    return tt_error(memory ? TT_RESOURCE_EXHAUSTED : TT_INTERNAL, "%s", what.c_str());
-  } catch (const std::exception& error) {
-    return tt_error(TT_INTERNAL, "%s", error.what());
-  }
+  });
 }
 
 // -- Threads --
@@ -102,10 +93,10 @@ c10::ThreadPool& the_one() {
 template <class Act> tt_status divided(double products, const Act& act) {
   if (products < kLarge) {
     Alone alone;
-    return attempt(act);
+    return computed(act);
   }
   std::promise<tt_status> done;
-  the_one().run([&] { done.set_value(attempt(act)); });
+  the_one().run([&] { done.set_value(computed(act)); });
   return done.get_future().get();
 }
 

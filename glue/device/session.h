@@ -11,7 +11,9 @@ extern "C" {
 }
 
 #include <functional>
+#include <new>
 #include <optional>
+#include <string>
 
 namespace tt {
 
@@ -23,6 +25,22 @@ struct Guarded : Fixed {
 
 // Throws the Python exception that fits the status's code and releases it; no-op on success.
 void check(tt_status status);
+
+// What it throws, as a status: of this code, or that memory has run out.
+template <class Act> tt_status attempt(tt_code code, const Act& act) {
+  try {
+    act();
+    return TT_SUCCESS;
+  } catch (const std::bad_alloc&) {
+    return tt_error(TT_RESOURCE_EXHAUSTED, "the host has no memory left");
+  } catch (const c10::Error& error) {
+    std::string what = error.what_without_backtrace();
+    bool memory = what.find("can't allocate memory") != std::string::npos;  // it has no type
+    return tt_error(memory ? TT_RESOURCE_EXHAUSTED : code, "%s", what.c_str());
+  } catch (const std::exception& error) {
+    return tt_error(code, "%s", error.what());
+  }
+}
 
 // nullptr before the plugin is open.
 tt_session* session();

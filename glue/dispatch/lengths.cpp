@@ -108,8 +108,8 @@ void place_part(Walk& walk) {
   auto start = walk.args[at + 2].toInt();
   if (start < 0) walk.widened[at + 2] = start + all[static_cast<size_t>(dim)].toInt();
   const tt_operand& part = walk.operands[0];
-  bool is_slice = part.view.rank == static_cast<int>(all.size());
-  if (is_slice && tt_mark_of(&part.marks, dim)) walk.widened[at + 3] = AS_MANY;
+  bool whole = part.view.rank == static_cast<int>(all.size()), has_end = walk.args.size() > at + 3;
+  if (whole && has_end && tt_mark_of(&part.marks, dim)) walk.widened[at + 3] = AS_MANY;
 }
 
 // Sizes that are listed may be lengths of live values, or nearly as long as what is put back.

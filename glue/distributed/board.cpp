@@ -5,7 +5,7 @@ namespace tt {
 namespace {
 
 template <class Act> tt_status with_store(void* user, const Act& act) {
-  return attempt([&] { act(**static_cast<Ptr<Store>*>(user)); });
+  return attempt(TT_UNAVAILABLE, [&] { act(**static_cast<Ptr<Store>*>(user)); });
 }
 
 tt_status put(void* user, const char* key, const void* data, size_t size) {

@@ -109,18 +109,6 @@ struct Carrier : Fixed {
 
 tt_board board_of(Ptr<Store> store);
 
-// What it throws, as a status.
-template <class Act> tt_status attempt(const Act& act) {
-  try {
-    act();
-    return TT_SUCCESS;
-  } catch (const c10::Error& error) {
-    return tt_error(TT_UNAVAILABLE, "%s", error.what_without_backtrace());
-  } catch (const std::exception& error) {
-    return tt_error(TT_UNAVAILABLE, "%s", error.what());
-  }
-}
-
 // What the core calls for one order of collectives of the group, of which `order` is the name.
 tt_transport make_transport(std::shared_ptr<Carrier> carrier, const std::string& order);
 

@@ -152,7 +152,7 @@ void dump_record() {
 }
 
 tt_status run_by_gloo(Carrier& carrier, tt_collective* asked) {
-  return attempt([&] {
+  return attempt(TT_UNAVAILABLE, [&] {
     Doing doing(carrier, *asked);
     for (auto& [kind, begin] : kKinds)
       if (kind == asked->kind)

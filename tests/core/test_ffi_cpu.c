@@ -18,7 +18,7 @@
 static tt_plugin *plugin;
 static tt_client *client;
 
-/* Multiplies by `times`, which must be there. */
+/* Multiplies by `times`, which must be there, and adds `more`, if it is there, to each element. */
 static tt_status scale(const tt_ffi_call *call) {
   int64_t times = tt_ffi_int(call, "times"), numel = tt_type_numel(&call->operands[0].type);
   if (!times) return tt_error(TT_OUT_OF_RANGE, "cannot scale by nothing");
@@ -26,7 +26,8 @@ static tt_status scale(const tt_ffi_call *call) {
     return tt_error(TT_INVALID_ARGUMENT, "one operand, one result");
   const float *x = call->operands[0].data;
   float *y = call->results[0].data;
-  for (int64_t i = 0; i < numel; i++) y[i] = x[i] * (float)times;
+  const int64_t *more = tt_ffi_ints(call, "more", 3);
+  for (int64_t i = 0; i < numel; i++) y[i] = x[i] * (float)times + (more ? (float)more[i] : 0);
   return TT_SUCCESS;
 }
 
@@ -86,6 +87,21 @@ static void test_results(void **state) {
   assert_memory_equal(out, wanted, sizeof out);
 }
 
+static void test_arrays_of_integers(void **state) {
+  (void)state;
+  float in[3] = {1, 2, 3}, out[3] = {0}, wanted[3] = {11, -18, 9}, as_without[3] = {2, 4, 6};
+  const char *config = "times = 2 : i64, more = array<i64: 9, -22, 3>";
+  ok(run(program_of(TT_F32, config, "tt_test.scale"), TT_F32, in, out));
+  assert_memory_equal(out, wanted, sizeof out);
+  static const char *const others[] = {
+      "times = 2 : i64, more = array<i64: 1, 2>", /* not as many as asked for */
+      "times = 2 : i64, more = array<i32: 1, 2, 3>", "times = 2 : i64, more = 1 : i64"};
+  for (int i = 0; i < 3; i++) {
+    ok(run(program_of(TT_F32, others[i], "tt_test.scale"), TT_F32, in, out));
+    assert_memory_equal(out, as_without, sizeof out);
+  }
+}
+
 static void test_denormal_numbers_stay(void **state) {
   (void)state;
   float in[3] = {FLT_MIN / 4, 1, 1}, out[3] = {0};
@@ -124,6 +140,7 @@ static void test_plugins_without_functions(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_results),
+      cmocka_unit_test(test_arrays_of_integers),
       cmocka_unit_test(test_denormal_numbers_stay),
       cmocka_unit_test(test_errors_fail_the_program),
       cmocka_unit_test(test_unknown_functions_do_not_compile),

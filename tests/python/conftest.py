@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+import zlib
 from collections import defaultdict
 
 # Before torch is imported, as the backend then reads the environment: no test may write into the
@@ -12,7 +13,7 @@ os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(_cache.name, "graphs")
 
 import pytest  # noqa: E402
 import torch  # noqa: E402
-from support import DEVICE, TIERS  # noqa: E402
+from support import DEVICE, MODES, TIERS  # noqa: E402
 
 
 def pytest_addoption(parser):
@@ -46,15 +47,32 @@ def diagonal(items):
             yield item
 
 
+def in_one_mode(items):
+    """Of the quick items that differ in their mode alone, one each: a hash of the name chooses."""
+    alike = defaultdict(list)
+    for item in items:
+        params = item.callspec.params
+        others = [id(value) for name, value in params.items() if name != "mode"]
+        if params.get("mode") in MODES and not item.get_closest_marker("slow"):
+            alike[item.originalname, *others].append(item)
+        else:
+            yield item
+    for group in alike.values():
+        group.sort(key=lambda item: item.callspec.params["mode"])
+        named = group[0].name.replace(group[0].callspec.params["mode"], "")
+        yield group[zlib.crc32(named.encode()) % len(group)]
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by marker
 def pytest_collection_modifyitems(items):
-    """Makes the tests of crossed parameters slow that lie off the diagonal, where it is asked."""
-    marked = defaultdict(list)
+    """Makes crossed tests slow: in all modes but one, and off the diagonal where it is asked."""
+    crossed = defaultdict(list)
     for item in items:
-        if item.get_closest_marker("diagonal"):
-            marked[item.path, item.originalname].append(item)
-    for combinations in marked.values():
-        quick = {*diagonal(combinations)}
+        if hasattr(item, "callspec"):
+            crossed[item.path, item.originalname].append(item)
+    for combinations in crossed.values():
+        asked = combinations[0].get_closest_marker("diagonal")
+        quick = {*(diagonal if asked else in_one_mode)(combinations)}
         for item in combinations:
             if item not in quick:
                 item.add_marker("slow")

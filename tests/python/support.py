@@ -42,6 +42,9 @@ def strides_that_matter(tensor):
     return [stride for stride, size in pairs if size > 1]
 
 
+MODES = ("debug", "strict", "fused")
+
+
 def modes():
     """The eager modes that this build has."""
     names = ["debug", "strict"]

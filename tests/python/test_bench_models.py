@@ -97,6 +97,7 @@ def test_numbers_have_three_digits(value, text):
     assert model_report.number(value) == text
 
 
+@pytest.mark.slow
 def test_files(cell, failed, tmp_path):
     model_report.save_json([cell, failed], {"rounds": 3}, tmp_path / "found.json")
     found = json.loads((tmp_path / "found.json").read_text())

@@ -235,7 +235,14 @@ print(sum(name.startswith("tf_XLAEigen") for name in names))
 
 
 @pytest.mark.cpu_plugin("its threads are counted")
-@pytest.mark.parametrize("threads, nproc, count", [("1", "", 1), ("3,1", "", 3), ("1", "2", 2)])
+@pytest.mark.parametrize(
+    "threads, nproc, count",
+    [
+        ("3,1", "", 3),
+        pytest.param("1", "", 1, marks=pytest.mark.slow),
+        pytest.param("1", "2", 2, marks=pytest.mark.slow),
+    ],
+)
 def test_as_many_threads_as_openmp_may_have(threads, nproc, count):
     """As torchrun allows its ranks one each."""
     environment = {"OMP_NUM_THREADS": threads} | ({"NPROC": nproc} if nproc else {})

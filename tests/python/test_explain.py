@@ -100,6 +100,7 @@ def test_a_chunk_takes_another_way(n):
         assert sentences(lambda: step(x, more=True).item()) == ""
 
 
+@pytest.mark.slow
 def test_a_chunk_has_other_operands(n):
     with torch.tpu.set_eager_mode("fused"):
         x, short = torch.ones(n, device="tpu"), torch.ones(1, device="tpu")

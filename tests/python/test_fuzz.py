@@ -11,7 +11,7 @@ import torch
 from fuzz import campaign, programs, runner, shrink
 from support import only_tpu, python, slow_but
 
-COUNT = int(os.environ.get("TT_FUZZ_PROGRAMS", "120"))
+COUNT = int(os.environ.get("TT_FUZZ_PROGRAMS", "60"))
 FIRST = int(os.environ.get("TT_FUZZ_SEED", "0"))
 PARTS = 4
 pytestmark = only_tpu

@@ -6,7 +6,7 @@ import threading
 import pytest
 import torch
 import torch.nn.functional as F
-from support import DEVICE, modes, only_tpu, python, raises_alike
+from support import DEVICE, modes, only_tpu, python, raises_alike, slow_but
 
 
 @only_tpu
@@ -64,7 +64,10 @@ def test_the_environment_chooses_how_operators_run():
 
 
 @only_tpu
-@pytest.mark.parametrize("variable", ["TORCH_TPU_EAGER_MODE", "TORCH_TPU_HOST_FALLBACK"])
+@pytest.mark.parametrize(
+    "variable",
+    slow_but(["TORCH_TPU_EAGER_MODE", "TORCH_TPU_HOST_FALLBACK"], "TORCH_TPU_HOST_FALLBACK"),
+)
 def test_a_word_that_the_environment_may_not_say(variable):
     status, _, warning = python(
         "import torch; assert not hasattr(torch, 'tpu')", fresh=True, **{variable: "swift"}

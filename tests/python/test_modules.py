@@ -92,6 +92,18 @@ MODULES = {
 }
 
 SLOW = {
+    "lstm",
+    "bilinear",
+    "conv2d-same",
+    "hardswish",
+    "elu",
+    "mish",
+    "leaky-relu",
+    "gelu-tanh",
+    "lstm-cell",
+    "upsample-bilinear",
+    "replication-pad",
+    "softmax",
     "gru",
     "lstm-projected",
     "lstm-no-bias",
@@ -221,7 +233,7 @@ LONG = {
 }
 
 
-@pytest.mark.parametrize("case", slow_but(LONG, "causal", "bias", "bias of keys"))
+@pytest.mark.parametrize("case", slow_but(LONG, "bias"))
 def test_long_attention(case):
     """More logits than are taken at once; the last block has rows that are none."""
     (batch, heads, rows), (shared, keys), options = LONG[case]
@@ -240,7 +252,7 @@ def test_long_attention(case):
     check_gradients(work, q, k, v, mask)
 
 
-@pytest.mark.parametrize("half", [False, True], ids=["f32", "bf16"])
+@pytest.mark.parametrize("half", slow_but([False, True], True), ids=["f32", "bf16"])
 def test_attention_drops_what_dropout_would(half):
     q, k, v = (torch.randn(2, 3, n, 8).to(DEVICE).requires_grad_() for n in (5, 7, 7))
     grad = torch.randn(2, 3, 5, 8).to(DEVICE)

@@ -350,6 +350,17 @@ def test_gradients_of_other_sizes_are_refused():
         raises_alike(call, numbers(3, 7))
 
 
+@pytest.mark.parametrize("sizes", [(3, 7), (7, 3)])
+def test_gradients_of_other_sizes_are_refused_where_sizes_vary(sizes):
+    """A gradient of a row that has the row's dim has a length there, and nothing says its end."""
+    texts = [torch.arange(n).to(DEVICE) for n in (5, 6, 7, 3)]
+    for dim in (0, 1):
+        raises_alike(
+            lambda g, d=dim: torch.ops.aten.select_backward(g, [6, 4], d, 1), numbers(*sizes)
+        )
+    assert texts
+
+
 def test_ends_that_are_cut_off():
     x, rows = numbers(9, 4), numbers(3, 4)
 

@@ -119,7 +119,14 @@ def compare(op, dtype, samples):
             compare_gradients((expected, inputs), (actual, moved), limits)
 
 
-@pytest.mark.parametrize("op", [op for op in OPS if op.name in QUICK], ids=full_name)
+OFTEN = [op for op in OPS if op.name in QUICK]
+
+
+@pytest.mark.parametrize(
+    "op",
+    [*OFTEN[::2], *(pytest.param(op, marks=pytest.mark.slow) for op in OFTEN[1::2])],
+    ids=full_name,
+)
 def test_operator(op):
     compare(op, chosen_dtype(op), SAMPLES)
 
@@ -146,7 +153,7 @@ UNSETTLED = {
 @pytest.mark.parametrize(
     "dtype", [torch.bfloat16, torch.float64, torch.int64, torch.uint8, torch.complex64], ids=str
 )
-@pytest.mark.parametrize("op", [op for op in OPS if op.name in QUICK], ids=full_name)
+@pytest.mark.parametrize("op", OFTEN, ids=full_name)
 def test_other_dtypes(op, dtype):
     if dtype not in op.dtypes:
         pytest.skip("not a dtype of this operator")

@@ -76,6 +76,7 @@ def test_fake_quantisation(mode):
         check(backward, grad, x, *more, *limits, 0.5)
 
 
+@pytest.mark.slow
 def test_channels_of_a_new_observer():
     """It begins with no extremes, and learns how many channels there are."""
     for shape in ((4, 3), (5, 2, 3)):

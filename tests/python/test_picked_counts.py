@@ -53,7 +53,7 @@ def run(name, share, device):
 
 
 @pytest.mark.parametrize("mode", slow_but(["strict", "fused", "debug"], "strict"))
-@pytest.mark.parametrize("name", slow_but(CASES, "written", "elements"))
+@pytest.mark.parametrize("name", slow_but(CASES, "elements"))
 def test_numbers(name, mode):
     torch.tpu.eager_mode = mode
     for share in SHARES:

@@ -5,7 +5,7 @@ import sys
 from importlib import metadata
 
 import pytest
-from support import only_tpu, python
+from support import only_tpu, python, slow_but
 
 from torch_tpu import _plugins
 
@@ -192,9 +192,11 @@ def test_a_gpu_of_pytorch_s_own_is_left_alone(environment, name):
     assert not errors
 
 
-@pytest.mark.parametrize("first", ["import torch, torch_tpu", "import torch_tpu, torch"])
-def test_import_order(first):
-    code = f"{first}; print(torch_tpu.get_device(), torch.tpu.is_available())"
+@pytest.mark.parametrize(
+    "order", slow_but(["torch, torch_tpu", "torch_tpu, torch"], "torch_tpu, torch")
+)
+def test_import_order(order):
+    code = f"import {order}; print(torch_tpu.get_device(), torch.tpu.is_available())"
     status, out, errors = python(code, fresh=True)
     assert status == 0 and out.split() == ["tpu:0", "True"], errors
     assert "Warning" not in errors

@@ -26,8 +26,6 @@ SETTINGS = {
 }
 QUICK = [
     "",
-    "torch.set_float32_matmul_precision('medium')",
-    "torch.backends.fp32_precision = 'tf32'",
     "torch.set_float32_matmul_precision('high'); torch.tpu.precision(2).__enter__()",
 ]
 WORK = """

@@ -73,7 +73,7 @@ def inputs(steps=STEPS, n=N, batch_first=False):
 
 @pytest.mark.parametrize("mode", slow_but(["strict", "fused", "debug"], "fused"))
 @pytest.mark.parametrize("options", slow_but(OPTIONS, "both ways"))
-@pytest.mark.parametrize("kind", slow_but(KINDS, "lstm", "gru"))
+@pytest.mark.parametrize("kind", slow_but(KINDS, "lstm"))
 def test_numbers(kind, options, mode):
     torch.tpu.eager_mode = mode
     module = made(kind, **OPTIONS[options])
@@ -110,7 +110,8 @@ def test_one_result_is_enough(kind):
         alike(made(kind), inputs(), loss=lambda outs, which=which: outs[which].sum())
 
 
-@pytest.mark.parametrize("kind", slow_but(KINDS, "lstm"))
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
 def test_gradients_of_gradients(kind):
     """The loop's gradient has none of its own; PyTorch's operators, step by step, have."""
     module = made(kind, torch.float64, bidirectional=True)
@@ -290,9 +291,10 @@ def losses(model, device, count):
     return torch.tensor(found)
 
 
-@pytest.mark.parametrize("packs", slow_but([True, False], True))
-@pytest.mark.parametrize("kind", slow_but(KINDS, "gru"))
-@pytest.mark.parametrize("mode", slow_but(["strict", "fused"], "strict"))
+@pytest.mark.slow
+@pytest.mark.parametrize("packs", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mode", ["strict", "fused"])
 def test_steps_that_change(kind, packs, mode):
     torch.tpu.eager_mode = mode
     model = Tagger(kind, packs)

@@ -6,7 +6,7 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from support import DEVICE, LOOSE, counted, move, only_tpu, same
+from support import DEVICE, LOOSE, counted, move, only_tpu, same, slow_but
 
 from torch_tpu.compiler import layers
 
@@ -214,7 +214,9 @@ def once(monkeypatch):
     return told
 
 
-@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.__name__)
+@pytest.mark.parametrize(
+    "layer", slow_but(LAYERS, random, writing_lists, looking), ids=lambda layer: layer.__name__
+)
 def test_what_is_traced_once(layer, once):
     """Forward and backward are what they would be, whether or not one is traced for all."""
     torch.manual_seed(1)

@@ -16,7 +16,7 @@ from support import only_tpu, python, slow_but
 
 pytestmark = [only_tpu, pytest.mark.cpu_plugin("it has virtual devices")]
 
-QUICK = ("all_reduce", "all_to_all", "scatter", "send")
+QUICK = ("all_to_all", "scatter", "send")
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +129,7 @@ def compile_exchange(rank, size):
     return torch.compile(exchange)(torch.full((2,), float(rank), device="tpu")).tolist()
 
 
+@pytest.mark.slow
 def test_a_compiled_exchange(pair):
     assert pair.run(compile_exchange) == [[2.0, 4.0]] * 2
 

@@ -80,6 +80,7 @@ def test_unique(shape, dtype):
             check(lambda a, d=dim, m=more: torch.unique_consecutive(a, dim=d, **m), x)
 
 
+@pytest.mark.slow
 def test_unique_rows_are_sorted_by_all_columns():
     x = torch.randint(-1, 2, (40, 5))
     check(lambda a: torch.unique(a, dim=0, return_inverse=True, return_counts=True), x)

@@ -91,7 +91,7 @@ OPERATIONS = {
 }
 
 
-QUICK = ("coalesce", "to_dense", "add", "sums", "mask", "csr", "blocks", "nothing")
+QUICK = ("coalesce", "to_dense", "add", "csr", "nothing")
 
 
 @pytest.mark.parametrize("name", slow_but(OPERATIONS, *QUICK))

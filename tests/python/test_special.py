@@ -24,6 +24,7 @@ EXACT = {
 POSITIVE = {name for name in EXACT if name.endswith(("y0", "y1", "k0", "k1"))}
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", EXACT)
 def test_values(name, dtype):

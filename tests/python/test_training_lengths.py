@@ -231,6 +231,7 @@ SLOW |= {"neighbours of neighbours", "largest of all", "last word", "added slice
 SLOW |= {"written parts", "linear", "halves", "stacked", "losses", "packed attention"}
 SLOW |= {"scattered", "triangles", "layer norm", "RMS norm", "running sums", "words by index"}
 SLOW |= {"places among all", "labels by gather", "attention with a mask", "softmax along the text"}
+SLOW |= {"attention", "softmax", "neighbours"}
 
 
 @pytest.mark.parametrize("mode", slow_but(["strict", "fused"], "fused"))

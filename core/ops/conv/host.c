@@ -1,9 +1,10 @@
 #include "ops/conv/host.h"
 
 #include <assert.h>
+#include <stdarg.h>
 #include <stdio.h>
 
-enum { MOST_SPATIAL = 3 };
+enum { MOST_SPATIAL = 3 }; /* PyTorch has no convolution of more */
 
 bool tt_host_convolves(const tt_lower *cx, const tt_geometry *g, const tt_node *x,
                        const tt_node *w) {
@@ -24,27 +25,34 @@ typedef struct config {
   size_t size;
 } config;
 
-static void put(config *c, const char *name, int d, int64_t value) {
-  if (value == 0) return;
-  char numbered[32];
-  snprintf(numbered, sizeof numbered, d < 0 ? "%s" : "%s%d", name, d);
-  int wrote = snprintf(c->text + c->size, sizeof c->text - c->size, "%s%s = %lld : i64",
-                       c->size ? ", " : "", numbered, (long long)value);
+__attribute__((format(printf, 2, 3))) static void put(config *c, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  int wrote = vsnprintf(c->text + c->size, sizeof c->text - c->size, format, args);
+  va_end(args);
   c->size += (size_t)wrote;
-  assert(c->size < sizeof c->text); /* 18 lines of 45 at most */
+  assert(c->size < sizeof c->text); /* 18 numbers of 20 digits at most */
+}
+
+static void put_int(config *c, const char *name, int64_t value) {
+  put(c, "%s%s = %lld : i64", c->size ? ", " : "", name, (long long)value);
+}
+
+static void put_ints(config *c, const char *name, const int64_t *values, int count) {
+  put(c, "%s%s = array<i64", c->size ? ", " : "", name);
+  for (int i = 0; i < count; i++) put(c, "%s %lld", i ? "," : ":", (long long)values[i]);
+  put(c, ">");
 }
 
 static config config_of(const tt_geometry *g, bool last) {
   config c = {.size = 0};
-  for (int d = 0; d < g->spatial; d++) {
-    put(&c, "stride", d, g->stride[d]);
-    put(&c, "padding", d, g->padding[d]);
-    put(&c, "dilation", d, g->dilation[d]);
-    put(&c, "output_padding", d, g->output_padding[d]);
-  }
-  put(&c, "groups", -1, g->groups);
-  put(&c, "transposed", -1, g->transposed);
-  put(&c, "last", -1, last);
+  put_ints(&c, "stride", g->stride, g->spatial);
+  put_ints(&c, "padding", g->padding, g->spatial);
+  put_ints(&c, "dilation", g->dilation, g->spatial);
+  put_ints(&c, "output_padding", g->output_padding, g->spatial);
+  put_int(&c, "groups", g->groups);
+  if (g->transposed) put_int(&c, "transposed", 1);
+  if (last) put_int(&c, "last", 1);
   return c;
 }
 
@@ -113,7 +121,7 @@ void tt_host_convolution_backward(tt_lower *cx, const tt_geometry *g, tt_node *d
   config c = config_of(g, last);
   for (int i = 0; i < 3; i++) {
     if (!wanted[i]) continue;
-    put(&c, names[i], -1, 1);
+    put_int(&c, names[i], 1);
     asked[count++] = types[i];
   }
   if (count)
