@@ -19,6 +19,7 @@ typedef struct scanned {
   int count;
   bool shared[MOST_TENSORS]; /* the storage of a root is written */
   int reduced;               /* which argument lists dims, or -1 */
+  bool empty_is_none;        /* of a list of no dims */
   tt_args_item dims;
   size_t end; /* of a start */
 } scanned;
@@ -122,7 +123,7 @@ static bool reduces(const tt_key *key, const scanned *s, int rank, int dim) {
     int64_t one = (int64_t)get(key, s->dims.at + i * WORD);
     if (one == dim || one + rank == dim) return true;
   }
-  return !listed || count == 0;
+  return !listed || (count == 0 && !s->empty_is_none);
 }
 
 static void add_reduced(tt_member *m, const tt_key *key, const scanned *s) {
@@ -161,7 +162,8 @@ static void blank(tt_member *m, const tt_key *key, const scanned *s) {
 
 bool tt_member_init(tt_member *m, const tt_op_row *row, const tt_key *key, size_t first) {
   const tt_op_length *length = tt_op_length_of(row->name);
-  scanned s = {.reduced = length && length->reduced > 0 ? length->reduced : -1};
+  scanned s = {.reduced = length && length->reduced > 0 ? length->reduced : -1,
+               .empty_is_none = length && length->empty_is_none};
   m->count = 0;
   m->written = m->distances = 0;
   tt_key_init(&m->family);

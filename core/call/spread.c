@@ -94,7 +94,8 @@ static bool is_listed(const tt_call_spec *spec, int arg, int rank, int dim) {
   const int64_t *dims = list->kind == TT_ARG_INTS ? list->ints : &list->i;
   for (int i = 0; i < count; i++)
     if (dims[i] == dim || dims[i] + rank == dim) return true;
-  return count == 0;
+  const tt_op_length *length = tt_op_length_of(spec->row->name);
+  return count == 0 && !(length && length->empty_is_none);
 }
 
 /* The character that a rule about listed dims begins with; 0: it reduces them. */

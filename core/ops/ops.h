@@ -69,13 +69,14 @@ const tt_op_place *tt_op_place_of(const char *name); /* NULL: the row has none *
 
 /* Sizes of an argument's dims that may be run-time lengths, since no result's type depends on them.
  * The lowering then finds a greater size (a bound) there, and behind the length what `neutral`
- * leaves out: where that is not enough, ops/lower.h has the masks and counts. REDUCES and CONTRACTS
- * entries stand beside the rows. */
+ * leaves out: where that is not enough, ops/lower.h has the masks and counts. REDUCES,
+ * REDUCES_LISTED and CONTRACTS entries stand beside the rows. */
 typedef struct tt_op_length {
   const char *name; /* of the row */
   tt_reducer neutral;
   int reduced; /* which argument lists the dims of argument 0 that are reduced (none: all of
                   them); 0: all are; -1: `same` has the dims */
+  bool empty_is_none; /* of a list of no dims */
   struct {
     int arg, dim; /* counted from the end */
   } same[2];      /* of one size */

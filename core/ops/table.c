@@ -12,6 +12,7 @@
 #define LOOSE(name, value, why)
 #define PLACE(name, start, end, whole)
 #define REDUCES(name, dims, neutral)
+#define REDUCES_LISTED(name, dims, neutral)
 #define CONTRACTS(name, arg, dim, other, other_dim)
 #define ALONG(name, rule, neutral)
 #include "ops/rows.def"
@@ -73,6 +74,7 @@ static const tt_op_place places[] = {
 #include "ops/rows.def"
 #undef PLACE
 #undef REDUCES
+#undef REDUCES_LISTED
 #undef CONTRACTS
     {NULL, NULL, NULL, 0}};
 
@@ -84,11 +86,12 @@ const tt_op_place *tt_op_place_of(const char *name) {
 
 static const tt_op_length lengths[] = {
 #define PLACE(name, start, end, whole)
-#define REDUCES(name, dims, neutral) {name, neutral, dims, {{0, 0}, {0, 0}}},
+#define REDUCES(name, dims, neutral) {name, neutral, dims, false, {{0, 0}, {0, 0}}},
+#define REDUCES_LISTED(name, dims, neutral) {name, neutral, dims, true, {{0, 0}, {0, 0}}},
 #define CONTRACTS(name, arg, dim, other, other_dim)                                                \
-  {name, TT_SUM, -1, {{arg, dim}, {other, other_dim}}},
+  {name, TT_SUM, -1, false, {{arg, dim}, {other, other_dim}}},
 #include "ops/rows.def"
-    {NULL, TT_SUM, 0, {{0, 0}, {0, 0}}}};
+    {NULL, TT_SUM, 0, false, {{0, 0}, {0, 0}}}};
 
 const tt_op_length *tt_op_length_of(const char *name) {
   const tt_op_length *one = lengths;
@@ -98,9 +101,11 @@ const tt_op_length *tt_op_length_of(const char *name) {
 
 static const tt_op_along alongs[] = {
 #undef REDUCES
+#undef REDUCES_LISTED
 #undef CONTRACTS
 #undef ALONG
 #define REDUCES(name, dims, neutral)
+#define REDUCES_LISTED(name, dims, neutral)
 #define CONTRACTS(name, arg, dim, other, other_dim)
 #define ALONG(name, rule, neutral) {name, rule, neutral},
 #include "ops/rows.def"

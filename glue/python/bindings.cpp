@@ -46,8 +46,8 @@ py::list op_rows() {
 }
 
 // What an operator's rows say of dims that are longer than what counts of them (ops/ops.h): the
-// row's class, its rule, the neutral element of what it leaves out, and which argument lists the
-// dims that it reduces; None: there is no row.
+// row's class, its rule, the neutral element of what it leaves out, which argument lists the dims
+// that it reduces, and whether an empty list is of none; None: there is no row.
 py::object op_along(const std::string& name) {
   const tt_op_row* row = tt_op_find(name.c_str());
   if (!row) return py::none();
@@ -56,7 +56,7 @@ py::object op_along(const std::string& name) {
   bool reduces = row->cls == TT_REDUCE && length;
   return py::make_tuple(tt_op_class_name(row->cls), along->rule,
                         static_cast<int>(reduces ? length->neutral : along->neutral),
-                        reduces ? length->reduced : -1);
+                        reduces ? length->reduced : -1, reduces && length->empty_is_none);
 }
 
 py::list env_vars() {

@@ -143,7 +143,7 @@ ENTRIES = {
     name: kind
     for folder in ("reduce", "matmul", "attention")  # view's has one: test_gradients_of_sums
     for text in [(ROOT / "core" / "ops" / folder / f"{folder}.def").read_text()]
-    for kind, name in re.findall(r'^(REDUCES|CONTRACTS)\("([^"]+)"', text, re.MULTILINE)
+    for kind, name in re.findall(r'^(REDUCES|CONTRACTS)(?:_LISTED)?\("([^"]+)"', text, re.MULTILINE)
 }
 REST = {  # what products are given: `a` and `b` are as long along the dims that are contracted
     "mm": (("a", 3, None), ("b", None, 4)),

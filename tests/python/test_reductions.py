@@ -209,15 +209,31 @@ def test_sums_and_products_of_booleans_are_booleans(name):
         check(lambda y: reduce(y, 0, keepdim=True, dtype=torch.bool), y)
 
 
+@pytest.mark.parametrize("varies", [False, True])
 @pytest.mark.parametrize("keepdim", [False, True])
-def test_a_list_of_no_dims(keepdim):
+def test_a_list_of_no_dims(keepdim, varies):
     """Most reductions then reduce all dims; any and all reduce none."""
     x = torch.arange(12.0).reshape(3, 4)
+    texts = [torch.arange(n).to(DEVICE) for n in (5, 6, 4, 3) if varies]
     for reduce in (torch.sum, torch.nansum, torch.mean, torch.nanmean, torch.amax, torch.var):
         check(lambda x, reduce=reduce: reduce(x, dim=(), keepdim=keepdim), x)
     for reduce in (torch.any, torch.all, torch.linalg.vector_norm):
         check(lambda x, reduce=reduce: reduce(x, dim=(), keepdim=keepdim), x)
     check(lambda x, out: torch.nansum(x, dim=(), keepdim=keepdim, out=out), x, torch.empty(0))
+    assert len(texts) == 4 * varies
+
+
+def test_logsumexp_over_a_list_of_no_dims():
+    x = torch.arange(12.0).reshape(3, 4)
+    check(lambda x: torch.logsumexp(x, (), keepdim=True), x)
+    check(lambda x: torch.logsumexp(x, ()), x[0, 0])
+    raises_alike(lambda x: torch.logsumexp(x, ()), x)
+
+
+@pytest.mark.parametrize("reduce", [torch.any, torch.all])
+def test_a_list_of_no_dims_of_a_part_that_grows(reduce):
+    x = torch.arange(24.0).reshape(8, 3) - 12
+    check(lambda x: [reduce(x[:i], dim=()) for i in range(2, 7)], x)
 
 
 @pytest.mark.parametrize("order", [math.inf, -math.inf, -1, 2])

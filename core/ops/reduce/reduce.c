@@ -242,6 +242,10 @@ void tt_lower_logsumexp(tt_lower *cx) {
     return;
   }
   tt_reduction r = reduction_of(cx, tt_in_as(cx, 0, tt_compute_dtype(dtype)), 1, 2);
+  if (tt_list_size(cx, 1) == 0 && r.count > 0 && !r.keep) { /* PyTorch's kernels, too, refuse it */
+    tt_hlo_fail(h, TT_INVALID_ARGUMENT, "logsumexp: a list of no dims needs keepdim=True");
+    return;
+  }
   r.x = tt_pad(cx, 0, r.x, TT_MAX);
   tt_node *high = reduce_by(cx, TT_MAX, &r);
   tt_node *endless =

@@ -42,9 +42,9 @@ def pointwise(cx: Context, node: fx.Node, _: Args) -> fx.Node:
     return cx.run(node, results_like(cx, node, broadcast(cx, node)))
 
 
-def reduced_dims(listed: Any, rank: int) -> list[int]:
-    """Those that an argument lists: None and an empty list are all."""
-    if listed is None or listed == []:
+def reduced_dims(listed: Any, rank: int, empty_is_none: bool = False) -> list[int]:
+    """Those that an argument lists: None is all, and so is an empty list, if it is not of none."""
+    if listed is None or (listed == [] and not empty_is_none):
         return list(range(rank))
     return sorted({one % max(rank, 1) for one in ([listed] if isinstance(listed, int) else listed)})
 
@@ -69,11 +69,12 @@ def result_rank(cx: Context, node: fx.Node) -> int:
     return rank
 
 
-def _reduction(reducer: str, listed: int) -> Apply:
+def _reduction(reducer: str, listed: int, empty_is_none: bool) -> Apply:
     def apply(cx: Context, node: fx.Node, a: Args) -> fx.Node:
         own = cx.dims_at(a.self_)
         names = [one.name for one in node.target._schema.arguments]  # type: ignore[union-attr]
-        dims = reduced_dims(getattr(a, names[listed]) if listed > 0 else None, len(own))
+        given = getattr(a, names[listed]) if listed > 0 else None
+        dims = reduced_dims(given, len(own), empty_is_none)
         kept = without(own, dims, result_rank(cx, node) == len(own))
         return cx.run(
             node, results_like(cx, node, kept), **{names[0]: cx.cleaned(a.self_, reducer, dims)}
@@ -199,15 +200,19 @@ def pattern(text: str) -> Apply:
     return apply
 
 
-def rule_of(kind: str, text: str | None, reducer: str, listed: int) -> Apply | None:
+def rule_of(
+    kind: str, text: str | None, reducer: str, listed: int, empty_is_none: bool
+) -> Apply | None:
     """What a row of the op table says: None, that it has no rule.
 
-    Its class, its pattern, a reducer, and which argument lists the dims that are reduced.
+    Its class, its pattern, a reducer, which argument lists the dims that are reduced, and whether
+    an empty list is of none.
     """
     if text is None:
         if kind == "pointwise":
             return pointwise
-        return _reduction(reducer, listed) if kind == "reduce" and listed >= 0 else None
+        reduces = kind == "reduce" and listed >= 0
+        return _reduction(reducer, listed, empty_is_none) if reduces else None
     if text == "":
         return pointwise
     if text.startswith("%"):

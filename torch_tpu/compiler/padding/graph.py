@@ -272,10 +272,10 @@ class Padding(Context):
         row = _C.op_along(name)
         if row is None:
             return None
-        kind, pattern, reducer, listed = row
+        kind, pattern, reducer, listed, empty_is_none = row
         if kind == "random" and name != "native_dropout":
             return None  # the numbers that eager mode draws, which are those of exact sizes
-        return rule_of(kind, pattern, REDUCERS[reducer], listed)
+        return rule_of(kind, pattern, REDUCERS[reducer], listed, empty_is_none)
 
     @property
     def shape_env(self) -> Any:
