@@ -38,11 +38,13 @@ static int64_t size_along(const tt_call_spec *spec, int arg, int64_t dim) {
   return view ? view->sizes[dim] : of->ints[dim];
 }
 
-/* Of a start: as far as its end, at its distance, stays inside; if the part is as long as that. */
+/* Of a start: as far as its end, at its distance, stays inside; if the part is as long as that. An
+ * end that a length tells is inside wherever the caller says that the start is. */
 static int64_t last_start(const tt_call_spec *spec, int at, int part, int64_t size) {
   const tt_arg *args = spec->args;
   bool stepped = at + 2 < spec->arg_count && args[at + 2].kind == TT_ARG_INT;
   int64_t step = stepped ? args[at + 2].i : 1, length = 0;
+  if (at + 1 < spec->arg_count && args[at + 1].i == TT_AS_MANY) return size;
   if (at + 1 >= spec->arg_count || args[at + 1].kind != TT_ARG_INT || step < 1 ||
       __builtin_sub_overflow(args[at + 1].i, args[at].i, &length) || length < 1 || length > size)
     return -1;

@@ -65,7 +65,7 @@ static bool scan(tt_member *m, const tt_key *key, size_t first, scanned *s) {
     } else if (item.tag == TT_TAG_PLACE) {
       if (m->count == TT_MOST_PLACES) return false;
       m->places[m->count++] = (tt_place){.kind = TT_PLACE_ARG, .at = item.at, .same = -1};
-    } else if (item.tag == TT_TAG_END && m->count) {
+    } else if (item.tag == TT_TAG_END && m->count && (int64_t)get(key, item.at) != TT_AS_MANY) {
       m->places[m->count - 1].end = s->end = item.at;
     }
   }

@@ -74,8 +74,8 @@ const tt_op_place *tt_op_place_of(const char *name); /* NULL: the row has none *
 typedef struct tt_op_length {
   const char *name; /* of the row */
   tt_reducer neutral;
-  int reduced; /* which argument lists the dims of argument 0 that are reduced (none: all of
-                  them); 0: all are; -1: `same` has the dims */
+  int reduced;        /* which argument lists the dims of argument 0 that are reduced (none: all of
+                         them); 0: all are; -1: `same` has the dims */
   bool empty_is_none; /* of a list of no dims */
   struct {
     int arg, dim; /* counted from the end */

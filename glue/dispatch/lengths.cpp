@@ -1,5 +1,11 @@
 #include "dispatch/lengths.h"
 
+#include <algorithm>
+
+extern "C" {
+#include "call/places.h"
+}
+
 namespace tt {
 
 using c10::IValue;
@@ -77,10 +83,26 @@ int dim_put_back(const Walk& walk) {
   return static_cast<int>(dim < 0 ? dim + static_cast<int64_t>(listed_sizes(walk).size()) : dim);
 }
 
+// Whether the part has as many elements as the arguments behind the sizes say; a row's is one.
+bool fits(const Walk& walk, int dim) {
+  auto at = static_cast<size_t>(walk.plan.sizes);
+  const at::Tensor& part = walk.args[0].toTensor();
+  auto all = listed_sizes(walk);
+  if (walk.args.size() <= at + 4 || part.dim() != static_cast<int64_t>(all.size())) return true;
+  auto size = all[static_cast<size_t>(dim)].toInt();
+  auto inside = [&](size_t arg) {
+    auto place = walk.args[arg].toInt();
+    return std::clamp<int64_t>(place < 0 ? place + size : place, 0, size);
+  };
+  auto span = inside(at + 3) - inside(at + 2), step = walk.args[at + 4].toInt();
+  return step > 0 && part.size(dim) == (std::max<int64_t>(span, 0) + step - 1) / step;
+}
+
 // The part is on the device, and the dim is one.
 bool knows_where(const Walk& walk) {
   int dim = dim_put_back(walk);
-  return !walk.operands.empty() && dim >= 0 && dim < static_cast<int>(listed_sizes(walk).size());
+  return !walk.operands.empty() && dim >= 0 && dim < static_cast<int>(listed_sizes(walk).size()) &&
+         fits(walk, dim);
 }
 
 // The size that is listed for `dim`, as a mark of the result; its scalar is -1 if it is no length.
@@ -96,9 +118,6 @@ tt_mark mark_of_size(const Walk& walk, int64_t size, int dim) {
   return mark;
 }
 
-// A slice's end, where how many elements there are is a length: no user's (_agreement/results.py).
-constexpr int64_t AS_MANY = std::numeric_limits<int64_t>::max() - 1;
-
 // Arguments behind the sizes say where the part is: from the front, and to where it ends by itself,
 // which no key needs to say.
 void place_part(Walk& walk) {
@@ -109,7 +128,7 @@ void place_part(Walk& walk) {
   if (start < 0) walk.widened[at + 2] = start + all[static_cast<size_t>(dim)].toInt();
   const tt_operand& part = walk.operands[0];
   bool whole = part.view.rank == static_cast<int>(all.size()), has_end = walk.args.size() > at + 3;
-  if (whole && has_end && tt_mark_of(&part.marks, dim)) walk.widened[at + 3] = AS_MANY;
+  if (whole && has_end && tt_mark_of(&part.marks, dim)) walk.widened[at + 3] = TT_AS_MANY;
 }
 
 // Sizes that are listed may be lengths of live values, or nearly as long as what is put back.

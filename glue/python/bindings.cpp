@@ -17,6 +17,7 @@
 #include <tuple>
 
 extern "C" {
+#include "call/places.h"
 #include "graph/repeat.h"
 #include "program/trial.h"
 }
@@ -101,6 +102,7 @@ void bind_operators(py::module_& m) {
   m.def("fit_output", &fit_output);
   m.def("lend", &lend);
   m.def("op_rows", &op_rows);
+  m.attr("AS_MANY") = TT_AS_MANY;
   m.def("op_along", &op_along);
 }
 

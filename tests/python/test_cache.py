@@ -149,6 +149,7 @@ def test_warm_from_a_recorded_run(tmp_path):
     assert run(**here)[1:3] == (0, compiled)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders away")
 def test_somebody_else_s_folder_is_refused(tmp_path):
     """Programs are machine code."""
@@ -186,6 +187,7 @@ def test_a_warm_start_needs_no_compiler(tmp_path, mode):
     assert value == pytest.approx(recorded[0])
 
 
+@pytest.mark.slow
 def test_shared_folder(tmp_path):
     shared = tmp_path / "shared"
     shared.mkdir()

@@ -55,6 +55,7 @@ def test_convolutions_of_channels_last(name, whole):
     assert [*map(strides_that_matter, actual)] == [*map(strides_that_matter, expected)]
 
 
+@pytest.mark.slow
 def test_images_without_a_view():
     """Fake tensors have other strides here, which would allow views."""
     functions = [

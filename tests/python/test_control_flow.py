@@ -473,6 +473,7 @@ FLEX = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but(FLEX, "groups, bias, causal"))
 def test_flex_attention(name):
     heads, biased, causal = FLEX[name]
@@ -685,6 +686,7 @@ SIZED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but(SIZED, "scan"))
 def test_sizes_that_vary_around_branches_and_loops(name):
     """Each size is a program then, forward and backward."""

@@ -153,6 +153,7 @@ def compare(names):
     return [*called(torch.conv2d, ones, ones.requires_grad_())]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "names",
     [["conv_transpose1d"], pytest.param([*CASES], marks=pytest.mark.slow)],

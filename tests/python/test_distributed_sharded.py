@@ -376,6 +376,7 @@ def save_and_load(rank, size, folder):
     return copy.deepcopy(state["x"].full_tensor().tolist())
 
 
+@pytest.mark.slow
 def test_checkpoints_of_dtensors(ranks, tmp_path):
     want = torch.arange(12.0).view(6, 2).tolist()
     assert ranks.run(save_and_load, str(tmp_path)) == [want, want]

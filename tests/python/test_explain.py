@@ -112,6 +112,7 @@ def test_a_chunk_has_other_operands(n):
         assert f"operand 1 is f32[{n}], not f32[1]" in text
 
 
+@pytest.mark.slow
 def test_a_chunk_goes_on(n):
     with torch.tpu.set_eager_mode("fused"):
         x = torch.ones(n, 3, device="tpu")

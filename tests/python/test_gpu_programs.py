@@ -33,6 +33,7 @@ def told(platform, function, inputs, options=""):
     return json.loads(out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("platform", slow_but(["cuda", "tpu"], "cuda"))
 def test_a_quotient_is_one_of_f64(platform):
     """XLA's of f32 are off by a bit there."""

@@ -82,6 +82,7 @@ print(counted(lambda: masked("tpu", 50), "programs")[0][0])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", slow_but(["strict", "fused"], "strict"))
 def test_programs_of_ranges_that_become_longer(mode):
     """In a process of its own: sizes that others upload to this one go along with theirs."""

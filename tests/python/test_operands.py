@@ -350,10 +350,28 @@ def test_gradients_of_other_sizes_are_refused():
         raises_alike(call, numbers(3, 7))
 
 
+def test_a_part_whose_size_varies_is_put_back_anywhere():
+    """Start and size are run-time numbers then, both of them."""
+    put = torch.ops.aten.slice_backward
+    parts = [numbers(n, 4) for n in (5, 7, 3, 6, 3, 7, 5, 6)]
+    texts = [torch.arange(len(part)).to(DEVICE) for part in parts]
+
+    def work(parts):
+        starts = range(0, 2 * len(parts), 2)
+        return [put(x, [30, 4], 0, at, at + len(x), 1) for at, x in zip(starts, parts, strict=True)]
+
+    programs, got = compiled(lambda: work([part.to(DEVICE) for part in parts]))
+    same(got, work(parts), rtol=0, atol=0)
+    assert texts and programs <= 3
+
+
 @pytest.mark.parametrize("sizes", [(3, 7), (7, 3)])
 def test_gradients_of_other_sizes_are_refused_where_sizes_vary(sizes):
     """A gradient of a row that has the row's dim has a length there, and nothing says its end."""
     texts = [torch.arange(n).to(DEVICE) for n in (5, 6, 7, 3)]
+    raises_alike(
+        lambda g: torch.ops.aten.slice_backward(g, [8, sizes[1]], 0, 1, 6, 1), numbers(*sizes)
+    )
     for dim in (0, 1):
         raises_alike(
             lambda g, d=dim: torch.ops.aten.select_backward(g, [6, 4], d, 1), numbers(*sizes)

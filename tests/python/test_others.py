@@ -174,6 +174,7 @@ def test_derivatives_of_beta_variables(dtype):
     torch.testing.assert_close(got, torch.tensor(want, dtype=dtype), rtol=limit, atol=0)
 
 
+@pytest.mark.slow
 def test_gradients_of_samples(mode):
     rate = torch.full((2000,), 3.0, device=DEVICE, requires_grad=True)
     torch.distributions.Gamma(rate, 1.0).rsample().mean().backward()

@@ -152,6 +152,7 @@ def test_programs(names):
     assert alone(late_of_each, some, timeout=500) == dict.fromkeys(some, 0)
 
 
+@pytest.mark.slow
 def test_random_numbers_are_those_of_exact_sizes():
     drawn = []
     for growing in ("on", "off"):

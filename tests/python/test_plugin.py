@@ -125,6 +125,7 @@ except RuntimeError as error:
     assert status == 0 and out.strip() == "refused", errors
 
 
+@pytest.mark.slow
 def test_nothing_is_opened_by_importing():
     code = "import torch; print(torch.tpu.is_initialized())"
     status, out, errors = python(code, fresh=True)
@@ -175,6 +176,7 @@ print(torch.ones(2, device="tpu").sum().item())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "environment, name",
     [
@@ -217,6 +219,7 @@ def test_the_cpu_plugin_is_a_dependency():
     assert any(one.startswith("lammps-jax-pjrt-cpu") for one in metadata.requires("torchtpu"))
 
 
+@pytest.mark.slow
 def test_another_distribution_is_left_alone(tmp_path):
     info = tmp_path / "other-1.0.dist-info"
     info.mkdir()
@@ -230,6 +233,7 @@ def test_another_distribution_is_left_alone(tmp_path):
     assert "another distribution" in errors and "pip uninstall" in errors
 
 
+@pytest.mark.slow
 def test_another_backend_of_the_name_is_left_alone():
     code = """
 import types, torch
@@ -245,6 +249,7 @@ except ImportError as error:
     assert status == 0 and out.startswith("True torchtpu: no device 'tpu': another backend"), errors
 
 
+@pytest.mark.slow
 def test_an_unsupported_pytorch_is_refused():
     code = """
 import warnings

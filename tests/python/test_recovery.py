@@ -156,6 +156,7 @@ SEEN_OR_NOT = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", slow_but(SEEN_OR_NOT, SEEN_OR_NOT[0]))
 def test_an_error_that_nobody_saw(case):
     mode, more, expected = case

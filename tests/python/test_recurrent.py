@@ -82,6 +82,7 @@ def test_numbers(kind, options, mode):
     alike(module, x, states_of(module))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "dtype", slow_but([torch.float64, torch.bfloat16, torch.float16], torch.float64)
 )
@@ -137,6 +138,7 @@ def test_what_need_not_have_gradients():
         same(module.to(DEVICE)(inputs().float().to(DEVICE))[0], want, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_what_loops_do_not_take():
     """Projections, no batch, transforms of functions: PyTorch's own kernels take these."""
     torch.manual_seed(0)

@@ -31,6 +31,7 @@ def eight():
         yield world
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", slow_but(processes.KINDS, *QUICK))
 def test_collectives_of_few_dtypes(pair, kind):
     dtypes, reductions = (torch.float32, torch.int64), ("SUM", "AVG", "MAX", "BXOR")

@@ -66,6 +66,7 @@ def test_a_number_is_written_through_a_mask_without_waiting():
     assert x.max() <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.diagonal
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", slow_but([torch.float32, torch.bool, torch.int32], torch.bool))

@@ -129,6 +129,7 @@ def test_gradient(name, make):
     compare(work)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [torch.sparse.softmax, torch.sparse.log_softmax])
 @pytest.mark.parametrize("dim", [0, 1])
 def test_softmax(function, dim):
@@ -221,6 +222,7 @@ def members(matrix):
     return matrix.ccol_indices(), matrix.row_indices(), matrix.values()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", slow_but([torch.int64, torch.int32], torch.int32), ids=str)
 def test_compressed_layouts_become_each_other(index):
     x = dense("cpu", 4, 6).relu().to_sparse_csr()
@@ -315,6 +317,7 @@ def test_places_of_a_tensor_that_is_not_coalesced():
     compare(lambda device: work(device)[0])
 
 
+@pytest.mark.slow
 def test_triangular_systems_and_other_products():
     def work(device):
         triangle = (dense(device, 4, 4).triu() + 4 * torch.eye(4, device=device)).to_sparse_csr()

@@ -47,6 +47,7 @@ def test_elementwise(operator):
         check(operator, turned(shape, draw), turned(shape, draw))
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("shape", [(2, 3, 6), (2, 3, 4, 5)])
 @pytest.mark.parametrize("training", [True, False])
 def test_batch_norm_in_other_orders(shape, training):
@@ -142,6 +143,7 @@ def test_factorisations(shape):
     check(torch.ormqr, packed, factors, numbers(5, 4))
 
 
+@pytest.mark.diagonal
 @pytest.mark.parametrize("dims", [(0,), (2,), (0, 1), (2, 0), (0, 1, 2), (2, 1, 0)])
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
 def test_transforms(dims, order):

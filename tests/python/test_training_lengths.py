@@ -231,7 +231,7 @@ SLOW |= {"neighbours of neighbours", "largest of all", "last word", "added slice
 SLOW |= {"written parts", "linear", "halves", "stacked", "losses", "packed attention"}
 SLOW |= {"scattered", "triangles", "layer norm", "RMS norm", "running sums", "words by index"}
 SLOW |= {"places among all", "labels by gather", "attention with a mask", "softmax along the text"}
-SLOW |= {"attention", "softmax", "neighbours"}
+SLOW |= {"attention", "softmax", "neighbours", "attention, written out"}
 
 
 @pytest.mark.parametrize("mode", slow_but(["strict", "fused"], "fused"))
@@ -293,6 +293,7 @@ DRAWS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but(DRAWS, "dropout"))
 def test_the_same_numbers_are_drawn(name):
     """As for exact sizes, so that a layer that is computed again drops the same elements."""

@@ -194,13 +194,9 @@ def _rectify(args: list[Any]) -> Results:
     return [torch.empty_like(tensors[0])] if _plain(tensors, [], tensors[0].shape) else []
 
 
-AS_MANY = 2**63 - 2
-"""A slice's end where how many elements it has is a length, known at run time (lengths.cpp)."""
-
-
 def _put_back(args: list[Any]) -> Results:
     gradient, sizes, _, _, end, _ = args
-    return [gradient.new_empty(sizes)] if end == AS_MANY else []
+    return [gradient.new_empty(sizes)] if end == _C.AS_MANY else []
 
 
 def _fit_plainly(args: list[Any]) -> bool:
