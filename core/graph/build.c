@@ -186,6 +186,7 @@ tt_status tt_graph_build(const tt_graph *graph, const tt_target *target, tt_modu
   building b = {.graph = graph, .target = target};
   *out = (tt_module){.name = NULL};
   TT_TRY(tt_hlo_create(&b.h));
+  if (target->xla_cpu) tt_hlo_choose_extremes(b.h);
   tt_status status = build(&b, out);
   tt_hlo_destroy(b.h);
   return status;

@@ -48,6 +48,7 @@ tt_precision tt_hlo_precision(tt_hlo *h, tt_precision precision) {
   h->precision = precision;
   return before;
 }
+void tt_hlo_choose_extremes(tt_hlo *h) { h->chooses = true; }
 tt_arena *tt_hlo_arena(tt_hlo *h) { return &h->arena; }
 int tt_hlo_size(const tt_hlo *h) { return h->instr_count; }
 

@@ -148,10 +148,8 @@ tt_node *tt_hlo_unary(tt_hlo *h, tt_hlo_op op, tt_node *x) {
                       x->type);
 }
 
-tt_node *tt_hlo_binary(tt_hlo *h, tt_hlo_op op, tt_node *a, tt_node *b) {
+tt_node *tt_hlo_combine(tt_hlo *h, tt_hlo_op op, tt_node *a, tt_node *b) {
   if (!tt_hlo_usable(h, (int)op, (tt_node *[]){a, b}, 2)) return tt_hlo_poison(h);
-  a = spread(h, a, b);
-  b = spread(h, b, a);
   if (too_narrow(op, a->type.dtype) && tt_type_equal(&a->type, &b->type))
     return tt_hlo_convert(
         h, tt_hlo_binary(h, op, tt_hlo_convert(h, a, TT_F32), tt_hlo_convert(h, b, TT_F32)),
@@ -161,6 +159,21 @@ tt_node *tt_hlo_binary(tt_hlo *h, tt_hlo_op op, tt_node *a, tt_node *b) {
       &(tt_instr){
           .op = (int)op, .rule = rule_binary, .operands = (tt_node *[]){a, b}, .operand_count = 2},
       a->type);
+}
+
+static tt_node *chosen_extreme(tt_hlo *h, tt_cmp beyond, tt_node *a, tt_node *b) {
+  tt_node *nan = tt_hlo_compare(h, TT_NE, a, a);
+  return tt_hlo_select(h, tt_hlo_or(h, tt_hlo_compare(h, beyond, a, b), nan), a, b);
+}
+
+tt_node *tt_hlo_binary(tt_hlo *h, tt_hlo_op op, tt_node *a, tt_node *b) {
+  if (!tt_hlo_usable(h, (int)op, (tt_node *[]){a, b}, 2)) return tt_hlo_poison(h);
+  a = spread(h, a, b);
+  b = spread(h, b, a);
+  bool extreme = op == TT_HLO_maximum || op == TT_HLO_minimum;
+  if (extreme && h->chooses && tt_is_float(a->type.dtype) && tt_type_equal(&a->type, &b->type))
+    return chosen_extreme(h, op == TT_HLO_maximum ? TT_GT : TT_LT, a, b);
+  return tt_hlo_combine(h, op, a, b);
 }
 
 static tt_node *compare(tt_hlo *h, tt_cmp direction, tt_node *a, tt_node *b, bool total) {
@@ -199,6 +212,8 @@ tt_node *tt_hlo_select(tt_hlo *h, tt_node *pred, tt_node *on_true, tt_node *on_f
 
 tt_node *tt_hlo_clamp(tt_hlo *h, tt_node *low, tt_node *x, tt_node *high) {
   TT_NEED(h, clamp, low, x, high);
+  if (h->chooses && tt_is_float(x->type.dtype))
+    return tt_hlo_minimum(h, tt_hlo_maximum(h, x, low), high);
   x = spread(h, x, low->type.rank ? low : high);
   return tt_hlo_emit1(h, TT_DRAFT(clamp, NULL, 0, low, x, high), x->type);
 }

@@ -61,6 +61,9 @@ tt_status tt_hlo_verify(tt_hlo *h, const char *stage);
 int tt_hlo_size(const tt_hlo *h);
 /* Elements of the largest value that is computed, and not only repeated or arranged. */
 int64_t tt_hlo_largest(const tt_hlo *h);
+/* From now on maximum, minimum and clamp of floats are written as choices, but for those of
+ * tt_hlo_reduce: for a compiler that drops NaN where it joins them with a sum. */
+void tt_hlo_choose_extremes(tt_hlo *h);
 /* Whether a convolution was built so far. */
 bool tt_hlo_convolves(const tt_hlo *h);
 
@@ -103,7 +106,7 @@ typedef enum tt_hlo_op {
 } tt_hlo_op;
 
 /* maximum and minimum of bools are or and and; of a NaN and anything, NaN. XLA's CPU compiler drops
- * NaNs unless it is told xla_cpu_enable_fast_min_max = False. */
+ * NaNs unless it is told xla_cpu_enable_fast_min_max = False and they are written as choices. */
 tt_node *tt_hlo_unary(tt_hlo *h, tt_hlo_op op, tt_node *x);
 tt_node *tt_hlo_binary(tt_hlo *h, tt_hlo_op op, tt_node *a, tt_node *b);
 #define X(name)                                                                                    \

@@ -115,13 +115,16 @@ struct tt_hlo {
   size_t donation_count, donation_capacity;
   int next_id, instr_count, depth;
   int64_t largest;
-  bool convolves;
+  bool convolves, chooses;
   tt_precision precision;
   const int64_t *devices; /* ascending */
   int device_count;
   tt_intern numbered; /* value numbering: what was built already, by content */
   tt_text key;        /* scratch for it */
 };
+
+/* A binary operation of operands of one type, as the op table names it. */
+tt_node *tt_hlo_combine(tt_hlo *h, tt_hlo_op op, tt_node *a, tt_node *b);
 
 bool tt_hlo_bad(tt_why *why, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool tt_hlo_bad_memory(tt_why *why);

@@ -136,7 +136,7 @@ tt_node *tt_hlo_identity(tt_hlo *h, tt_reducer reducer, tt_dtype dtype) {
 }
 
 static void combine(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
-  results[0] = tt_hlo_binary(h, *(const tt_hlo_op *)user, args[0], args[1]);
+  results[0] = tt_hlo_combine(h, *(const tt_hlo_op *)user, args[0], args[1]);
 }
 
 tt_block *tt_hlo_reducer_region(tt_hlo *h, int op, tt_reducer reducer, tt_dtype dtype) {

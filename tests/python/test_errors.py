@@ -137,9 +137,11 @@ NOT_THERE = {
 }
 
 
+@pytest.mark.parametrize("varies", [False, True])
 @pytest.mark.parametrize("name", NOT_THERE)
-def test_values_that_do_not_fit(name):
+def test_values_that_do_not_fit(name, varies):
     function, indices, instead = NOT_THERE[name]
+    texts = [torch.arange(n).to(DEVICE) for n in (5, 6, 4, 3) if varies]
     for mode in modes():
         with torch.tpu.set_eager_mode(mode) if DEVICE == "tpu" else contextlib.nullcontext():
             if mode == "debug" or DEVICE == "cpu":
@@ -150,6 +152,7 @@ def test_values_that_do_not_fit(name):
                 continue  # takes as many rows as indices
             if instead is not None:
                 same(got, function(X, torch.tensor(instead)))
+    assert len(texts) == 4 * varies
 
 
 WITH_ERRORS = [op for op in op_db if op.error_inputs_func is not None]

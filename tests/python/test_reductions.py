@@ -4,7 +4,8 @@ import math
 
 import pytest
 import torch
-from support import DEVICE, check, check_gradients, modes, only_tpu, raises_alike
+from support import DEVICE, check, check_gradients, modes, only_tpu, raises_alike, same
+from torch import nn
 
 pytestmark = [only_tpu, pytest.mark.usefixtures("no_host")]
 
@@ -170,6 +171,31 @@ def test_nan_wins_in_reductions_of_every_size(name):
     x = torch.randn(1000, 16, generator=generator)
     x.view(-1)[::37] = math.nan
     check(EXTREMES[name], x)
+
+
+BOUNDED = {
+    "clamp": lambda x: x.clamp(-1, 1).sum(1),
+    "clamp_min": lambda x: x.clamp(min=0).sum(0),
+    "clamp by tensors": lambda x: x.clamp(x.flip(0) - 1, x.flip(0) + 1).mean(0),
+    "minimum": lambda x: torch.minimum(x, x.flip(0)).sum(1),
+    "maximum": lambda x: torch.maximum(x.flip(1), x).sum(1),
+    "hardtanh": lambda x: nn.functional.hardtanh(x).mean(1),
+    "loss": lambda x: nn.functional.margin_ranking_loss(x, x.flip(0), x.flip(1).sign()),
+    "distances": lambda x: torch.cdist(x, x.flip(1), 0.0),
+}
+
+
+@only_tpu
+@pytest.mark.tier("chunks")
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name", BOUNDED)
+def test_nan_within_bounds_stays_in_a_sum(name, compiled):
+    """The same library takes along into a sum what each of its elements is."""
+    x = torch.randn(64, 64)
+    x[5, 3], x[9] = math.nan, math.nan
+    work = torch.compile(BOUNDED[name]) if compiled else BOUNDED[name]
+    with torch.tpu.set_eager_mode("fused"):
+        same(work(x.to(DEVICE)), BOUNDED[name](x))
 
 
 @pytest.mark.parametrize("bag", [[0, 1, 2], [1, 0, 2], [0, 2, 1], [1], [4, 1, 4]])

@@ -6,7 +6,7 @@
 void tt_lower_index(tt_lower *cx) {
   tt_picks picks;
   tt_node *x = tt_in(cx, 0);
-  tt_pick(cx, 1, &x->type, cx->row->param == 0, &picks);
+  tt_pick(cx, 1, &x->type, TT_TO_READ, cx->row->param == 0, &picks);
   tt_out_as(cx, 0, tt_picked(cx, x, &picks));
 }
 
@@ -14,7 +14,7 @@ void tt_lower_index(tt_lower *cx) {
 void tt_lower_masked_index(tt_lower *cx) {
   tt_picks picks;
   tt_node *x = tt_in(cx, 0), *mask = tt_in(cx, 1), *fill = tt_num(cx, 3, x->type.dtype);
-  tt_pick(cx, 2, &x->type, false, &picks);
+  tt_pick(cx, 2, &x->type, TT_TO_READ, false, &picks);
   const tt_type *to = &picks.result;
   fill = tt_hlo_broadcast_to(cx->h, fill, to->rank, to->dims);
   if (tt_type_numel(&x->type) == 0) { /* whatever the mask says */
@@ -33,7 +33,7 @@ void tt_lower_index_select(tt_lower *cx) {
   int dim = tt_dim(cx, 1, x->type.rank), rank = x->type.rank;
   x = tt_at_least_1d(cx, x);
   tt_check_index(cx, index, x->type.dims[dim], false, TT_OUT_OF_RANGE, "index");
-  x = tt_hlo_take(cx->h, x, index, dim);
+  x = tt_hlo_take(cx->h, x, tt_clamp_index(cx, 0, dim, index), dim);
   tt_out_as(cx, 0, rank == 0 ? tt_hlo_reshape(cx->h, x, 0, NULL) : x);
 }
 
@@ -48,7 +48,7 @@ void tt_lower_gather(tt_lower *cx) {
   for (int i = 0; i < x->type.rank; i++)
     if (i != dim && index->type.dims[i] < x->type.dims[i])
       x = tt_hlo_slice_dim(cx->h, x, i, 0, index->type.dims[i], 1);
-  x = tt_hlo_take_along(cx->h, x, index, dim);
+  x = tt_hlo_take_along(cx->h, x, tt_clamp_index(cx, 0, dim, index), dim);
   tt_out_as(cx, 0, tt_hlo_reshape(cx->h, x, type.rank, type.dims));
 }
 

@@ -24,6 +24,14 @@ tt_node *tt_wrap_index(tt_lower *cx, tt_node *index, int64_t size) {
   return wrap(cx, index, tt_hlo_const_i(cx->h, TT_I64, size));
 }
 
+tt_node *tt_clamp_index(tt_lower *cx, int i, int dim, tt_node *index) {
+  if (!tt_padded_along(cx, i, dim)) return index;
+  tt_hlo *h = cx->h;
+  tt_node *count = tt_count(cx, i, &dim, 1, TT_I64);
+  index = tt_hlo_convert(h, index, TT_I64);
+  return tt_hlo_minimum(h, index, tt_hlo_subtract(h, count, tt_hlo_const_i(h, TT_I64, 1)));
+}
+
 tt_node *tt_range_mask(tt_lower *cx, const tt_type *type, int dim, int64_t low, int64_t high,
                        int64_t step) {
   tt_hlo *h = cx->h;
@@ -140,7 +148,8 @@ static void shape_result(tt_lower *cx, const tt_type *x, const tt_type *shape, t
   picks->result.rank = rank;
 }
 
-void tt_pick(tt_lower *cx, int arg, const tt_type *x, bool check, tt_picks *picks) {
+void tt_pick(tt_lower *cx, int arg, const tt_type *x, tt_purpose purpose, bool check,
+             tt_picks *picks) {
   tt_hlo *h = cx->h;
   tt_type shape = index_shape(cx, arg), column = shape;
   tt_node *parts[TT_MAX_RANK];
@@ -153,6 +162,7 @@ void tt_pick(tt_lower *cx, int arg, const tt_type *x, bool check, tt_picks *pick
     tt_node *size = tt_padded_along(cx, 0, k) ? tt_count(cx, 0, &k, 1, TT_I64)
                                               : tt_hlo_const_i(h, TT_I64, x->dims[k]);
     index = tt_pad_at(cx, arg, k, wrap(cx, index, size), TT_MAX); /* padding is out of range */
+    if (purpose == TT_TO_READ) index = tt_clamp_index(cx, 0, k, index);
     index = tt_hlo_broadcast_to(h, index, shape.rank, shape.dims);
     parts[picks->count] = tt_hlo_reshape(h, index, column.rank, column.dims);
     picks->dims[picks->count++] = k;

@@ -10,6 +10,8 @@ bool tt_out_empty(tt_lower *cx);
 tt_node *tt_at_least_1d(tt_lower *cx, tt_node *x);
 /* I64; negative elements count from the end of a dim of this size. */
 tt_node *tt_wrap_index(tt_lower *cx, tt_node *index, int64_t size);
+/* Into what counts of argument i's dim: a read clamps, by itself only to the padding's end. */
+tt_node *tt_clamp_index(tt_lower *cx, int i, int dim, tt_node *index);
 /* The bool tensor of `type`'s dims that is true where the coordinate along `dim` lies in
  * low, low + step, .. < high. */
 tt_node *tt_range_mask(tt_lower *cx, const tt_type *type, int dim, int64_t low, int64_t high,
@@ -28,8 +30,11 @@ typedef struct tt_picks {
   int window[TT_MAX_RANK]; /* dims of the result that are whole dims of x */
   int window_count;
 } tt_picks;
-/* Argument `arg` is the list of index tensors; None means the whole dim. */
-void tt_pick(tt_lower *cx, int arg, const tt_type *x, bool check, tt_picks *picks);
+/* Argument `arg` is the list of index tensors into argument 0, which are for reading, or for writing;
+ * None means the whole dim. */
+typedef enum tt_purpose { TT_TO_READ, TT_TO_WRITE } tt_purpose;
+void tt_pick(tt_lower *cx, int arg, const tt_type *x, tt_purpose purpose, bool check,
+             tt_picks *picks);
 tt_node *tt_picked(tt_lower *cx, tt_node *x, const tt_picks *picks);
 
 /* table (rank >= 1) with `rows` combined into it at `index`; bad indices are dropped. */

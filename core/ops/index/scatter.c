@@ -69,7 +69,7 @@ void tt_lower_index_put(tt_lower *cx) {
   tt_picks picks;
   tt_node *x = tt_in(cx, 0), *values = tt_cast(cx, tt_in(cx, 2), x->type.dtype);
   bool unsafe = cx->row->param == 1 || tt_bool(cx, 4), accumulate = tt_bool(cx, 3);
-  tt_pick(cx, 1, &x->type, !unsafe, &picks);
+  tt_pick(cx, 1, &x->type, TT_TO_WRITE, !unsafe, &picks);
   values = tt_hlo_broadcast_to(cx->h, values, picks.result.rank, picks.result.dims);
   if (tt_hlo_failed(cx->h)) return;
   target to = at_picks(&picks);
@@ -80,7 +80,7 @@ void tt_lower_masked_index_put(tt_lower *cx) {
   tt_picks picks;
   tt_node *x = tt_in(cx, 0), *mask = tt_cast(cx, tt_in(cx, 1), TT_BOOL);
   tt_node *values = tt_cast(cx, tt_in(cx, 3), x->type.dtype);
-  tt_pick(cx, 2, &x->type, false, &picks);
+  tt_pick(cx, 2, &x->type, TT_TO_WRITE, false, &picks);
   mask = tt_hlo_broadcast_to(cx->h, mask, picks.result.rank, picks.result.dims);
   values = tt_hlo_broadcast_to(cx->h, values, picks.result.rank, picks.result.dims);
   if (tt_hlo_failed(cx->h)) return;
