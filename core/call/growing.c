@@ -171,6 +171,7 @@ int tt_growing_upload(tt_growing *growing, const tt_type *type) {
 void tt_growing_forget(tt_growing *growing) {
   pthread_mutex_lock(&growing->lock);
   forget(growing);
+  for (int i = 0; i < TT_MOST_LIVE; i++) become(growing, &growing->live[i], 0);
   pthread_mutex_unlock(&growing->lock);
 }
 

@@ -44,7 +44,7 @@ void tt_growing_deinit(tt_growing *growing);
  * what the nodes of a graph have.
  * Thread-safe, as the next one; neither finds anything where the registry's GROWING is off. */
 int tt_growing_upload(tt_growing *growing, const tt_type *type);
-/* No size was seen yet, of anything. Thread-safe. */
+/* No size was seen yet, of anything, and no length lives, whatever has it. Thread-safe. */
 void tt_growing_forget(tt_growing *growing);
 /* Notes that something with `part` elements along a dim was joined with something else, to this
  * type. Whether the first was joined in this way itself, as a cache that grows by a token is. */

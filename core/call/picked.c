@@ -113,20 +113,24 @@ static int dim_of(const tt_call_spec *spec) {
   return dim < 0 ? dim + rank : dim;
 }
 
-/* Slices: self is marked as it likes elsewhere; along `dim` indices count without padding. */
-static bool note_slices(tt_spread *s, const tt_call_tensor *self, int dim) {
+/* Slices: self is marked as it likes elsewhere; along `dim` indices count without padding, and where
+ * they read they are told how many there are. */
+static bool note_slices(tt_spread *s, const tt_call_spec *spec, int dim, bool read) {
+  int tensor = spec->args[0].first;
+  const tt_call_tensor *self = &spec->tensors[tensor];
   for (int k = 0; k < tt_marks_count(&self->marks); k++) {
     const tt_mark *mark = &self->marks.of[k];
-    if (mark->dim == dim ? mark->outer != 1
-                         : !tt_spread_note(s, TT_CODE_DIM + mark->dim, self, mark))
-      return false;
+    bool fits = mark->dim == dim
+                    ? mark->outer == 1 && (!read || tt_spread_leave_out(s, tensor, mark))
+                    : tt_spread_note(s, TT_CODE_DIM + mark->dim, self, mark);
+    if (!fits) return false;
   }
   return true;
 }
 
 bool tt_picked_select(tt_spread *s, const tt_call_spec *spec) {
   int dim = dim_of(spec);
-  if (dim < 0 || !note_slices(s, &spec->tensors[spec->args[0].first], dim)) return false;
+  if (dim < 0 || !note_slices(s, spec, dim, true)) return false;
   const tt_call_tensor *index = &spec->tensors[spec->args[2].first];
   return !index->marks.count || tt_spread_note(s, TT_CODE_DIM + dim, index, &index->marks.of[0]);
 }
@@ -149,8 +153,8 @@ static bool writes_slices(const tt_call_spec *spec, int dim) {
 
 bool tt_picked_add(tt_spread *s, const tt_call_spec *spec) {
   int dim = dim_of(spec);
-  return dim >= 0 && note_slices(s, &spec->tensors[spec->args[0].first], dim) &&
-         writes_slices(spec, dim) && leave_out_all(s, spec, spec->args[2].first);
+  return dim >= 0 && note_slices(s, spec, dim, false) && writes_slices(spec, dim) &&
+         leave_out_all(s, spec, spec->args[2].first);
 }
 
 /* Where `inner` has room for more along a dim other than `dim`, `outer`, which may be longer, has
@@ -174,7 +178,10 @@ static bool is_within(const tt_call_spec *spec, int dim) {
 }
 
 bool tt_picked_gather(tt_spread *s, const tt_call_spec *spec) {
-  if (!is_within(spec, dim_of(spec))) return false;
+  int self = spec->args[0].first, dim = dim_of(spec);
+  if (!is_within(spec, dim)) return false;
+  const tt_mark *along = tt_mark_of(&spec->tensors[self].marks, dim);
+  if (along && !tt_spread_leave_out(s, self, along)) return false;
   return tt_spread_note_dims(s, &spec->tensors[spec->args[2].first]);
 }
 
