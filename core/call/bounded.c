@@ -124,12 +124,15 @@ static bool place_dim(places *p, int dim, tt_view *view, found *marks) {
   return true;
 }
 
-/* Strides along dims of one element mean nothing, but some look at them. */
-static void fill_strides(tt_view *view) {
-  int64_t behind = 1;
-  for (int i = view->rank - 1; i >= 0; i--) {
-    if (view->sizes[i] == 1) view->strides[i] = behind;
-    behind = view->strides[i] * view->sizes[i];
+/* Strides along dims of one element mean nothing, but some look at them (is an image's last dim its
+ * channels?): they are as long as what lies inside of them, as the strides that were say. */
+static void fill_strides(tt_view *view, const tt_view *before) {
+  for (int i = 0; i < view->rank; i++) {
+    if (view->sizes[i] != 1) continue;
+    view->strides[i] = 1;
+    for (int j = 0; j < view->rank; j++)
+      if (before->strides[j] != 0 && before->strides[j] < before->strides[i])
+        view->strides[i] *= view->sizes[j];
   }
 }
 
@@ -147,19 +150,20 @@ bool tt_bounded_view(const tt_type *type, const tt_reach *reach, const tt_view *
     if (!place_dim(&p, i, out, &all)) return false;
   for (int k = 0; k < TT_MOST_ALONG; k++)
     if (all.of[k].outer) marks->of[marks->count++] = all.of[k];
-  fill_strides(out);
+  fill_strides(out, logical);
   return true;
 }
 
 /* The dense view of these sizes whose dims are ordered as its strides say. */
 static void restride(tt_view *view) {
+  tt_view before = *view;
   int order[TT_MAX_RANK];
   int64_t stride = 1;
   for (int i = tt_view_order(view, order) - 1; i >= 0; i--) {
     view->strides[order[i]] = stride;
     stride *= view->sizes[order[i]];
   }
-  fill_strides(view);
+  fill_strides(view, &before);
 }
 
 tt_view tt_bounded_cover(const tt_view *view, int dim, int64_t bound) {

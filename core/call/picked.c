@@ -113,8 +113,8 @@ static int dim_of(const tt_call_spec *spec) {
   return dim < 0 ? dim + rank : dim;
 }
 
-/* Slices: self is marked as it likes elsewhere; along `dim` indices count without padding, and where
- * they read they are told how many there are. */
+/* Slices: self is marked as it likes elsewhere; along `dim` indices count without padding, and
+ * where they read they are told how many there are. */
 static bool note_slices(tt_spread *s, const tt_call_spec *spec, int dim, bool read) {
   int tensor = spec->args[0].first;
   const tt_call_tensor *self = &spec->tensors[tensor];

@@ -81,13 +81,16 @@ WITH_OTHERS = (lambda x: x + x[0], lambda x: x[0] + x, lambda x: x + x, lambda x
 FIRST_MADE = (nn.functional.hardtanh, torch.nan_to_num, torch.deg2rad, torch.tril)
 
 
-def test_dims_of_one_element():
+@pytest.mark.parametrize("varies", [False, True])
+def test_dims_of_one_element(varies):
     """They say whether an image has its channels last, whatever was computed before."""
+    texts = [torch.arange(n).to(DEVICE) for n in (5, 6, 4) if varies]
     for layout in (torch.channels_last, torch.contiguous_format):
         x = numbers(4, 3, 1, 1).to(memory_format=layout)
         y = there(x)
         for work in (*WITH_NUMBERS, *WITH_OTHERS, *FIRST_MADE):
             assert work(y).stride() == work(x).stride()
+    assert len(texts) == 3 * varies
 
 
 INDICES = {

@@ -30,8 +30,8 @@ typedef struct tt_picks {
   int window[TT_MAX_RANK]; /* dims of the result that are whole dims of x */
   int window_count;
 } tt_picks;
-/* Argument `arg` is the list of index tensors into argument 0, which are for reading, or for writing;
- * None means the whole dim. */
+/* Argument `arg` is the list of index tensors into argument 0, which are for reading, or for
+ * writing; None means the whole dim. */
 typedef enum tt_purpose { TT_TO_READ, TT_TO_WRITE } tt_purpose;
 void tt_pick(tt_lower *cx, int arg, const tt_type *x, tt_purpose purpose, bool check,
              tt_picks *picks);
