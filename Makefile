@@ -83,9 +83,9 @@ test-c: build
 	cd build/release && $(QUICK_CASES) $(CTEST) $(QUICK_C)
 
 # Without most of what compiles for minutes in the CPU plugin, which no sanitizer sees into, without
-# test_reclaim under ASan, which takes a minute there, and without injected failures of a single
-# thread under TSan, which runs test_reclaim; not so in `make test-all`. What runs in the plugin never
-# runs under TSan, which it is not made for.
+# test_reclaim under ASan, which takes a minute there (TSan runs it), and without injected failures
+# of a single thread under TSan; not so in `make test-all`. What runs in the plugin never runs under
+# TSan, which it is not made for.
 QUICK_CASES := TT_CASES=48
 UNSEEN := hlo_run|streams_cpu|template_cpu|capture_cpu|nested_cpu|reclaim
 QUICK_ASAN := -E "$(UNSEEN)"

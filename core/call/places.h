@@ -7,8 +7,6 @@
 #include "call/args.h"
 
 enum { TT_MOST_PLACES = 32 }; /* a key with more of them has none */
-/* An end that is no user's: of as many elements from the start on as count, which is a length. */
-#define TT_AS_MANY (INT64_MAX - 1)
 
 /* What a call is handed, behind its own numbers, for those that are run-time numbers. */
 typedef struct tt_places {

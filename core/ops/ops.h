@@ -66,6 +66,8 @@ typedef struct tt_op_place {
   int whole;
 } tt_op_place;
 const tt_op_place *tt_op_place_of(const char *name); /* NULL: the row has none */
+/* An end that is no user's: of as many elements from the start on as count, which is a length. */
+#define TT_AS_MANY (INT64_MAX - 1)
 
 /* Sizes of an argument's dims that may be run-time lengths, since no result's type depends on them.
  * The lowering then finds a greater size (a bound) there, and behind the length what `neutral`

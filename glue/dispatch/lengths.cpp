@@ -2,10 +2,6 @@
 
 #include <algorithm>
 
-extern "C" {
-#include "call/places.h"
-}
-
 namespace tt {
 
 using c10::IValue;

@@ -17,7 +17,6 @@
 #include <tuple>
 
 extern "C" {
-#include "call/places.h"
 #include "graph/repeat.h"
 #include "program/trial.h"
 }
