@@ -25,6 +25,12 @@ ACCEL := TORCH_TPU_PLUGIN=$(CURDIR)/build/release/libtt_accel_plugin.so $(PYTEST
 ACCEL_TESTS := $(addprefix tests/python/test_, \
 	device.py errors.py exchange.py graphs.py streams.py)
 
+# Not those that count programs: fewer sizes are known to stay as they are.
+LIVING_TESTS := $(addprefix tests/python/test_, \
+	autograd.py bits.py conj.py creation.py fft.py functorch.py fuzz.py layers.py layouts.py \
+	linalg.py lists.py modules.py nested.py numbers.py ops.py others.py products.py quantised.py \
+	random.py reductions.py sparse.py special.py strides.py unsigned.py views.py vision.py)
+
 .PHONY: build run run-distributed test test-c test-sanitized test-tsan test-python test-accel \
 	test-accel-all test-all test-sweep soak ecosystem lint format bench bench-env bench-models \
 	bench-step report coverage coverage-all docs clean
@@ -141,6 +147,7 @@ test-all: test-c test-sanitized test-tsan test-accel-all build $(MODELS_STAMP)
 	$(PYTEST) -m "not sweep"
 	TORCH_TPU_EAGER_MODE=strict $(PYTEST) tests/upstream -m "not sweep"
 	TORCH_TPU_GROWING=off $(PYTEST) tests/python/test_growing.py tests/python/test_operands.py
+	$(PYTEST) --living -m "not sweep" $(LIVING_TESTS)
 	for dim in first last; do \
 	  TORCH_TPU_GROWING=$$dim $(PYTEST) -m "not sweep" tests/python/test_fuzz.py || exit 1; \
 	done

@@ -18,6 +18,7 @@ from support import DEVICE, MODES, TIERS  # noqa: E402
 
 def pytest_addoption(parser):
     parser.addoption("--tier", choices=TIERS, help="what chunks are launched as in Fused mode")
+    parser.addoption("--living", action="store_true", help="texts of 2 to 10 words live meanwhile")
 
 
 def pytest_configure(config):
@@ -113,6 +114,18 @@ def known_state(request):
     torch.tpu.eager_mode, torch.tpu.host_fallback = mode, fallback
     if tier:
         glue._force_tier(TIERS.index(os.environ.get("TORCH_TPU_FUSED_TIER", "auto")))
+
+
+@pytest.fixture(autouse=True)
+def living_texts(request, known_state):
+    """With --living most sizes of a test vary: its operands have room, and so padding."""
+    if not request.config.getoption("--living"):
+        yield
+        return
+    with torch.tpu.set_eager_mode("strict"):
+        texts = [torch.arange(n).to(DEVICE) for n in (9, *range(2, 9), 10, 12)]
+    yield
+    del texts
 
 
 @pytest.fixture
