@@ -60,14 +60,18 @@ static bool note_tensor(tt_spread *s, const tt_call_spec *spec, const char *rule
   return all;
 }
 
+/* Whether the row's lowering counts along all dims: it draws, or draws again what was dropped. */
+static bool counts_all(const tt_op_row *row) {
+  return row->cls == TT_RANDOM || row->cls == TT_LOSS || strcmp(row->statics, "dropout_p") == 0;
+}
+
 static bool check_tensor(tt_spread *s, const tt_call_spec *spec, const char *rule, int tensor,
                          const int *codes) {
   const tt_call_tensor *one = &spec->tensors[tensor];
   bool all = tt_spread_agrees(s, one, codes);
   for (int k = 0; k < tt_marks_count(&one->marks) && all; k++) {
     const tt_mark *mark = &one->marks.of[k];
-    bool counts = spec->row->cls == TT_RANDOM || spec->row->cls == TT_LOSS;
-    bool kept = !counts && in_results(rule, codes[mark->dim]);
+    bool kept = !counts_all(spec->row) && in_results(rule, codes[mark->dim]);
     all = kept || tt_spread_leave_out(s, tensor, mark);
   }
   return all;

@@ -253,7 +253,9 @@ def test_long_attention(case):
 
 
 @pytest.mark.parametrize("half", slow_but([False, True], True), ids=["f32", "bf16"])
-def test_attention_drops_what_dropout_would(half):
+@pytest.mark.parametrize("varies", [False, True])
+def test_attention_drops_what_dropout_would(half, varies):
+    texts = [torch.arange(n).to(DEVICE) for n in (9, 7, 3, 5, 2) if varies]
     q, k, v = (torch.randn(2, 3, n, 8).to(DEVICE).requires_grad_() for n in (5, 7, 7))
     grad = torch.randn(2, 3, 5, 8).to(DEVICE)
     results = []
@@ -273,6 +275,7 @@ def test_attention_drops_what_dropout_would(half):
     drawn = torch.rand(3, device=DEVICE)
     torch.manual_seed(0)
     assert torch.equal(drawn, torch.rand(3, device=DEVICE)), "nothing was drawn without dropout"
+    assert len(texts) == 5 * varies
 
 
 def test_a_mask_and_causal():
