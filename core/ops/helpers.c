@@ -69,20 +69,18 @@ void tt_broadcast_pair(tt_lower *cx, tt_node **a, tt_node **b, tt_dtype dtype) {
   *b = pair[1];
 }
 
-/* user: how what is taken compares with what it replaces. */
-static void nan_wins(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
-  tt_node *beyond = tt_hlo_compare(h, *(const tt_cmp *)user, args[1], args[0]);
-  tt_node *nan = tt_hlo_compare(h, TT_NE, args[1], args[1]);
-  results[0] = tt_hlo_select(h, tt_hlo_or(h, beyond, nan), args[1], args[0]);
+/* As programs for such compilers write extremes: tt_hlo_choose_extremes. */
+static void choose(tt_hlo *h, tt_node *const *args, tt_node **results, void *user) {
+  results[0] = tt_hlo_binary(h, *(const tt_hlo_op *)user, args[1], args[0]);
 }
 
 tt_node *tt_extreme(tt_lower *cx, tt_reducer reducer, tt_node *x, const int *dims, int count) {
   tt_hlo *h = cx->h;
   bool plain = !cx->target->xla_cpu || !tt_is_float(x->type.dtype) || count == 0;
   if (plain) return tt_hlo_reduce(h, reducer, x, dims, count);
-  tt_cmp beyond = reducer == TT_MAX ? TT_GT : TT_LT;
+  tt_hlo_op op = reducer == TT_MAX ? TT_HLO_maximum : TT_HLO_minimum;
   tt_node *init = tt_hlo_identity(h, reducer, x->type.dtype), *result;
-  tt_hlo_reduce_n(h, 1, &x, &init, dims, count, nan_wins, &beyond, &result);
+  tt_hlo_reduce_n(h, 1, &x, &init, dims, count, choose, &op, &result);
   return result;
 }
 

@@ -13,7 +13,7 @@ os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(_cache.name, "graphs")
 
 import pytest  # noqa: E402
 import torch  # noqa: E402
-from support import DEVICE, MODES, TIERS  # noqa: E402
+from support import DEVICE, MODES, TIERS, living  # noqa: E402
 
 
 def pytest_addoption(parser):
@@ -123,7 +123,7 @@ def living_texts(request, known_state):
         yield
         return
     with torch.tpu.set_eager_mode("strict"):
-        texts = [torch.arange(n).to(DEVICE) for n in (9, *range(2, 9), 10, 12)]
+        texts = living(9, *range(2, 9), 10, 12)
     yield
     del texts
 

@@ -57,6 +57,11 @@ def modes():
     return names
 
 
+def living(*lengths):
+    """Texts of so many words: while they live, sizes equal to these are lengths, which vary."""
+    return [torch.arange(n).to(DEVICE) for n in lengths]
+
+
 def move(tree, device=None):
     """Copies the tensors of a tree to the device, as leaves that want gradients if theirs did."""
 

@@ -489,7 +489,8 @@ LONG_FLEX = {
 }
 
 
-@pytest.mark.parametrize("name", slow_but(LONG_FLEX))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LONG_FLEX)
 def test_long_flex_attention(name):
     """A block of the scores at a time: of 4 heads, 1,536 rows by 1,536 numbers."""
     heads, biased, causal = LONG_FLEX[name]

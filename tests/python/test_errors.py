@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 import torch
-from support import DEVICE, modes, move, raises_alike, same
+from support import DEVICE, living, modes, move, raises_alike, same
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten
 
@@ -141,7 +141,7 @@ NOT_THERE = {
 @pytest.mark.parametrize("name", NOT_THERE)
 def test_values_that_do_not_fit(name, varies):
     function, indices, instead = NOT_THERE[name]
-    texts = [torch.arange(n).to(DEVICE) for n in (5, 6, 4, 3) if varies]
+    texts = living(5, 6, 4, 3) if varies else []
     for mode in modes():
         with torch.tpu.set_eager_mode(mode) if DEVICE == "tpu" else contextlib.nullcontext():
             if mode == "debug" or DEVICE == "cpu":

@@ -7,7 +7,17 @@ from functools import partial
 import pytest
 import torch
 import torch.nn.functional as F
-from support import DEVICE, check, check_gradients, counted, only_tpu, raises_alike, same, slow_but
+from support import (
+    DEVICE,
+    check,
+    check_gradients,
+    counted,
+    living,
+    only_tpu,
+    raises_alike,
+    same,
+    slow_but,
+)
 from torch import nn
 
 
@@ -255,7 +265,7 @@ def test_long_attention(case):
 @pytest.mark.parametrize("half", slow_but([False, True], True), ids=["f32", "bf16"])
 @pytest.mark.parametrize("varies", [False, True])
 def test_attention_drops_what_dropout_would(half, varies):
-    texts = [torch.arange(n).to(DEVICE) for n in (9, 7, 3, 5, 2) if varies]
+    texts = living(9, 7, 3, 5, 2) if varies else []
     q, k, v = (torch.randn(2, 3, n, 8).to(DEVICE).requires_grad_() for n in (5, 7, 7))
     grad = torch.randn(2, 3, 5, 8).to(DEVICE)
     results = []

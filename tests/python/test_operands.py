@@ -5,7 +5,7 @@ import threading
 import pytest
 import torch
 import torch.nn.functional as F
-from support import DEVICE, check, compiled, modes, only_tpu, raises_alike, same, slow_but
+from support import DEVICE, check, compiled, living, modes, only_tpu, raises_alike, same, slow_but
 
 pytestmark = only_tpu
 COUNT = 50
@@ -354,7 +354,7 @@ def test_a_part_whose_size_varies_is_put_back_anywhere():
     """Start and size are run-time numbers then, both of them."""
     put = torch.ops.aten.slice_backward
     parts = [numbers(n, 4) for n in (5, 7, 3, 6, 3, 7, 5, 6)]
-    texts = [torch.arange(len(part)).to(DEVICE) for part in parts]
+    texts = living(*map(len, parts))
 
     def work(parts):
         starts = range(0, 2 * len(parts), 2)
@@ -368,7 +368,7 @@ def test_a_part_whose_size_varies_is_put_back_anywhere():
 @pytest.mark.parametrize("sizes", [(3, 7), (7, 3)])
 def test_gradients_of_other_sizes_are_refused_where_sizes_vary(sizes):
     """A gradient of a row that has the row's dim has a length there, and nothing says its end."""
-    texts = [torch.arange(n).to(DEVICE) for n in (5, 6, 7, 3)]
+    texts = living(5, 6, 7, 3)
     raises_alike(
         lambda g: torch.ops.aten.slice_backward(g, [8, sizes[1]], 0, 1, 6, 1), numbers(*sizes)
     )

@@ -12,11 +12,9 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from language import agree
 from ranks import World
-from support import only_tpu, python, slow_but
+from support import only_tpu, python
 
 pytestmark = [only_tpu, pytest.mark.cpu_plugin("it has virtual devices")]
-
-QUICK = ("all_to_all", "scatter", "send")
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +30,7 @@ def eight():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", slow_but(processes.KINDS, *QUICK))
+@pytest.mark.parametrize("kind", processes.KINDS)
 def test_collectives_of_few_dtypes(pair, kind):
     dtypes, reductions = (torch.float32, torch.int64), ("SUM", "AVG", "MAX", "BXOR")
     results = pair.run(processes.compare, kind, dtypes, reductions)

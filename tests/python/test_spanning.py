@@ -38,7 +38,8 @@ def pair(request):
         yield started
 
 
-@pytest.mark.parametrize("kind", slow_but(processes.KINDS))
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", processes.KINDS)
 def test_collectives_of_few_dtypes(spanning, kind):
     dtypes, reductions = (torch.float32, torch.int64), ("SUM", "AVG", "MAX", "BXOR")
     results = spanning.run(processes.compare, kind, dtypes, reductions)

@@ -6,7 +6,7 @@ import random
 
 import pytest
 import torch
-from support import DEVICE, only_tpu, raises_alike, same, slow_but, strides_that_matter
+from support import DEVICE, living, only_tpu, raises_alike, same, slow_but, strides_that_matter
 from torch import nn
 
 BINARY = (torch.complex, torch.polar, torch.copysign, torch.clamp_min, torch.logical_and)
@@ -84,7 +84,7 @@ FIRST_MADE = (nn.functional.hardtanh, torch.nan_to_num, torch.deg2rad, torch.tri
 @pytest.mark.parametrize("varies", [False, True])
 def test_dims_of_one_element(varies):
     """They say whether an image has its channels last, whatever was computed before."""
-    texts = [torch.arange(n).to(DEVICE) for n in (5, 6, 4) if varies]
+    texts = living(5, 6, 4) if varies else []
     for layout in (torch.channels_last, torch.contiguous_format):
         x = numbers(4, 3, 1, 1).to(memory_format=layout)
         y = there(x)
