@@ -30,12 +30,13 @@ TABLE: dict[str, tuple[str, ...]] = {
     "convolve": ("pjrt",),
     "ops": ("hlo", "pjrt/target.h"),
     "call": ("ops",),
+    "kernels": ("call", "pjrt"),
     "graph": ("call",),
     "program": ("graph", "pjrt"),
     "stream": ("program",),
     "export": ("stream",),
     "dist": ("stream",),
-    "session": ("dist", "lapack", "convolve"),
+    "session": ("dist", "lapack", "convolve", "kernels"),
 }
 ARCHITECTURE = "docs/architecture.md"
 CALLERS = ("glue", "bench", "tools", "tests/core")  # beside core/

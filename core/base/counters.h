@@ -35,6 +35,7 @@
   X(CUTS_MODE, "chunks that another eager mode ended")                                             \
   X(TIER_OPERATORS, "operators of chunks that were launched alone")                                \
   X(TIER_PIECES, "operators that were launched in pieces of chunks")                               \
+  X(TIER_KERNELS, "operators that were launched in pieces, as orders to the host's kernels")       \
   X(TIER_CHUNKS, "operators that were launched in whole chunks")                                   \
   X(FUSED, "chunks that were launched as parts of longer ones")                                    \
   X(REPLAYS, "chunks run operator by operator, because they or an input had failed")               \

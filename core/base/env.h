@@ -12,7 +12,8 @@
     "A PJRT plugin: a path, or `cpu`, `tpu`, `cuda`. Unset: a TPU if there is one, else cpu.")     \
   X(EAGER_MODE, "fused", "`debug`, `strict`, or `fused`: how eager operators are launched.")       \
   X(FUSED_TIER, "auto",                                                                            \
-    "What chunks are launched as, for tests: `operators`, `pieces`, `chunks`, or what is ready.")  \
+    "What chunks are launched as, for tests: `operators`, `pieces`, `kernels`, `chunks`, or what is " \
+    "ready.")  \
   X(LOG, "", "Topics to log on stderr, comma-separated: compile, launch, plugin, host, all.")      \
   X(HOST_FALLBACK, "warn",                                                                         \
     "`warn`, `silent`, or `error`: what an operator without a device path does.")                  \
@@ -30,6 +31,9 @@
   X(CONVOLUTIONS, "host",                                                                          \
     "`host` or `xla`: who computes the convolutions of the CPU plugin's programs, PyTorch's "      \
     "library or XLA.")                                                                             \
+  X(KERNELS, "host",                                                                               \
+    "`host` or `xla`: whose kernels run on the CPU plugin until a chunk's own program is there, "  \
+    "PyTorch's, which need no compiler, or XLA's.")                                                \
   X(HOST_PAGES, "on",                                                                              \
     "`on` or `off`: whether malloc keeps memory of the CPU plugin for its next use, and large "    \
     "blocks take huge pages.")                                                                     \

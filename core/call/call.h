@@ -3,6 +3,7 @@
 #ifndef TT_CALL_H
 #define TT_CALL_H
 
+#include "base/atomic.h"
 #include "call/type.h"
 #include "call/view.h"
 #include "ops/ops.h"
@@ -121,6 +122,7 @@ typedef struct tt_call {
   struct tt_call_table *table;       /* that it belongs to */
   const struct tt_element *elements; /* see element.h; NULL until they are asked for */
   int element_kinds;                 /* how many calls they are, equal ones counted once */
+  TT_ATOMIC(int) orders;             /* see order.h */
   struct tt_program *program; /* the call alone, for that target, or NULL; accessed atomically */
 } tt_call;
 

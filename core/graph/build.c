@@ -1,6 +1,6 @@
 #include "graph/build.h"
 
-#include "call/lower.h"
+#include "call/ordered.h"
 
 #include <string.h>
 
@@ -72,12 +72,13 @@ static tt_status lower_step(building *b, const tt_step *step) {
                    .word_at = step->word_at,
                    .outputs = b->outputs,
                    .checks = &b->checks};
-  TT_TRY(tt_call_lower(call, b->target, b->h, &io));
+  bool ordered = b->graph->ordered && tt_call_orders(call, b->target);
+  TT_TRY((ordered ? tt_call_lower_ordered : tt_call_lower)(call, b->target, b->h, &io));
   if (tt_hlo_failed(b->h))
     return TT_SUCCESS; /* tt_hlo_finish reports it; what follows lacks operands */
   for (int k = 0; k < call->output_count; k++) {
     int slot = step->first_output + k;
-    b->slots[slot] = shared(b, b->outputs[k], b->fates[slot]);
+    b->slots[slot] = ordered ? b->outputs[k] : shared(b, b->outputs[k], b->fates[slot]);
   }
   return TT_SUCCESS;
 }

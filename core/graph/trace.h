@@ -13,6 +13,7 @@ typedef struct tt_live_set {
   uint8_t *live; /* [slot_count] the live set: which slots are outputs */
   tt_graph *graph;
   struct tt_program *program; /* kept here by the room above */
+  struct tt_program *ordered; /* likewise, of the same graph where that is ordered */
 } tt_live_set;
 
 typedef struct tt_trace_node {

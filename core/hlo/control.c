@@ -176,16 +176,30 @@ void tt_hlo_custom_call(tt_hlo *h, const char *target, const char *config, int n
   custom_call(h, target, config, n, xs, results_count, types, (tt_attr){.name = NULL}, results);
 }
 
+/* In the arena; NULL: out of memory. */
+static char *print_aliases(tt_hlo *h, bool one_result, const tt_over *over, int count) {
+  tt_text text = TT_TEXT_INIT;
+  tt_text_printf(&text, "[");
+  for (int i = 0; i < count; i++) {
+    tt_text_printf(&text, "%s#stablehlo.output_operand_alias<output_tuple_indices = [",
+                   i ? ", " : "");
+    if (!one_result) tt_text_printf(&text, "%d", over[i].result);
+    tt_text_printf(&text, "], operand_index = %d, operand_tuple_indices = []>", over[i].operand);
+  }
+  tt_text_printf(&text, "]");
+  char *copy = text.failed ? NULL : tt_arena_copy(&h->arena, text.data, text.size + 1);
+  tt_text_deinit(&text);
+  return copy;
+}
+
 void tt_hlo_custom_call_over(tt_hlo *h, const char *target, const char *config, int n,
                              tt_node *const *xs, int results_count, const tt_type *types,
-                             int operand, int result, tt_node **results) {
-  char *place = results_count == 1 ? "" : tt_arena_printf(&h->arena, "%d", result);
-  char *text = place ? tt_arena_printf(&h->arena,
-                                       "[#stablehlo.output_operand_alias<output_tuple_indices = "
-                                       "[%s], operand_index = %d, operand_tuple_indices = []>]",
-                                       place, operand)
-                     : NULL;
-  if (!text) tt_hlo_fail_memory(h);
-  custom_call(h, target, config, n, xs, results_count, types,
-              tt_attr_text("output_operand_aliases", text ? text : ""), results);
+                             const tt_over *over, int over_count, tt_node **results) {
+  tt_attr aliases = {.name = NULL};
+  if (over_count) {
+    char *text = print_aliases(h, results_count == 1, over, over_count);
+    if (!text) tt_hlo_fail_memory(h);
+    aliases = tt_attr_text("output_operand_aliases", text ? text : "");
+  }
+  custom_call(h, target, config, n, xs, results_count, types, aliases, results);
 }

@@ -287,10 +287,14 @@ void tt_hlo_if(tt_hlo *h, tt_node *pred, int n, const tt_type *types, tt_body on
 void tt_hlo_custom_call(tt_hlo *h, const char *target, const char *config, int n,
                         tt_node *const *xs, int results_count, const tt_type *types,
                         tt_node **results);
-/* The same for one that finds operand `operand` in the memory of result `result`, of its type,
- * where it may write over it. */
+/* A result that a custom call finds an operand of its type in the memory of, where it may write over
+ * that one. */
+typedef struct tt_over {
+  int operand, result;
+} tt_over;
+/* The same for one with such results. */
 void tt_hlo_custom_call_over(tt_hlo *h, const char *target, const char *config, int n,
                              tt_node *const *xs, int results_count, const tt_type *types,
-                             int operand, int result, tt_node **results);
+                             const tt_over *over, int over_count, tt_node **results);
 
 #endif

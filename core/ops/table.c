@@ -15,6 +15,7 @@
 #define REDUCES_LISTED(name, dims, neutral)
 #define CONTRACTS(name, arg, dim, other, other_dim)
 #define ALONG(name, rule, neutral)
+#define ORDERED(name)
 #include "ops/rows.def"
 #undef ROW
 #undef EACH
@@ -50,6 +51,42 @@ bool tt_op_multiplies(const tt_op_row *row) {
 bool tt_op_is_light(const tt_op_row *row) {
   if (row->cls == TT_FOREACH) row = tt_op_find(row->base);
   return row->cls == TT_POINTWISE || row->lower == tt_lower_full || row->lower == tt_lower_copy;
+}
+
+static const char *const ordered[] = {
+#define ROW(name, cls, lower, param, statics, doc)
+#define EACH(name, base, doc)
+#define LOOSE(name, value, why)
+#define PLACE(name, start, end, whole)
+#undef ORDERED
+#define ORDERED(name) name,
+#include "ops/rows.def"
+#undef ROW
+#undef EACH
+#undef LOOSE
+#undef PLACE
+#undef ORDERED
+#define ORDERED(name)
+    NULL};
+
+bool tt_op_orders(const tt_op_row *row) {
+  switch (row->cls) {
+  case TT_POINTWISE:
+  case TT_REDUCE:
+  case TT_MATMUL:
+  case TT_CONV:
+  case TT_VIEW:
+  case TT_CREATE:
+  case TT_NORM:
+  case TT_OPTIM:
+  case TT_FOREACH:
+    return true;
+  default:
+    break;
+  }
+  const char *const *one = ordered;
+  while (*one && strcmp(*one, row->name) != 0) one++;
+  return *one;
 }
 
 static const tt_op_tolerance tolerances[] = {

@@ -50,30 +50,45 @@ static tt_status read_array(const XLA_FFI_Buffer *buffer, tt_ffi_array *out) {
 }
 
 static tt_status read_arrays(int64_t count, const int *types, int wanted, void **buffers,
-                             tt_ffi_array *out, int *out_count) {
-  if (count < 0 || count > TT_FFI_MAX_ARRAYS)
-    return tt_error(TT_INVALID_ARGUMENT, "a host function got %lld arrays; at most %d are possible",
-                    (long long)count, TT_FFI_MAX_ARRAYS);
+                             tt_ffi_array *out) {
   for (int i = 0; i < count; i++) {
     if (types[i] != wanted)
       return tt_error(TT_INVALID_ARGUMENT, "argument %d of a host function is no array", i);
     TT_TRY(read_array(buffers[i], &out[i]));
   }
-  *out_count = (int)count;
   return TT_SUCCESS;
 }
 
-static tt_status run(const tt_ffi_frame *frame, tt_ffi_body body) {
-  tt_ffi_call call = {.frame = frame};
+static tt_status read_call(const tt_ffi_frame *frame, tt_ffi_array *arrays, tt_ffi_call *call) {
+  *call = (tt_ffi_call){.frame = frame,
+                        .operand_count = (int)frame->args.size,
+                        .result_count = (int)frame->rets.size,
+                        .operands = arrays,
+                        .results = arrays + frame->args.size};
   TT_TRY(read_arrays(frame->args.size, frame->args.types, XLA_FFI_ArgType_BUFFER, frame->args.args,
-                     call.operands, &call.operand_count));
-  TT_TRY(read_arrays(frame->rets.size, frame->rets.types, XLA_FFI_RetType_BUFFER, frame->rets.rets,
-                     call.results, &call.result_count));
+                     call->operands));
+  return read_arrays(frame->rets.size, frame->rets.types, XLA_FFI_RetType_BUFFER, frame->rets.rets,
+                     call->results);
+}
+
+static tt_status run_body(const tt_ffi_call *call, tt_ffi_body body) {
   fenv_t environment; /* XLA's threads flush denormal numbers to zero */
   (void)fegetenv(&environment);
   (void)fesetenv(FE_DFL_ENV);
-  tt_status status = body(&call);
+  tt_status status = body(call);
   (void)fesetenv(&environment);
+  return status;
+}
+
+static tt_status run(const tt_ffi_frame *frame, tt_ffi_body body) {
+  tt_ffi_call call;
+  tt_ffi_array few[8], *arrays = few; /* what most calls have */
+  size_t size = 0, count = (size_t)frame->args.size + (size_t)frame->rets.size;
+  if (!tt_mul_size(count, sizeof *arrays, &size)) return tt_out_of_memory();
+  if (size > sizeof few && !(arrays = tt_malloc(size))) return tt_out_of_memory();
+  tt_status status = read_call(frame, arrays, &call);
+  if (!status) status = run_body(&call, body);
+  if (arrays != few) tt_free(arrays);
   return status;
 }
 
@@ -120,10 +135,17 @@ int64_t tt_ffi_int(const tt_ffi_call *call, const char *name) {
   return is_int ? *(const int64_t *)scalar->value : 0;
 }
 
-const int64_t *tt_ffi_ints(const tt_ffi_call *call, const char *name, int count) {
+const int64_t *tt_ffi_all_ints(const tt_ffi_call *call, const char *name, int *count) {
   const XLA_FFI_Array *array = attribute(call, name, XLA_FFI_AttrType_ARRAY);
-  bool are = array && array->dtype == XLA_FFI_DataType_S64 && array->size == (size_t)count;
+  bool are = array && array->dtype == XLA_FFI_DataType_S64 && array->size <= INT32_MAX;
+  *count = are ? (int)array->size : 0;
   return are ? array->data : NULL;
+}
+
+const int64_t *tt_ffi_ints(const tt_ffi_call *call, const char *name, int count) {
+  int found = 0;
+  const int64_t *ints = tt_ffi_all_ints(call, name, &found);
+  return found == count ? ints : NULL;
 }
 
 static const PJRT_FFI_Extension *extension_of(const PJRT_Api *api) {

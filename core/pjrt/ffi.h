@@ -12,7 +12,6 @@ typedef struct XLA_FFI_CallFrame tt_ffi_frame;
 typedef struct XLA_FFI_Error tt_ffi_error;
 typedef tt_ffi_error *(*tt_ffi_handler)(tt_ffi_frame *frame);
 
-enum { TT_FFI_MAX_ARRAYS = 8 };
 typedef struct tt_ffi_array {
   tt_type type;
   void *data; /* row-major, aligned to its elements at least; good during the call */
@@ -20,7 +19,7 @@ typedef struct tt_ffi_array {
 typedef struct tt_ffi_call {
   const tt_ffi_frame *frame;
   int operand_count, result_count;
-  tt_ffi_array operands[TT_FFI_MAX_ARRAYS], results[TT_FFI_MAX_ARRAYS];
+  tt_ffi_array *operands, *results;
 } tt_ffi_call;
 
 /* The integer of this name in the custom call's config ("name = 1 : i64"); 0 if there is none. */
@@ -28,6 +27,8 @@ int64_t tt_ffi_int(const tt_ffi_call *call, const char *name);
 /* The integers of this name ("name = array<i64: 1, 2>"), which are good during the call; NULL if
  * there are not `count` of them. */
 const int64_t *tt_ffi_ints(const tt_ffi_call *call, const char *name, int count);
+/* The same, of however many there are. */
+const int64_t *tt_ffi_all_ints(const tt_ffi_call *call, const char *name, int *count);
 
 /* What computes the results. An error fails the program that calls it. */
 typedef tt_status (*tt_ffi_body)(const tt_ffi_call *call);

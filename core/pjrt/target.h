@@ -20,6 +20,8 @@ typedef struct tt_target {
   bool lapack;      /* programs may call LAPACK's routines (lapack/lapack.h) */
   bool convolves;   /* programs may call a convolution of the host's (convolve/convolve.h) */
   bool collectives; /* programs may call those of a transport of ours (dist/dist.h) */
+  bool (*has_kernel)(const char *name); /* operators that programs may order of the host's
+                                               (kernels/kernels.h); NULL: none */
   tt_compile_options options;
 } tt_target;
 

@@ -2,6 +2,7 @@
 
 #include "convolve/convolve.h"
 #include "dist/dist.h"
+#include "kernels/kernels.h"
 #include "lapack/lapack.h"
 #include "session/reclaim.h"
 
@@ -22,6 +23,9 @@ static void offer_all(tt_session *session) {
   bool convolves = tt_convolve_bound() && strcmp(tt_env(TT_ENV_CONVOLUTIONS), "xla") != 0;
   session->target.lapack = lapack && offers(session, tt_lapack_offer);
   session->target.convolves = convolves && offers(session, tt_convolve_offer);
+  const tt_kernel_library *library = tt_kernels_bound();
+  bool kernels = library && strcmp(tt_env(TT_ENV_KERNELS), "xla") != 0;
+  if (kernels && offers(session, tt_kernels_offer)) session->target.has_kernel = library->has;
   session->target.collectives = offers(session, tt_dist_offer);
 }
 

@@ -29,6 +29,8 @@ typedef struct tt_launch {
   tt_want want;                 /* a chunk's: for its operators' programs, if it is replayed */
   int64_t waited_ns;            /* for its program; set as it is executed */
   bool wait;                    /* for its end */
+  bool ordered;                 /* its program is one of orders: it keeps its inputs, so that it can
+                                   be replayed, and is waited for */
   bool pinned;                  /* its program is, until it is destroyed */
 } tt_launch;
 

@@ -36,9 +36,20 @@ tt_status tt_section_reserve(tt_section *section, int slots, int steps, int word
 
 /* -- Graphs and programs -- */
 
+static tt_program **program_of(const tt_section *s, tt_live_set *live_set) {
+  return s->ordered ? &live_set->ordered : &live_set->program;
+}
+
+static tt_status make_program(const tt_section *s, tt_want want, tt_live_set *live_set,
+                              bool *fresh) {
+  tt_graph graph = *live_set->graph;
+  graph.ordered = s->ordered;
+  return tt_program_of_graph(s->device->programs, &graph, want, program_of(s, live_set), fresh);
+}
+
 static tt_status make_variant(tt_section *s, tt_want want, tt_live_set **made, bool *fresh) {
   TT_TRY(tt_trace_live_set(&s->device->trace, s->at, s->live, made));
-  TT_TRY(tt_program_of_graph(s->device->programs, (*made)->graph, want, &(*made)->program, fresh));
+  TT_TRY(make_program(s, want, *made, fresh));
   tt_trace_add(s->at, *made);
   return TT_SUCCESS;
 }
@@ -47,11 +58,10 @@ tt_status tt_section_program(tt_section *section, tt_cut why, tt_want want, tt_l
   tt_section *s = section;
   tt_text text = TT_TEXT_INIT;
   bool fresh = false;
-  if (*out)
-    return tt_program_of_graph(s->device->programs, (*out)->graph, want, &(*out)->program, &fresh);
+  if (*out) return make_program(s, want, *out, &fresh);
   tt_explain_chunk(s->at, s->live, s->sites, why, &text);
   tt_status status = make_variant(s, want, out, &fresh);
-  bool comes = !status && (want != TT_WANT_FOUND || tt_program_is_coming((*out)->program));
+  bool comes = !status && (want != TT_WANT_FOUND || tt_program_is_coming(*program_of(s, *out)));
   if (!status)
     tt_journal_keep(!comes ? "new chunk" : fresh ? "new program" : "known program", &text);
   else if (want == TT_WANT_KNOWN && text.data) status = tt_status_prefix(status, "%s", text.data);
@@ -62,16 +72,16 @@ tt_status tt_section_program(tt_section *section, tt_cut why, tt_want want, tt_l
 /* -- Launches -- */
 
 /* What a section of one operator computes is that operator. */
-static tt_origin make_origin(const tt_section *section, const tt_live_set *live_set) {
+static tt_origin make_origin(const tt_section *section, tt_live_set *live_set) {
   const tt_trace_node *end = section->at;
-  return (tt_origin){.program = live_set->program,
+  return (tt_origin){.program = *program_of(section, live_set),
                      .name = end->step.call->name,
                      .site = section->sites[end->depth - 1],
-                     .graph = end->depth > 1 ? live_set->graph : NULL,
+                     .graph = end->depth > 1 || section->ordered ? live_set->graph : NULL,
                      .first_site = section->sites[0]};
 }
 
-static tt_status make_launch(const tt_section *section, const tt_live_set *live_set, tt_want want,
+static tt_status make_launch(const tt_section *section, tt_live_set *live_set, tt_want want,
                              tt_status refused, tt_launch **out) {
   const tt_graph *graph = live_set->graph;
   assert(graph->word_count == section->word_count && graph->slot_count == section->slot_count);
@@ -80,6 +90,7 @@ static tt_status make_launch(const tt_section *section, const tt_live_set *live_
   if (!launch) return tt_join(refused, tt_out_of_memory());
   launch->origin = make_origin(section, live_set);
   launch->want = want;
+  launch->ordered = launch->wait = section->ordered;
   launch->refused = refused;
   memcpy(launch->sites, section->sites, sizeof *section->sites * (size_t)section->at->depth);
   for (int i = 0; i < graph->input_count; i++)
@@ -101,7 +112,7 @@ tt_status tt_section_launch(tt_section *section, tt_live_set *live_set, tt_cut w
   tt_section *s = section;
   tt_status refused = TT_SUCCESS;
   tt_want want = policy->known_only ? TT_WANT_KNOWN : TT_WANT_NOW;
-  if (!live_set || !live_set->program) refused = tt_section_program(s, why, want, &live_set);
+  if (!live_set || !*program_of(s, live_set)) refused = tt_section_program(s, why, want, &live_set);
   if (refused && (!live_set || s->at->depth == 1 || policy->known_only)) return refused;
   return make_launch(s, live_set, want, refused, out);
 }

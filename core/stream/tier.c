@@ -8,7 +8,7 @@
 static atomic_int forced = -1; /* a tt_tier; -1: the registry says it */
 
 static tt_tier read_tier(void) {
-  static const char *const names[] = {"auto", "operators", "pieces", "chunks"};
+  static const char *const names[] = {"auto", "operators", "pieces", "kernels", "chunks"};
   for (int i = TT_TIER_OPERATORS; i <= TT_TIER_CHUNKS; i++)
     if (strcmp(tt_env(TT_ENV_FUSED_TIER), names[i]) == 0) return (tt_tier)i;
   return TT_TIER_AUTO;

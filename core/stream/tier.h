@@ -4,7 +4,13 @@
 
 #include "stream/policy.h"
 
-typedef enum tt_tier { TT_TIER_AUTO, TT_TIER_OPERATORS, TT_TIER_PIECES, TT_TIER_CHUNKS } tt_tier;
+typedef enum tt_tier {
+  TT_TIER_AUTO,
+  TT_TIER_OPERATORS,
+  TT_TIER_PIECES,
+  TT_TIER_KERNELS, /* pieces, which order kernels of the host's where they can */
+  TT_TIER_CHUNKS
+} tt_tier;
 
 /* Under deterministic algorithms operators; else what the registry's FUSED_TIER says. */
 tt_tier tt_tier_chosen(const tt_policy *policy);

@@ -1,5 +1,7 @@
 #include "stream/tiers.h"
 
+#include "base/hash.h"
+#include "call/order.h"
 #include "stream/parts.h"
 #include "stream/tier.h"
 
@@ -7,6 +9,9 @@
 #include <string.h>
 
 enum { LONGEST_RUN = 32, MOST_ELEMENTS = 1024 };
+/* Pieces of orders have 8 operators to 128, and end behind one pair of operators in 24, so that equal
+ * layers have equal pieces. */
+enum { FEWEST_ORDERS = 8, MOST_ORDERS = 128, PAIRS = 24 };
 
 /* -- Pieces -- */
 
@@ -35,14 +40,34 @@ static bool goes_on(const tt_section *whole, const tt_trace_node *first, const t
   return true;
 }
 
+static bool orders(const tt_parts *parts, int at) {
+  const tt_target *target = tt_program_table_target(parts->whole->device->programs);
+  return tt_call_orders(parts->path[at]->step.call, target);
+}
+
+static bool orders_go_on(const tt_trace_node *first, const tt_trace_node *last) {
+  int count = last->depth - first->depth;
+  if (count < FEWEST_ORDERS) return true;
+  uint64_t pair[2] = {last->parent->step.call->hash, last->step.call->hash};
+  return count < MOST_ORDERS && tt_hash_bytes(pair, sizeof pair, 0) % PAIRS != 0;
+}
+
+static bool piece_goes_on(const tt_parts *parts, tt_tier tier, const tt_trace_node *first, int next) {
+  const tt_trace_node *last = parts->path[next - 1];
+  if (tier == TT_TIER_OPERATORS) return false;
+  bool ordered = tier == TT_TIER_KERNELS && orders(parts, next - 1);
+  if (tier == TT_TIER_KERNELS && ordered != orders(parts, next)) return false;
+  return ordered ? orders_go_on(first, last)
+                 : goes_on(parts->whole, first, last, &parts->path[next]->step);
+}
+
 /* Returns how many pieces the section has, and where each ends. ends: [whole->at->depth] */
 static int find_ends(const tt_parts *parts, tt_tier tier, int *ends) {
   int count = 0, depth = parts->whole->at->depth;
   const tt_trace_node *first = &parts->whole->device->trace.root;
   for (int i = 1; i < depth; i++) {
     const tt_trace_node *last = parts->path[i - 1];
-    if (tier != TT_TIER_OPERATORS && goes_on(parts->whole, first, last, &parts->path[i]->step))
-      continue;
+    if (piece_goes_on(parts, tier, first, i)) continue;
     ends[count++] = i;
     first = last;
   }
@@ -74,10 +99,11 @@ static tt_status launch_alone(const tt_parts *parts, int at, tt_want want, tt_la
 }
 
 /* A run, or one element of what it does. */
-static tt_status launch_run(tt_parts *parts, int first, int last, int number, tt_cut why,
-                            const tt_policy *policy, tt_launch **out) {
+static tt_status launch_run(tt_parts *parts, int first, int last, int number, bool ordered,
+                            tt_cut why, const tt_policy *policy, tt_launch **out) {
   tt_section run;
   tt_section_init(&run, parts->whole->device);
+  run.ordered = ordered;
   tt_status status = tt_parts_cut(parts, first, last, number, &run);
   if (!status && tt_section_any_live(&run))
     status = tt_section_launch(&run, tt_trace_find(run.at, run.live, false), why, policy, out);
@@ -97,22 +123,27 @@ static int find_needed(const tt_parts *parts, int *first, int *last) {
 }
 
 /* *room: how many elements may still be launched one by one. */
-static tt_status launch_piece(tt_parts *parts, int first, int last, int *room, tt_cut why,
-                              const tt_policy *policy, tt_launch **out) {
+static tt_status launch_piece(tt_parts *parts, tt_tier tier, int first, int last, int *room,
+                              tt_cut why, const tt_policy *policy, tt_launch **out) {
   int needed = find_needed(parts, &first, &last);
   if (!needed) return TT_SUCCESS;
+  if (tier == TT_TIER_KERNELS && orders(parts, first)) {
+    tt_count_add(TT_COUNT_TIER_KERNELS, needed);
+    return launch_run(parts, first, last, TT_PARTS_WHOLE, true, why, policy, out);
+  }
   int elements = *room ? tt_parts_elements(parts, first, last) : 0;
   bool apart = elements && elements <= *room;
   if (needed > 1 || apart) tt_count_add(TT_COUNT_TIER_PIECES, needed);
   if (apart) {
     *room -= elements;
     for (int number = 0; number < elements; number++) {
-      TT_TRY(launch_run(parts, first, last, number, why, policy, out));
+      TT_TRY(launch_run(parts, first, last, number, false, why, policy, out));
       if (*out) out = &(*out)->next;
     }
     return TT_SUCCESS;
   }
-  if (needed > 1) return launch_run(parts, first, last, TT_PARTS_WHOLE, why, policy, out);
+  if (needed > 1)
+    return launch_run(parts, first, last, TT_PARTS_WHOLE, false, why, policy, out);
   return launch_alone(parts, first, policy->known_only ? TT_WANT_KNOWN : TT_WANT_NOW, out);
 }
 
@@ -120,7 +151,7 @@ static tt_status launch_pieces(tt_parts *parts, tt_tier tier, const int *ends, i
                                tt_cut why, const tt_policy *policy, tt_launch **out) {
   int room = tier == TT_TIER_OPERATORS ? 0 : MOST_ELEMENTS;
   for (int i = 0, begin = 0; i < count; begin = ends[i++]) {
-    TT_TRY(launch_piece(parts, begin, ends[i] - 1, &room, why, policy, out));
+    TT_TRY(launch_piece(parts, tier, begin, ends[i] - 1, &room, why, policy, out));
     while (*out) out = &(*out)->next;
   }
   return TT_SUCCESS;
@@ -130,7 +161,7 @@ static tt_status launch_pieces(tt_parts *parts, tt_tier tier, const int *ends, i
 
 /* *found: the live set that is known, or NULL; then there is one afterwards. It has a program if it
  * comes again, or a cache folder does. Is the program there, or soon will be? */
-static bool order(tt_section *section, tt_cut why, const tt_policy *policy, tt_live_set **found) {
+static bool ask_for(tt_section *section, tt_cut why, const tt_policy *policy, tt_live_set **found) {
   bool again = *found;
   tt_want want = again ? TT_WANT_BACKGROUND : TT_WANT_FOUND;
   tt_status status = TT_SUCCESS;
@@ -152,9 +183,11 @@ static tt_status launch_whole(tt_section *section, tt_live_set *own, tt_cut why,
 static tt_status launch_parts(tt_parts *parts, tt_section *section, tt_live_set *found,
                               tt_tier tier, int *ends, tt_cut why, const tt_policy *policy,
                               tt_launch **out) {
-  int count = find_ends(parts, tier, ends);
-  if (count == 1 || (tier == TT_TIER_AUTO && order(section, why, policy, &found)))
+  int count = find_ends(parts, tier == TT_TIER_KERNELS ? TT_TIER_PIECES : tier, ends);
+  if (count == 1 || (tier == TT_TIER_AUTO && ask_for(section, why, policy, &found)))
     return launch_whole(section, found, why, policy, out);
+  if (tier == TT_TIER_AUTO) tier = TT_TIER_KERNELS;
+  if (tier == TT_TIER_KERNELS) count = find_ends(parts, tier, ends);
   tt_parts_divide(parts, ends, count, false);
   tt_status status = launch_pieces(parts, tier, ends, count, why, policy, out);
   if (!status) return TT_SUCCESS;
@@ -169,6 +202,8 @@ void tt_tiers_foresee(tt_device *device, tt_call *call, const tt_policy *policy)
   tt_tier tier = tt_tier_chosen(policy);
   bool alone = tier == TT_TIER_OPERATORS || !tt_op_is_light(call->row);
   if (!alone || tier == TT_TIER_CHUNKS) return;
+  bool kernels = tier == TT_TIER_AUTO || tier == TT_TIER_KERNELS;
+  if (kernels && tt_call_orders(call, tt_program_table_target(device->programs))) return;
   tt_status_release(tt_program_of_call(device->programs, call, TT_WANT_NOW, &program));
 }
 

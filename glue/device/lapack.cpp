@@ -1,5 +1,5 @@
 // LAPACK as PyTorch ships it, for programs that run in host memory.
-#include "dispatch/dispatch.h"
+#include "device/library.h"
 
 #include <dlfcn.h>
 

@@ -1,5 +1,6 @@
 #include "device/session.h"
 
+#include "device/library.h"
 #include "device/policy.h"
 #include "dispatch/dispatch.h"
 
@@ -154,6 +155,7 @@ tt_session* open_session() {
   tt_session* opened = nullptr;
   bind_lapack();
   bind_convolutions();
+  bind_kernels();
   tt_client_options options{cpu_devices, world ? &*world : nullptr};
   check(tt_session_create(path.c_str(), &options, &opened));
   usable.store(opened, std::memory_order_release);

@@ -23,12 +23,6 @@ void run_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 void lend(const std::vector<std::string>& overloads, const std::string& from,
           const std::string& to);
 
-// A function that libtorch, or what it needs, has by this name; nullptr: there is none.
-void* find_in_torch(const char* symbol);
-// Let programs call PyTorch's LAPACK, and its convolutions; before the runtime is opened.
-void bind_lapack();
-void bind_convolutions();
-
 // The Python line that is being executed by this thread, as a core site id.
 uint32_t call_site();
 // Waits for a device, counted at the Python line that asks for it; throws its errors.

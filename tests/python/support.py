@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 # Naming "cpu" here checks the tests themselves.
 DEVICE = os.environ.get("TORCHTPU_TEST_DEVICE", "tpu")
 LOOSE = {"rtol": 1e-4, "atol": 1e-5}  # of what a compiler may compute in another order
-TIERS = ("auto", "operators", "pieces", "chunks")  # what chunks are launched as: tt_tier
+TIERS = ("auto", "operators", "pieces", "kernels", "chunks")  # what chunks are launched as: tt_tier
 ROOT = Path(__file__).resolve().parents[2]
 TOLERANCES = {
     torch.float32: {"rtol": 1e-4, "atol": 1e-5},

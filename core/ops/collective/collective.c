@@ -178,8 +178,8 @@ static tt_node *call_transport(tt_lower *cx, tt_collective_kind kind, tt_reducti
   if (!config) return tt_hlo_fail(cx->h, TT_RESOURCE_EXHAUSTED, "out of memory");
   int operands = x ? 3 : 2, results = y->dims[0] ? 2 : 1;
   if (tt_collective_in_place(kind) && x)
-    tt_hlo_custom_call_over(cx->h, TT_COLLECTIVE_TARGET, config, operands, xs, results, types, 2, 1,
-                            out);
+    tt_hlo_custom_call_over(cx->h, TT_COLLECTIVE_TARGET, config, operands, xs, results, types,
+                            &(tt_over){2, 1}, 1, out);
   else tt_hlo_custom_call(cx->h, TT_COLLECTIVE_TARGET, config, operands, xs, results, types, out);
   tt_out(cx, 0, out[0]);
   return out[1];

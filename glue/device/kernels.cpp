@@ -1,0 +1,255 @@
+// PyTorch's kernels for the CPU, for programs that order them (core/kernels).
+#include "device/library.h"
+
+#include "dispatch/convert.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/Functions.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+extern "C" {
+#include "kernels/draw.h"
+#include "kernels/kernels.h"
+}
+
+namespace tt {
+namespace {
+
+using c10::IValue;
+
+std::optional<c10::OperatorHandle> find(const char* name) {
+  std::string whole = name;
+  auto dot = whole.find('.');
+  std::string overload = dot == std::string::npos ? "" : whole.substr(dot + 1);
+  return c10::Dispatcher::singleton().findSchema({whole.substr(0, dot), overload});
+}
+
+// What is to be overridden has kernels that only say so.
+bool has_kernel(const char* name) {
+  auto op = find(name);
+  return op && op->hasComputedKernelForDispatchKey(c10::DispatchKey::CPU) &&
+         op->schema().name().find("overrideable") == std::string::npos;
+}
+
+c10::TypePtr without_optional(const c10::TypePtr& type) {
+  auto optional = type->cast<c10::OptionalType>();
+  return optional ? optional->getElementType() : type;
+}
+
+// One order under way: its records as PyTorch's values, and its results where they belong.
+class Kernel {
+ public:
+  Kernel(const tt_order& order, void* const* memory, void* const* made, const uint32_t* words)
+      : order_(order), made_(made), words_(words) {
+    for (int i = 0; i < order.tensor_count; i++) {
+      const tt_order_tensor& one = order.tensors[i];
+      tensors_.push_back(seen(memory[i], one.view, one.lengths, one.offset_word));
+    }
+  }
+
+  void run() {
+    if (std::strcmp(order_.name, "aten::native_dropout") == 0) return drop();
+    auto op = find(order_.name);
+    TORCH_CHECK(op, order_.name, " is no operator of this PyTorch");
+    torch::jit::Stack stack;
+    for (size_t i = 0; i < op->schema().arguments().size(); i++)
+      stack.push_back(argument(op->schema().arguments()[i], i));
+    check_trusted(stack);
+    op->callBoxed(stack);
+    keep(op->schema(), stack);
+  }
+
+ private:
+  at::Tensor seen(void* storage, tt_view view, const tt_order_lengths& lengths,
+                  int offset_word) const {
+    if (offset_word >= 0) view.offset = word_at<int64_t>(offset_word);
+    for (int i = 0; i < lengths.count; i++)
+      view.sizes[lengths.of[i].dim] = word_at<int64_t>(lengths.of[i].word) * lengths.of[i].inner;
+    auto rank = static_cast<size_t>(view.rank);
+    auto* first = static_cast<char*>(storage) + view.offset * tt_dtype_bytes(view.dtype);
+    return at::from_blob(first, {view.sizes, rank}, {view.strides, rank},
+                         at::TensorOptions().dtype(from_dtype(view.dtype)));
+  }
+
+  template <class T> T word_at(int at) const {
+    T value;
+    std::memcpy(&value, words_ + at, sizeof value);
+    return value;
+  }
+
+  c10::Scalar number(int at) const {
+    const tt_order_number& one = order_.numbers[at];
+    switch (one.dtype) {
+    case TT_F64:
+      return word_at<double>(one.word);
+    case TT_F32:
+      return static_cast<double>(word_at<float>(one.word));
+    case TT_BOOL:
+      return word_at<uint32_t>(one.word) != 0;
+    default:
+      return word_at<int64_t>(one.word);
+    }
+  }
+
+  c10::Scalar number(const tt_arg& arg) const {
+    if (arg.kind == TT_ARG_SCALAR) return number(arg.first);
+    if (arg.kind == TT_ARG_COMPLEX) return c10::complex<double>(arg.floats[0], arg.floats[1]);
+    if (arg.kind == TT_ARG_FLOAT) return arg.f;
+    TORCH_CHECK(arg.kind == TT_ARG_INT, order_.name, ": an argument is no number");
+    if (arg.dtype == TT_BOOL) return arg.i != 0;
+    return arg.i;
+  }
+
+  // A number in a tensor of the host, as those are that Python's operators are given.
+  at::Tensor tensor(const tt_arg& arg) const {
+    if (arg.kind == TT_ARG_TENSOR) return tensors_.at(static_cast<size_t>(arg.first));
+    at::Tensor one = at::scalar_tensor(number(arg), from_dtype(arg.dtype));
+    one.unsafeGetTensorImpl()->set_wrapped_number(true);
+    return one;
+  }
+
+  template <class T> IValue tensor_list(const tt_arg& arg) const {
+    c10::List<T> list;
+    for (int i = 0, next = arg.first; i < arg.count; i++)
+      list.push_back(arg.present[i] ? T(tensors_.at(static_cast<size_t>(next++))) : T());
+    return list;
+  }
+
+  template <class T> IValue number_list(const tt_arg& arg) const {
+    c10::List<T> list;
+    for (int i = 0; i < arg.count; i++) {
+      c10::Scalar one = arg.kind == TT_ARG_INTS     ? c10::Scalar(arg.ints[i])
+                        : arg.kind == TT_ARG_FLOATS ? c10::Scalar(arg.floats[i])
+                                                    : number(arg.first + (arg.equal ? 0 : i));
+      if constexpr (std::is_same_v<T, c10::Scalar>) list.push_back(one);
+      else list.push_back(one.to<T>());
+    }
+    return list;
+  }
+
+  IValue list(const tt_arg& arg, const c10::TypePtr& element) const {
+    bool optional = element->kind() == c10::TypeKind::OptionalType;
+    switch (without_optional(element)->kind()) {
+    case c10::TypeKind::TensorType:
+      return optional ? tensor_list<std::optional<at::Tensor>>(arg) : tensor_list<at::Tensor>(arg);
+    case c10::TypeKind::NumberType:
+      return number_list<c10::Scalar>(arg);
+    case c10::TypeKind::FloatType:
+      return number_list<double>(arg);
+    case c10::TypeKind::BoolType:
+      return number_list<bool>(arg);
+    default:
+      return number_list<int64_t>(arg);
+    }
+  }
+
+  IValue argument(const c10::Argument& argument, size_t at) {
+    c10::TypePtr type = without_optional(argument.real_type());
+    if (argument.is_out()) return out(type);
+    TORCH_CHECK(at < static_cast<size_t>(order_.arg_count), order_.name, ": an argument is missing");
+    const tt_arg& arg = order_.args[at];
+    auto kind = type->kind();
+    if (arg.kind == TT_ARG_NONE) return kind == c10::TypeKind::TensorType ? at::Tensor() : IValue();
+    if (kind == c10::TypeKind::ListType)
+      return list(arg, type->castRaw<c10::ListType>()->getElementType());
+    if (kind == c10::TypeKind::TensorType) return tensor(arg);
+    if (kind == c10::TypeKind::StringType) return std::string(arg.text);
+    if (kind == c10::TypeKind::ScalarTypeType) return static_cast<int64_t>(from_dtype(arg.dtype));
+    c10::Scalar one = number(arg);
+    if (kind == c10::TypeKind::NumberType) return one;
+    if (kind == c10::TypeKind::FloatType) return one.toDouble();
+    return kind == c10::TypeKind::BoolType ? IValue(one.to<bool>()) : IValue(one.to<int64_t>());
+  }
+
+  // These kernels write, or read, wherever such an index leads.
+  void check_trusted(const torch::jit::Stack& stack) const {
+    auto is = [&](const char* name) { return std::strcmp(order_.name, name) == 0; };
+    auto check = [&](const at::Tensor& at, int64_t count, int64_t ignored) {
+      TORCH_CHECK((((at >= 0) & (at < count)) | (at == ignored)).all().item<bool>(), order_.name,
+                  ": an index is out of range");
+    };
+    if (is("aten::embedding_dense_backward"))
+      check(stack[1].toTensor(), stack[2].toInt(), stack[3].toInt());
+    if (is("aten::max_pool2d_with_indices_backward")) {
+      const at::Tensor& x = stack[1].toTensor();
+      check(stack[7].toTensor(), x.size(-1) * x.size(-2), 0);
+    }
+    if (is("aten::nll_loss_backward") || is("aten::nll_loss2d_backward")) {
+      const at::Tensor& x = stack[1].toTensor();
+      check(stack[2].toTensor(), x.size(x.dim() == 1 ? 0 : 1), stack[5].toInt());
+    }
+  }
+
+  // With the numbers that the row draws.
+  void drop() const {
+    const at::Tensor& x = tensors_.at(0);
+    const tt_arg &train = order_.args[2], *args = order_.args;
+    if (x.numel() == 0 || (train.kind != TT_ARG_NONE && !number(train).toBool())) {
+      keep_one(0, x);
+      return keep_one(1, at::ones_like(x, at::kBool));
+    }
+    double keep = 1.0 - number(args[1]).toDouble();
+    auto place = [&](int back) { return number(order_.number_count - back).toLong(); };
+    at::Tensor units = at::empty(x.sizes(), at::kFloat);
+    tt_draw_units(static_cast<uint64_t>(place(2)), static_cast<uint64_t>(place(1)), units.numel(),
+                  units.data_ptr<float>());
+    at::Tensor mask = units < static_cast<float>(keep);
+    double divisor = keep == 0.0 ? std::numeric_limits<double>::infinity() : keep;
+    keep_one(0, ((x.to(at::kFloat) * mask) / static_cast<float>(divisor)).to(x.scalar_type()));
+    keep_one(1, mask);
+  }
+
+  // The next target of those that stand behind the new results.
+  IValue out(const c10::TypePtr& type) {
+    TORCH_CHECK(type->kind() == c10::TypeKind::TensorType, order_.name, ": a list of results");
+    while (next_ < order_.result_count && order_.results[next_].target < 0) next_++;
+    TORCH_CHECK(next_ < order_.result_count, order_.name, ": a result has no place");
+    return tensors_.at(static_cast<size_t>(order_.results[next_++].target));
+  }
+
+  // What the operator returned, and is no argument of its own.
+  void keep(const c10::FunctionSchema& schema, const torch::jit::Stack& stack) const {
+    int result = 0;
+    for (size_t i = 0; i < stack.size(); i++) {
+      if (schema.returns()[i].alias_info()) continue;
+      if (stack[i].isTensor() || stack[i].isList())
+        each_tensor(stack[i], [&](const at::Tensor& one) { keep_one(result++, one); });
+      else result++;
+    }
+  }
+
+  void keep_one(int at, const at::Tensor& value) const {
+    TORCH_CHECK(at < order_.result_count, order_.name, " returned more than was expected");
+    if (!made_[at]) return;
+    const tt_order_result& result = order_.results[at];
+    at::Tensor place = seen(made_[at], result.view, result.lengths, -1);
+    TORCH_CHECK(value.defined() && value.scalar_type() == place.scalar_type() &&
+                    value.sizes() == place.sizes(),
+                order_.name, " returned another type than was expected");
+    place.copy_(value);
+  }
+
+  const tt_order& order_;
+  void* const* made_;
+  const uint32_t* words_;
+  std::vector<at::Tensor> tensors_;
+  int next_ = 0;  // of the results, whose targets have not been given
+};
+
+tt_status compute(const tt_order* order, void* const* memory, void* const* made,
+                  const uint32_t* words) {
+  return run_in_library(static_cast<double>(order->cost),
+                        [&] { Kernel(*order, memory, made, words).run(); });
+}
+
+}  // namespace
+
+void bind_kernels() {
+  static const tt_kernel_library pytorch = {has_kernel, compute};
+  tt_kernels_bind(&pytorch);
+}
+
+}  // namespace tt
