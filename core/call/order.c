@@ -217,7 +217,7 @@ static void put_results(const tt_call *call, int word_at, tt_text *out) {
     put(out, result->defined ? output++ : -1);
     put_view(out, &result->view);
     tt_order_lengths lengths = {.count = 0};
-    (void)add_marks(&call->spec, &result->marks, word_at, &lengths);
+    if (result->target < 0) (void)add_marks(&call->spec, &result->marks, word_at, &lengths);
     put_lengths(out, &lengths);
   }
 }

@@ -9,9 +9,9 @@
 #include <string.h>
 
 enum { LONGEST_RUN = 32, MOST_ELEMENTS = 1024 };
-/* Pieces of orders have 8 operators to 128, and end behind one pair of operators in 24, so that equal
+/* Pieces of orders have 16 operators to 256, and end behind one pair of operators in 48, so that equal
  * layers have equal pieces. */
-enum { FEWEST_ORDERS = 8, MOST_ORDERS = 128, PAIRS = 24 };
+enum { FEWEST_ORDERS = 16, MOST_ORDERS = 256, PAIRS = 48 };
 
 /* -- Pieces -- */
 
@@ -179,15 +179,15 @@ static tt_status launch_whole(tt_section *section, tt_live_set *own, tt_cut why,
   return tt_section_launch(section, own, why, policy, out);
 }
 
-/* A section that is one piece is waited for. */
+/* A section that would be one piece of XLA's code is waited for. */
 static tt_status launch_parts(tt_parts *parts, tt_section *section, tt_live_set *found,
                               tt_tier tier, int *ends, tt_cut why, const tt_policy *policy,
                               tt_launch **out) {
-  int count = find_ends(parts, tier == TT_TIER_KERNELS ? TT_TIER_PIECES : tier, ends);
-  if (count == 1 || (tier == TT_TIER_AUTO && ask_for(section, why, policy, &found)))
+  int count = find_ends(parts, tier, ends);
+  bool whole = count == 1 && tier != TT_TIER_KERNELS;
+  if (whole || (tier == TT_TIER_AUTO && ask_for(section, why, policy, &found)))
     return launch_whole(section, found, why, policy, out);
-  if (tier == TT_TIER_AUTO) tier = TT_TIER_KERNELS;
-  if (tier == TT_TIER_KERNELS) count = find_ends(parts, tier, ends);
+  if (tier == TT_TIER_AUTO) count = find_ends(parts, tier = TT_TIER_KERNELS, ends);
   tt_parts_divide(parts, ends, count, false);
   tt_status status = launch_pieces(parts, tier, ends, count, why, policy, out);
   if (!status) return TT_SUCCESS;
