@@ -18,8 +18,8 @@ static int output_of(const tt_call *call, int tensor, int *count) {
   *count = 0;
   for (int k = 0; k < call->result_count; k++) {
     const tt_call_result *result = &call->results[k];
-    bool is = result->target >= 0 &&
-              root_of(&call->spec, result->target) == root_of(&call->spec, tensor);
+    bool is =
+        result->target >= 0 && root_of(&call->spec, result->target) == root_of(&call->spec, tensor);
     if (result->defined && is) found = output;
     *count += is;
     output += result->defined;
@@ -66,9 +66,30 @@ static bool lengths_of_tensor(const tt_call_spec *spec, int i, int word_at, tt_o
   return all;
 }
 
+/* -- What it costs -- */
+
+/* What takes as long: an element that is read or written as 16 products. Of matrices the root of
+ * what [m, k], [k, n] and [m, n] have together is m k n. */
+static int64_t cost_of(const tt_call *call) {
+  const tt_call_spec *spec = &call->spec;
+  double read = 0, made = 0, largest = 1, second = 1;
+  for (int i = 0; i < spec->tensor_count; i++) {
+    double count = (double)tt_view_numel(&spec->tensors[i].view);
+    read += count;
+    second = fmax(second, fmin(count, largest));
+    largest = fmax(largest, count);
+  }
+  for (int k = 0; k < call->result_count; k++)
+    made += (double)tt_view_numel(&call->results[k].view);
+  double products = tt_op_multiplies(spec->row) ? sqrt(largest * second * made) : 0;
+  return (int64_t)fmin(16 * (read + made) + products, 1e18);
+}
+
 /* -- Which calls -- */
 
 enum { UNKNOWN, YES, NO }; /* tt_call.orders */
+/* Seconds: XLA may do without reading what is expanded, or know a better way. */
+#define MOST_COST (INT64_C(1) << 36)
 
 /* Who asks for f64 compares bits, in which libraries differ. */
 static bool is_plain(tt_dtype dtype) {
@@ -106,7 +127,8 @@ static bool takes_lengths(const tt_call_spec *spec) {
 
 static bool takes(const tt_call *call, const tt_target *target) {
   const tt_call_spec *spec = &call->spec;
-  if (!tt_op_orders(spec->row) || spec->checks || !call->output_count || !takes_lengths(spec))
+  if (!tt_op_orders(spec->row) || spec->checks || !call->output_count || !takes_lengths(spec) ||
+      cost_of(call) > MOST_COST)
     return false;
   for (int i = 0; i < spec->arg_count; i++)
     if (!takes_arg(&spec->args[i])) return false;
@@ -114,7 +136,8 @@ static bool takes(const tt_call *call, const tt_target *target) {
     if (!takes_tensor(call, i)) return false;
   for (int k = 0; k < call->result_count; k++)
     if (!takes_result(spec, &call->results[k])) return false;
-  if (spec->row->cls == TT_RANDOM && spec->length_count) return false; /* of which numbers it draws */
+  if (spec->row->cls == TT_RANDOM && spec->length_count)
+    return false; /* of which numbers it draws */
   return spec->row->cls == TT_CONV ? target->convolves : target->has_kernel(spec->name);
 }
 
@@ -220,23 +243,6 @@ static void put_results(const tt_call *call, int word_at, tt_text *out) {
     if (result->target < 0) (void)add_marks(&call->spec, &result->marks, word_at, &lengths);
     put_lengths(out, &lengths);
   }
-}
-
-/* What takes as long: an element that is read or written as 16 products. Of matrices the root of
- * what [m, k], [k, n] and [m, n] have together is m k n. */
-static int64_t cost_of(const tt_call *call) {
-  const tt_call_spec *spec = &call->spec;
-  double read = 0, made = 0, largest = 1, second = 1;
-  for (int i = 0; i < spec->tensor_count; i++) {
-    double count = (double)tt_view_numel(&spec->tensors[i].view);
-    read += count;
-    second = fmax(second, fmin(count, largest));
-    largest = fmax(largest, count);
-  }
-  for (int k = 0; k < call->result_count; k++)
-    made += (double)tt_view_numel(&call->results[k].view);
-  double products = tt_op_multiplies(spec->row) ? sqrt(largest * second * made) : 0;
-  return (int64_t)fmin(16 * (read + made) + products, 1e18);
 }
 
 void tt_order_print(const tt_call *call, int word_at, tt_text *out) {

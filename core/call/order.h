@@ -38,13 +38,13 @@ typedef struct tt_order_result {
 } tt_order_result;
 
 typedef struct tt_order {
-  const char *name;        /* "aten::add_.Tensor" */
-  int64_t cost;            /* about how many products of two numbers it takes as long as */
-  int operand_count;       /* storages that it reads; behind them come the words, if it has any */
-  int output_count;        /* storages that it writes */
-  int arg_count;           /* by schema position, those of out= left out */
-  tt_arg *args;            /* SCALAR(S): `first` numbers `numbers` */
-  int tensor_count;        /* TENSOR(S): `first` numbers `tensors` */
+  const char *name;  /* "aten::add_.Tensor" */
+  int64_t cost;      /* about how many products of two numbers it takes as long as */
+  int operand_count; /* storages that it reads; behind them come the words, if it has any */
+  int output_count;  /* storages that it writes */
+  int arg_count;     /* by schema position, those of out= left out */
+  tt_arg *args;      /* SCALAR(S): `first` numbers `numbers` */
+  int tensor_count;  /* TENSOR(S): `first` numbers `tensors` */
   tt_order_tensor *tensors;
   int number_count;
   tt_order_number *numbers;
@@ -53,8 +53,9 @@ typedef struct tt_order {
 } tt_order;
 
 /* Whether an order can say all of the call, and the target's host has a kernel for it that may
- * stand in for the row's lowering (tt_op_orders). Or it is a convolution, whose own lowering asks the host (convolve/convolve.h). The call keeps the
- * answer. */
+ * stand in for the row's lowering (tt_op_orders). Or it is a convolution, whose own lowering asks
+ * the host (convolve/convolve.h). The call keeps the answer, which becomes no where ever new
+ * programs order it: then one of its own is worth more. */
 bool tt_call_orders(tt_call *call, const tt_target *target);
 /* From now on it does not: the kernel has failed. */
 void tt_call_refuse_orders(tt_call *call);

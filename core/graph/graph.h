@@ -51,8 +51,8 @@ typedef struct tt_graph {
   const tt_output *outputs;          /* [output_count] by ascending slots */
   const tt_scalar *scalars;          /* [scalar_count] */
   bool ordered;        /* kernels of the host's are ordered where calls allow it (call/order.h) */
-  const char *options;               /* how its program is compiled: the text's first lines
-                                        (pjrt/pjrt.h), or NULL; set by whoever made the graph */
+  const char *options; /* how its program is compiled: the text's first lines
+                          (pjrt/pjrt.h), or NULL; set by whoever made the graph */
 } tt_graph;
 
 /* The graph of these steps (borrowed: they live as long as the arena) over `slot_count` slots,

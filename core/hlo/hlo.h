@@ -287,8 +287,8 @@ void tt_hlo_if(tt_hlo *h, tt_node *pred, int n, const tt_type *types, tt_body on
 void tt_hlo_custom_call(tt_hlo *h, const char *target, const char *config, int n,
                         tt_node *const *xs, int results_count, const tt_type *types,
                         tt_node **results);
-/* A result that a custom call finds an operand of its type in the memory of, where it may write over
- * that one. */
+/* A result that a custom call finds an operand of its type in the memory of, where it may write
+ * over that one. */
 typedef struct tt_over {
   int operand, result;
 } tt_over;

@@ -57,9 +57,9 @@ bool tt_op_multiplies(const tt_op_row *row);
  * do: pointwise ones, on lists too, copies, and what makes values of a number. */
 bool tt_op_is_light(const tt_op_row *row);
 
-/* Whether a kernel of the host's may stand in for the row's lowering (call/order.h): it writes where
- * it should whatever it is given, draws the same numbers, and has one result. So it is for most
- * classes; ORDERED entries stand beside the rows of the others for which it is. */
+/* Whether a kernel of the host's may stand in for the row's lowering (call/order.h): it writes
+ * where it should whatever it is given, draws the same numbers, and has one result. So it is for
+ * most classes; ORDERED entries stand beside the rows of the others for which it is. */
 bool tt_op_orders(const tt_op_row *row);
 
 /* An integer argument that says where in one dimension (the argument before it) of the argument

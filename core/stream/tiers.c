@@ -9,8 +9,8 @@
 #include <string.h>
 
 enum { LONGEST_RUN = 32, MOST_ELEMENTS = 1024 };
-/* Pieces of orders have 16 operators to 256, and end behind one pair of operators in 48, so that equal
- * layers have equal pieces. */
+/* Pieces of orders have 16 operators to 256, and end behind one pair of operators in 48, so that
+ * equal layers have equal pieces. */
 enum { FEWEST_ORDERS = 16, MOST_ORDERS = 256, PAIRS = 48 };
 
 /* -- Pieces -- */
@@ -52,7 +52,8 @@ static bool orders_go_on(const tt_trace_node *first, const tt_trace_node *last) 
   return count < MOST_ORDERS && tt_hash_bytes(pair, sizeof pair, 0) % PAIRS != 0;
 }
 
-static bool piece_goes_on(const tt_parts *parts, tt_tier tier, const tt_trace_node *first, int next) {
+static bool piece_goes_on(const tt_parts *parts, tt_tier tier, const tt_trace_node *first,
+                          int next) {
   const tt_trace_node *last = parts->path[next - 1];
   if (tier == TT_TIER_OPERATORS) return false;
   bool ordered = tier == TT_TIER_KERNELS && orders(parts, next - 1);
@@ -142,8 +143,7 @@ static tt_status launch_piece(tt_parts *parts, tt_tier tier, int first, int last
     }
     return TT_SUCCESS;
   }
-  if (needed > 1)
-    return launch_run(parts, first, last, TT_PARTS_WHOLE, false, why, policy, out);
+  if (needed > 1) return launch_run(parts, first, last, TT_PARTS_WHOLE, false, why, policy, out);
   return launch_alone(parts, first, policy->known_only ? TT_WANT_KNOWN : TT_WANT_NOW, out);
 }
 

@@ -149,7 +149,8 @@ class Kernel {
   IValue argument(const c10::Argument& argument, size_t at) {
     c10::TypePtr type = without_optional(argument.real_type());
     if (argument.is_out()) return out(type);
-    TORCH_CHECK(at < static_cast<size_t>(order_.arg_count), order_.name, ": an argument is missing");
+    TORCH_CHECK(at < static_cast<size_t>(order_.arg_count), order_.name,
+                ": an argument is missing");
     const tt_arg& arg = order_.args[at];
     auto kind = type->kind();
     if (arg.kind == TT_ARG_NONE) return kind == c10::TypeKind::TensorType ? at::Tensor() : IValue();

@@ -7,17 +7,17 @@
 
 namespace tt {
 
-// Runs `act` as if no mode, autocast, transform or autograd of PyTorch's were on: whoever launches a
-// program may do so under one, which is not about what the program computes. What takes as long as
-// many `products` of two numbers is divided among the threads of one thread, the rest is not. Its
-// exception is the status.
+// Runs `act` as if no mode, autocast, transform or autograd of PyTorch's were on: whoever launches
+// a program may do so under one, which is not about what the program computes. What takes as long
+// as many `products` of two numbers is divided among the threads of one thread, the rest is not.
+// Its exception is the status.
 tt_status run_in_library(double products, const std::function<void()>& act);
 
 // A function that libtorch, or what it needs, has by this name; nullptr: there is none.
 void* find_in_torch(const char* symbol);
 
-// Let programs call PyTorch's LAPACK, its convolutions, and its other kernels; before the runtime is
-// opened.
+// Let programs call PyTorch's LAPACK, its convolutions, and its other kernels; before the runtime
+// is opened.
 void bind_lapack();
 void bind_convolutions();
 void bind_kernels();

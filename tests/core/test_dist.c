@@ -244,8 +244,8 @@ static tt_node *call(calling *c, const char *config, tt_node *numbers, tt_node *
   tt_node *xs[] = {c->turn, numbers, x}, *out[2];
   tt_type types[] = {c->turn->type, *y};
   if (tt_type_equal(&x->type, y))
-    tt_hlo_custom_call_over(c->h, TT_COLLECTIVE_TARGET, config, 3, xs, 2, types, &(tt_over){2, 1}, 1,
-                            out);
+    tt_hlo_custom_call_over(c->h, TT_COLLECTIVE_TARGET, config, 3, xs, 2, types, &(tt_over){2, 1},
+                            1, out);
   else tt_hlo_custom_call(c->h, TT_COLLECTIVE_TARGET, config, 3, xs, 2, types, out);
   c->turn = out[0];
   return out[1];

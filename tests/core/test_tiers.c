@@ -134,6 +134,7 @@ static void test_a_forced_tier(void **state) {
     for (int i = 0; i < 8; i++) ok(run(LENGTH));
     if (tier == TT_TIER_OPERATORS) launched_as(24, 0, 0);
     if (tier == TT_TIER_PIECES) launched_as(8, 16, 0);
+    if (tier == TT_TIER_KERNELS) launched_as(8, 16, 0); /* it has none */
     if (tier == TT_TIER_CHUNKS) launched_as(0, 0, 24);
   }
   tt_tier_force(TT_TIER_AUTO);

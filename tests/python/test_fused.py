@@ -411,6 +411,7 @@ def line_of(function, text):
     return f"test_fused.py:{first + number} in {function.__name__}"
 
 
+@pytest.mark.tier("pieces")
 def test_out_of_memory_names_the_line_and_the_largest_tensors():
     (replays,) = counted("replays")
     large = torch.ones(3000, 1000).to("tpu")

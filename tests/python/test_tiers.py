@@ -52,8 +52,9 @@ def test_training_is_the_cpu_s_in_every_tier(tier):
 
 
 def test_a_chunk_that_comes_once_has_no_program():
-    """Its operators have; else each of many that never come again would keep its text."""
-    x = torch.rand(7, 7, device="tpu")
+    """Its operators have; else each of many that never come again would keep its text. In f64, which
+    no kernel of the host's computes."""
+    x = torch.rand(7, 7, dtype=torch.float64, device="tpu")
     operators = [lambda t: t @ t, lambda t: t.cumsum(0), lambda t: t.sort(0).values]
 
     def programs_of(numbers):
@@ -92,7 +93,8 @@ def test_a_chunk_s_own_program_is_taken_when_it_is_ready():
     deadline = time.monotonic() + 60
     while not launched_as(step)["chunks"] and time.monotonic() < deadline:
         time.sleep(0.1)  # the background compiles when the processor is left to it
-    assert launched_as(step) == {"operators": 0, "pieces": 0, "chunks": sum(first.values())}
+    whole = {"operators": 0, "pieces": 0, "kernels": 0, "chunks": sum(first.values())}
+    assert launched_as(step) == whole
 
 
 def programs_asked_for():
@@ -102,7 +104,7 @@ def programs_asked_for():
 
 @pytest.mark.tier("auto")
 def test_an_operator_that_is_launched_alone_is_compiled_while_its_chunk_is_recorded():
-    x = torch.rand(7, 29, device="tpu")
+    x = torch.rand(7, 29, dtype=torch.float64, device="tpu")
     torch.tpu.synchronize()
     before = programs_asked_for()
     torch.softmax(x @ x.T, -1)
@@ -130,7 +132,8 @@ def test_an_operator_has_one_program_whichever_of_its_results_are_held():
 @pytest.mark.tier("auto")
 def test_lists_of_other_lengths_are_pieces_of_their_own():
     """As of an optimizer's groups of parameters: each has a program for each kind of element."""
-    groups = [[torch.ones(n, device="tpu") for _ in range(n)] for n in (6, 9)]
+    like = {"dtype": torch.float64, "device": "tpu"}
+    groups = [[torch.ones(n, **like) for _ in range(n)] for n in (6, 9)]
 
     def step():
         for group in groups:
@@ -138,7 +141,7 @@ def test_lists_of_other_lengths_are_pieces_of_their_own():
             torch._foreach_add_(group, 2)
 
     before = torch.tpu.metrics()["launches"]
-    assert launched_as(step) == {"operators": 0, "pieces": 4, "chunks": 0}
+    assert launched_as(step) == {"operators": 0, "pieces": 4, "kernels": 0, "chunks": 0}
     assert torch.tpu.metrics()["launches"] - before >= 6 + 9  # each element by itself
     assert all(x.tolist() == [5.0] * len(group) for group in groups for x in group)
 
