@@ -52,8 +52,10 @@ def test_training_is_the_cpu_s_in_every_tier(tier):
 
 
 def test_a_chunk_that_comes_once_has_no_program():
-    """Its operators have; else each of many that never come again would keep its text. In f64, which
-    no kernel of the host's computes."""
+    """Its operators have; else each of many that never come again would keep its text.
+
+    In f64, which no kernel of the host's computes.
+    """
     x = torch.rand(7, 7, dtype=torch.float64, device="tpu")
     operators = [lambda t: t @ t, lambda t: t.cumsum(0), lambda t: t.sort(0).values]
 
