@@ -85,6 +85,22 @@ static int64_t cost_of(const tt_call *call) {
   return (int64_t)fmin(16 * (read + made) + products, 1e18);
 }
 
+/* The view of the storage as it is, of which the call sees a longer one (tt_call_tensor.more): steps
+ * from row to row are shorter. */
+static tt_view shortened(const tt_call_tensor *tensor) {
+  tt_view view = tensor->view;
+  if (!tensor->more) return view;
+  int64_t width = tensor->storage->dims[tensor->more_dim];
+  for (int i = tensor->more_dim + 1; i < tensor->storage->rank; i++)
+    width *= tensor->storage->dims[i];
+  int64_t inner = width / tensor->storage->dims[tensor->more_dim];
+  int64_t seen = width + inner * tensor->more;
+  view.offset = view.offset / seen * width + view.offset % seen;
+  for (int i = 0; i < view.rank; i++)
+    view.strides[i] = view.strides[i] / seen * width + view.strides[i] % seen;
+  return view;
+}
+
 /* -- Which calls -- */
 
 enum { UNKNOWN, YES, NO }; /* tt_call.orders */
@@ -101,8 +117,9 @@ static bool takes_tensor(const tt_call *call, int i) {
   const tt_call_tensor *tensor = &call->spec.tensors[i];
   tt_order_lengths lengths;
   int writes = 0, output = output_of(call, i, &writes);
+  bool lies = !tensor->more || (!tensor->moves && tensor->view.dtype == tensor->storage->dtype);
   bool there = output >= 0 || !tensor->undefined || !tt_view_numel(&tensor->view);
-  return there && writes <= 1 && is_plain(tensor->view.dtype) &&
+  return lies && there && writes <= 1 && is_plain(tensor->view.dtype) &&
          lengths_of_tensor(&call->spec, i, 0, &lengths);
 }
 
@@ -225,7 +242,8 @@ static void put_tensors(const tt_call *call, int word_at, tt_text *out) {
     put(out, operand_of(spec, i));
     put(out, output_of(call, i, &writes));
     put(out, tensor->moves ? word_of(spec, word_at, tensor->offset_scalar) : -1);
-    put_view(out, &tensor->view);
+    tt_view view = shortened(tensor);
+    put_view(out, &view);
     tt_order_lengths lengths;
     (void)lengths_of_tensor(spec, i, word_at, &lengths);
     put_lengths(out, &lengths);

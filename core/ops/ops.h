@@ -58,8 +58,8 @@ bool tt_op_multiplies(const tt_op_row *row);
 bool tt_op_is_light(const tt_op_row *row);
 
 /* Whether a kernel of the host's may stand in for the row's lowering (call/order.h): it writes
- * where it should whatever it is given, draws the same numbers, and has one result. So it is for
- * most classes; ORDERED entries stand beside the rows of the others for which it is. */
+ * where it should whatever it is given, draws the same numbers, and computes what the row says. So
+ * it is for most classes; ORDERED entries beside the rows tell where it is otherwise. */
 bool tt_op_orders(const tt_op_row *row);
 
 /* An integer argument that says where in one dimension (the argument before it) of the argument

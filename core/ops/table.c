@@ -15,7 +15,7 @@
 #define REDUCES_LISTED(name, dims, neutral)
 #define CONTRACTS(name, arg, dim, other, other_dim)
 #define ALONG(name, rule, neutral)
-#define ORDERED(name)
+#define ORDERED(name, is)
 #include "ops/rows.def"
 #undef ROW
 #undef EACH
@@ -53,24 +53,27 @@ bool tt_op_is_light(const tt_op_row *row) {
   return row->cls == TT_POINTWISE || row->lower == tt_lower_full || row->lower == tt_lower_copy;
 }
 
-static const char *const ordered[] = {
+static const struct ordered {
+  const char *name;
+  bool is;
+} ordered[] = {
 #define ROW(name, cls, lower, param, statics, doc)
 #define EACH(name, base, doc)
 #define LOOSE(name, value, why)
 #define PLACE(name, start, end, whole)
 #undef ORDERED
-#define ORDERED(name) name,
+#define ORDERED(name, is) {name, is},
 #include "ops/rows.def"
 #undef ROW
 #undef EACH
 #undef LOOSE
 #undef PLACE
 #undef ORDERED
-#define ORDERED(name)
-    NULL};
+#define ORDERED(name, is)
+    {NULL, false}};
 
-bool tt_op_orders(const tt_op_row *row) {
-  switch (row->cls) {
+static bool class_orders(tt_op_class cls) {
+  switch (cls) {
   case TT_POINTWISE:
   case TT_REDUCE:
   case TT_MATMUL:
@@ -82,11 +85,14 @@ bool tt_op_orders(const tt_op_row *row) {
   case TT_FOREACH:
     return true;
   default:
-    break;
+    return false;
   }
-  const char *const *one = ordered;
-  while (*one && strcmp(*one, row->name) != 0) one++;
-  return *one;
+}
+
+bool tt_op_orders(const tt_op_row *row) {
+  const struct ordered *one = ordered;
+  while (one->name && strcmp(one->name, row->name) != 0) one++;
+  return one->name ? one->is : class_orders(row->cls);
 }
 
 static const tt_op_tolerance tolerances[] = {

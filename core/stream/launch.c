@@ -197,12 +197,16 @@ static tt_status execute(tt_launch *launch, scratch *s, tt_event **end) {
   }
   int keep_count = find_kept(launch, s->keep);
   bool alone = !launch->origin.program->module.joint.device_count;
+  tt_event *own = NULL; /* what runs inline fails there, but for what waits for another program */
+  if (!end && launch->ordered) end = &own;
   tt_status status = alone ? start(launch, s, arguments, keep_count, end)
                            : start_with_others(launch, s, arguments, keep_count, end);
   if (words) tt_scalar_cache_put(device->scalars, words, key);
   if (status) return status;
   tt_count_add(TT_COUNT_LAUNCHES, 1);
-  return take_results(launch, s->buffers + arguments, end ? *end : NULL);
+  status = take_results(launch, s->buffers + arguments, end ? *end : NULL);
+  tt_event_destroy(device->client, own);
+  return status;
 }
 
 static tt_status await_program(tt_launch *launch) {

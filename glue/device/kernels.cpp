@@ -153,7 +153,7 @@ class Kernel {
                 ": an argument is missing");
     const tt_arg& arg = order_.args[at];
     auto kind = type->kind();
-    if (arg.kind == TT_ARG_NONE) return kind == c10::TypeKind::TensorType ? at::Tensor() : IValue();
+    if (arg.kind == TT_ARG_NONE) return {};
     if (kind == c10::TypeKind::ListType)
       return list(arg, type->castRaw<c10::ListType>()->getElementType());
     if (kind == c10::TypeKind::TensorType) return tensor(arg);

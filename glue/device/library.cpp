@@ -1,5 +1,6 @@
 #include "device/library.h"
 
+#include <ATen/Context.h>
 #include <c10/core/thread_pool.h>
 
 #include <future>
@@ -16,6 +17,7 @@ struct Plain {
 tt_status run(const std::function<void()>& act) {
   return attempt(TT_INTERNAL, [&] {
     Plain plain;
+    at::globalContext().setFlushDenormal(true);
     act();
   });
 }

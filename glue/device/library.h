@@ -8,7 +8,8 @@
 namespace tt {
 
 // Runs `act` as if no mode, autocast, transform or autograd of PyTorch's were on: whoever launches
-// a program may do so under one, which is not about what the program computes. What takes as long
+// a program may do so under one, which is not about what the program computes; and
+// with small numbers flushed to zero, as in all that XLA compiles. What takes as long
 // as many `products` of two numbers is divided among the threads of one thread, the rest is not.
 // Its exception is the status.
 tt_status run_in_library(double products, const std::function<void()>& act);
