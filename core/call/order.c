@@ -85,8 +85,8 @@ static int64_t cost_of(const tt_call *call) {
   return (int64_t)fmin(16 * (read + made) + products, 1e18);
 }
 
-/* The view of the storage as it is, of which the call sees a longer one (tt_call_tensor.more): steps
- * from row to row are shorter. */
+/* The view of the storage as it is, of which the call sees a longer one (tt_call_tensor.more):
+ * steps from row to row are shorter. */
 static tt_view shortened(const tt_call_tensor *tensor) {
   tt_view view = tensor->view;
   if (!tensor->more) return view;
@@ -169,6 +169,11 @@ bool tt_call_orders(tt_call *call, const tt_target *target) {
 }
 
 void tt_call_refuse_orders(tt_call *call) { atomic_store(&call->orders, NO); }
+
+void tt_call_count_ordered(tt_call *call) {
+  enum { MOST_PROGRAMS = 32 };
+  if (atomic_fetch_add(&call->ordered_programs, 1) == MOST_PROGRAMS) tt_call_refuse_orders(call);
+}
 
 /* -- Printing -- */
 

@@ -59,6 +59,8 @@ typedef struct tt_order {
 bool tt_call_orders(tt_call *call, const tt_target *target);
 /* From now on it does not: the kernel has failed. */
 void tt_call_refuse_orders(tt_call *call);
+/* One more program orders the call. */
+void tt_call_count_ordered(tt_call *call);
 
 /* Adds the order as the attribute "order = array<i64: ..>". The call's words begin at `word_at`. */
 void tt_order_print(const tt_call *call, int word_at, tt_text *out);

@@ -31,9 +31,7 @@ static void describe(ordering *o, const tt_call *call, const tt_call_io *io) {
 
 tt_status tt_call_lower_ordered(tt_call *call, const tt_target *target, tt_hlo *h,
                                 const tt_call_io *io) {
-  enum { MOST_PROGRAMS = 16 };
   ordering o = {.over_count = 0};
-  if (atomic_fetch_add(&call->ordered_programs, 1) == MOST_PROGRAMS) tt_call_refuse_orders(call);
   if (call->row->cls == TT_CONV) return tt_call_lower(call, target, h, io);
   tt_text config = TT_TEXT_INIT;
   tt_order_print(call, io->word_at, &config);

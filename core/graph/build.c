@@ -166,8 +166,18 @@ static void time_convolutions(const building *b, tt_module *module) {
     tt_text_printf(&module->text, "%sxla_gpu_autotune_level int 4\n", TT_OPTION_LINE);
 }
 
+/* Each call once, however often the program orders it. */
+static void count_orders(const tt_graph *graph) {
+  for (int i = 0; i < graph->step_count; i++) {
+    int before = 0;
+    while (graph->steps[before].call != graph->steps[i].call) before++;
+    if (before == i) tt_call_count_ordered(graph->steps[i].call);
+  }
+}
+
 static tt_status build(building *b, tt_module *module) {
   const tt_graph *graph = b->graph;
+  if (graph->ordered) count_orders(graph);
   TT_TRY(prepare(b));
   add_params(b);
   for (int i = 0; i < graph->step_count && !tt_hlo_failed(b->h); i++)

@@ -78,8 +78,8 @@ def test_second_process_compiles_nothing(tmp_path, mode):
 def test_large_programs_are_loaded_behind_small_ones(tmp_path):
     """A chunk is launched as its operators until its own program, which a folder has, is there."""
     here = {"TORCH_TPU_CACHE_DIR": str(tmp_path)}
-    tiers = 'value = sum(torch.tpu.metrics()["tiers"][name] for name in ("operators", "pieces"))'
-    for tier in ("operators", "pieces", "chunks"):
+    tiers = 'tiers = torch.tpu.metrics()["tiers"]; value = sum(tiers.values()) - tiers["chunks"]'
+    for tier in ("operators", "pieces", "kernels", "chunks"):
         small = run(f"{TRAINING}\n{tiers}", "FUSED", TORCH_TPU_FUSED_TIER=tier, **here)[0]
         assert (small == 0) == (tier == "chunks")
     small, compiled, found, broken = run(
