@@ -9,9 +9,11 @@
 #include <string.h>
 
 enum { LONGEST_RUN = 32, MOST_ELEMENTS = 1024 };
-/* Pieces of orders have 16 operators to 256, and end behind one pair of operators in 48, so that
- * equal layers have equal pieces. */
-enum { FEWEST_ORDERS = 16, MOST_ORDERS = 256, PAIRS = 48 };
+/* Pieces of orders have 4 operators to 8, and end behind one pair of operators in 8, so that equal
+ * layers have equal pieces. XLA's CPU client runs up to 8 calls in the thread that launches them,
+ * in order; more are handed to its threads one by one, which compile with low priority meanwhile.
+ */
+enum { FEWEST_ORDERS = 4, MOST_ORDERS = 8, PAIRS = 8 };
 
 /* -- Pieces -- */
 
