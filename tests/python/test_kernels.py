@@ -197,6 +197,48 @@ def test_what_changes_its_size():
     torch.testing.assert_close(got, grow("cpu"))
 
 
+def of_parts(ids, x):
+    labels = torch.full_like(ids, -100)
+    labels[:, :-1] = ids[:, 1:]
+    written = x * 2
+    written[:, 1:] += x[:, :-1]
+    return labels, written, x[:, 1:] * x[:, :-1], x[:, 1:].sum(1)
+
+
+def test_parts_of_texts():
+    """What leaves out a word is seen in a storage that is longer than the real one."""
+    for length in (5, 7, 9, 12, 20, 33, 50):
+        generator = torch.Generator().manual_seed(length)
+        ids = torch.randint(0, 9, (3, length), generator=generator)
+        x = torch.randn(3, length, 4, generator=generator)
+        got, _ = ordered(lambda ids=ids, x=x: of_parts(ids.to("tpu"), x.to("tpu")))
+        torch.testing.assert_close([one.cpu() for one in got], list(of_parts(ids, x)))
+
+
+def test_a_kernel_with_tensors_that_are_not_given():
+    def train(device):
+        torch.manual_seed(0)
+        net = nn.Linear(4, 3).to(device)
+        optimizer = torch.optim.AdamW(net.parameters(), fused=True)
+        for _ in range(3):
+            optimizer.zero_grad()
+            net(torch.ones(2, 4).to(device)).square().sum().backward()
+            optimizer.step()
+        return [p.detach().cpu() for p in net.parameters()]
+
+    before = torch.tpu.metrics()["replays"]
+    got, _ = ordered(lambda: train("tpu"))
+    torch.testing.assert_close(got, train("cpu"))
+    assert torch.tpu.metrics()["replays"] == before
+
+
+def test_subnormals_are_flushed_as_by_other_programs():
+    x = torch.full((9,), 1e-39).to("tpu")
+    got, count = ordered(lambda: [x * 2, x.sign(), x.bfloat16().sqrt()])
+    assert count >= 4
+    assert not any(one.any() for one in got)
+
+
 def test_threads():
     torch.manual_seed(0)
     nets = [nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16)) for _ in range(4)]
