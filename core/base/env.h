@@ -13,8 +13,7 @@
   X(EAGER_MODE, "fused", "`debug`, `strict`, or `fused`: how eager operators are launched.")       \
   X(FUSED_TIER, "auto",                                                                            \
     "What chunks are launched as, for tests: `operators`, `pieces`, `kernels`, `chunks`, or what " \
-    "is "                                                                                          \
-    "ready.")                                                                                      \
+    "is ready.")                                                                                   \
   X(LOG, "", "Topics to log on stderr, comma-separated: compile, launch, plugin, host, all.")      \
   X(HOST_FALLBACK, "warn",                                                                         \
     "`warn`, `silent`, or `error`: what an operator without a device path does.")                  \

@@ -373,6 +373,19 @@ static void lengthen(tt_operand *o, int dim, int64_t more) {
   o->more = more;
 }
 
+/* Takes back what lengthen does. */
+tt_view tt_bounded_shortened(const tt_call_tensor *tensor) {
+  tt_view view = tensor->view;
+  const tt_type *storage = tensor->storage;
+  if (!tensor->more) return view;
+  int64_t width = width_of(storage, tensor->more_dim);
+  int64_t block = width * storage->dims[tensor->more_dim], longer = block + width * tensor->more;
+  view.offset = view.offset / longer * block + view.offset % longer;
+  for (int i = 0; i < view.rank; i++)
+    view.strides[i] = view.strides[i] / longer * block + view.strides[i] % longer;
+  return view;
+}
+
 /* Whether a part of a bounded dim can be as long as a bound. */
 static bool make_room(tt_operand *o, int dim, int64_t bound) {
   int along = bounded_dim(o->type, o->view.strides[dim]);

@@ -60,6 +60,8 @@ typedef struct tt_operand {
   int64_t more;
   bool partly;
 } tt_operand;
+/* The tensor's view of its storage as that is, where the call sees it longer by `more`. */
+tt_view tt_bounded_shortened(const tt_call_tensor *tensor);
 /* An operand as it is seen: numbers that are repeated along as many elements as one of its dims
  * has, where that is merged with others, are marked so, too. */
 void tt_lengths_add_merged(tt_lengths *lengths, const tt_operand *seen);

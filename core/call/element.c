@@ -1,5 +1,7 @@
 #include "call/element.h"
 
+#include "call/spec.h"
+
 #include <pthread.h>
 #include <string.h>
 
@@ -171,12 +173,6 @@ static int input_of(const tt_call *list, int tensor) {
   return i;
 }
 
-static int word_of(const tt_call_spec *list, int number) {
-  int at = 0;
-  for (int i = 0; i < number; i++) at += tt_scalar_words(list->scalars[i]);
-  return at;
-}
-
 static tt_status keep(tt_call *list, const making *m, tt_call *call, tt_element *out) {
   int *inputs = tt_arena_alloc(&list->arena, sizeof *inputs * (size_t)(call->input_count + 1));
   int *words = tt_arena_alloc(&list->arena, sizeof *words * (size_t)(call->word_count + 1));
@@ -184,7 +180,7 @@ static tt_status keep(tt_call *list, const making *m, tt_call *call, tt_element 
   for (int i = 0; i < call->input_count; i++) inputs[i] = input_of(list, m->from[call->inputs[i]]);
   for (int i = 0, at = 0; i < m->spec.scalar_count; i++)
     for (int k = 0; k < tt_scalar_words(m->scalars[i]); k++)
-      words[at++] = word_of(m->list, m->numbers[i]) + k;
+      words[at++] = tt_spec_word_of(m->list, m->numbers[i]) + k;
   *out = (tt_element){call, inputs, words};
   return TT_SUCCESS;
 }

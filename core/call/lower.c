@@ -3,6 +3,7 @@
 #include "call/lower.h"
 
 #include "call/bounded.h"
+#include "call/spec.h"
 
 #include <string.h>
 
@@ -19,11 +20,6 @@ typedef struct lowering {
   tt_type *meta_types;
   tt_lower cx;
 } lowering;
-
-static int root_of(const tt_call_spec *spec, int tensor) {
-  while (spec->tensors[tensor].same_as >= 0) tensor = spec->tensors[tensor].same_as;
-  return tensor;
-}
 
 /* NULL: it is the view's own. */
 static tt_node *offset_of(const lowering *low, const tt_call_tensor *tensor) {
@@ -55,7 +51,7 @@ static void read_tensors(lowering *low) {
   int next = 0;
   for (int i = 0; i < spec->tensor_count; i++) {
     const tt_call_tensor *tensor = &spec->tensors[i];
-    int root = root_of(spec, i);
+    int root = tt_spec_root_of(spec, i);
     low->input_of[i] = -1;
     if (root != i) {
       low->storages[i] = low->storages[root];
@@ -185,7 +181,7 @@ static void lower_row(lowering *low) {
 
 /* *over: the input whose value the target's new one replaces by one of the same type, or -1. */
 static tt_node *write_target(lowering *low, int target, tt_node *value, int *over) {
-  int root = root_of(low->spec, target);
+  int root = tt_spec_root_of(low->spec, target);
   const tt_call_tensor *tensor = &low->spec->tensors[target];
   tt_node *old = lengthened(low, tensor, low->storages[root]), *offset = offset_of(low, tensor);
   value = tt_hlo_convert(low->h, value, tt_dtype_computed(tensor->view.dtype));
@@ -237,13 +233,6 @@ static bool is_small(const tt_type *type) {
   return tt_type_bytes(type, &bytes) && bytes <= TT_SMALL_ZEROS;
 }
 
-/* Where a number is among the packed words. */
-static int word_of(const tt_call_spec *spec, int scalar) {
-  int word = 0;
-  for (int i = 0; i < scalar; i++) word += tt_scalar_words(spec->scalars[i]);
-  return word;
-}
-
 static void learn_draws(const lowering *low) {
   const tt_lower *cx = &low->cx;
   tt_call_draws *draws = &low->call->draws;
@@ -253,7 +242,8 @@ static void learn_draws(const lowering *low) {
   for (int i = 0; i < cx->drawn_along_count; i++) {
     const tt_length *length = cx->drawn_along[i];
     draws->along[i].bound = length->bound;
-    draws->along[i].word = word_of(low->spec, low->spec->lengths[length - low->lengths].scalar);
+    draws->along[i].word =
+        tt_spec_word_of(low->spec, low->spec->lengths[length - low->lengths].scalar);
   }
 }
 
@@ -280,7 +270,7 @@ static tt_status type_of_result(lowering *low, int k, const tt_type *type) {
   result->length_count = tt_along_count(tt_type_along(result->storage));
   for (int i = 0; i < result->length_count; i++) {
     int scalar = fresh ? result->marks.of[i].scalar : target->lengths[i];
-    result->length_words[i] = word_of(low->spec, scalar);
+    result->length_words[i] = tt_spec_word_of(low->spec, scalar);
   }
   return TT_SUCCESS;
 }

@@ -1,15 +1,13 @@
 #include "call/order.h"
 
+#include "call/bounded.h"
+#include "call/spec.h"
+
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 
 /* -- Storages -- */
-
-static int root_of(const tt_call_spec *spec, int tensor) {
-  while (spec->tensors[tensor].same_as >= 0) tensor = spec->tensors[tensor].same_as;
-  return tensor;
-}
 
 /* Which output is the storage that the tensor sees, after it was written; -1: none. *count: how
  * many are. */
@@ -18,8 +16,8 @@ static int output_of(const tt_call *call, int tensor, int *count) {
   *count = 0;
   for (int k = 0; k < call->result_count; k++) {
     const tt_call_result *result = &call->results[k];
-    bool is =
-        result->target >= 0 && root_of(&call->spec, result->target) == root_of(&call->spec, tensor);
+    bool is = result->target >= 0 &&
+              tt_spec_root_of(&call->spec, result->target) == tt_spec_root_of(&call->spec, tensor);
     if (result->defined && is) found = output;
     *count += is;
     output += result->defined;
@@ -30,8 +28,7 @@ static int output_of(const tt_call *call, int tensor, int *count) {
 /* -- What is known only at run time -- */
 
 static int word_of(const tt_call_spec *spec, int word_at, int scalar) {
-  for (int i = 0; i < scalar; i++) word_at += tt_scalar_words(spec->scalars[i]);
-  return word_at;
+  return word_at + tt_spec_word_of(spec, scalar);
 }
 
 /* Each dim once. False: a view has no such size, as what counts is in several stretches, or there
@@ -83,22 +80,6 @@ static int64_t cost_of(const tt_call *call) {
     made += (double)tt_view_numel(&call->results[k].view);
   double products = tt_op_multiplies(spec->row) ? sqrt(largest * second * made) : 0;
   return (int64_t)fmin(16 * (read + made) + products, 1e18);
-}
-
-/* The view of the storage as it is, of which the call sees a longer one (tt_call_tensor.more):
- * steps from row to row are shorter. */
-static tt_view shortened(const tt_call_tensor *tensor) {
-  tt_view view = tensor->view;
-  if (!tensor->more) return view;
-  int64_t width = tensor->storage->dims[tensor->more_dim];
-  for (int i = tensor->more_dim + 1; i < tensor->storage->rank; i++)
-    width *= tensor->storage->dims[i];
-  int64_t inner = width / tensor->storage->dims[tensor->more_dim];
-  int64_t seen = width + inner * tensor->more;
-  view.offset = view.offset / seen * width + view.offset % seen;
-  for (int i = 0; i < view.rank; i++)
-    view.strides[i] = view.strides[i] / seen * width + view.strides[i] % seen;
-  return view;
 }
 
 /* -- Which calls -- */
@@ -231,7 +212,7 @@ static void put_arg(tt_text *out, const tt_arg *arg) {
 
 /* Which of the storages that the call reads; -1: nothing was written to it. */
 static int operand_of(const tt_call_spec *spec, int tensor) {
-  int root = root_of(spec, tensor), operand = -1;
+  int root = tt_spec_root_of(spec, tensor), operand = -1;
   if (spec->tensors[root].undefined) return -1;
   for (int k = 0; k <= root; k++)
     operand += spec->tensors[k].same_as < 0 && !spec->tensors[k].undefined;
@@ -247,7 +228,7 @@ static void put_tensors(const tt_call *call, int word_at, tt_text *out) {
     put(out, operand_of(spec, i));
     put(out, output_of(call, i, &writes));
     put(out, tensor->moves ? word_of(spec, word_at, tensor->offset_scalar) : -1);
-    tt_view view = shortened(tensor);
+    tt_view view = tt_bounded_shortened(tensor);
     put_view(out, &view);
     tt_order_lengths lengths;
     (void)lengths_of_tensor(spec, i, word_at, &lengths);

@@ -1,7 +1,5 @@
 #include "call/ordered.h"
 
-#include <string.h>
-
 typedef struct ordering {
   tt_node **operands; /* [input_count + 1] storages, and the words */
   tt_type *types;     /* [output_count] */
@@ -29,15 +27,10 @@ static void describe(ordering *o, const tt_call *call, const tt_call_io *io) {
   }
 }
 
-/* Convolutions ask the host by themselves, and for these products XLA calls a library, too. */
-static bool needs_no_code(const tt_op_row *row) {
-  return row->cls == TT_CONV || !strcmp(row->name, "mm") || !strcmp(row->name, "bmm");
-}
-
 tt_status tt_call_lower_ordered(tt_call *call, const tt_target *target, tt_hlo *h,
                                 const tt_call_io *io) {
   ordering o = {.over_count = 0};
-  if (needs_no_code(call->row)) return tt_call_lower(call, target, h, io);
+  if (tt_op_needs_no_code(call->row)) return tt_call_lower(call, target, h, io);
   tt_text config = TT_TEXT_INIT;
   tt_order_print(call, io->word_at, &config);
   tt_status status = prepare(&o, call, h) ? tt_text_status(&config) : tt_out_of_memory();

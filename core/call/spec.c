@@ -44,3 +44,14 @@ tt_status tt_spec_copy(tt_arena *arena, const tt_call_spec *from, tt_call_spec *
       copy(arena, from->results, (size_t)from->result_count, sizeof *from->results, &failed);
   return failed ? tt_out_of_memory() : TT_SUCCESS;
 }
+
+int tt_spec_root_of(const tt_call_spec *spec, int tensor) {
+  while (spec->tensors[tensor].same_as >= 0) tensor = spec->tensors[tensor].same_as;
+  return tensor;
+}
+
+int tt_spec_word_of(const tt_call_spec *spec, int scalar) {
+  int word = 0;
+  for (int i = 0; i < scalar; i++) word += tt_scalar_words(spec->scalars[i]);
+  return word;
+}

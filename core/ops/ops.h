@@ -61,6 +61,8 @@ bool tt_op_is_light(const tt_op_row *row);
  * where it should whatever it is given, draws the same numbers, and computes what the row says. So
  * it is for most classes; ORDERED entries beside the rows tell where it is otherwise. */
 bool tt_op_orders(const tt_op_row *row);
+/* Of these: what the row is lowered to calls a library as well where XLA compiles it for a CPU. */
+bool tt_op_needs_no_code(const tt_op_row *row);
 
 /* An integer argument that says where in one dimension (the argument before it) of the argument
  * `whole` the others are: an index, or a start with an end behind it. It may be a run-time number,

@@ -34,11 +34,6 @@ bool has_kernel(const char* name) {
          op->schema().name().find("overrideable") == std::string::npos;
 }
 
-c10::TypePtr without_optional(const c10::TypePtr& type) {
-  auto optional = type->cast<c10::OptionalType>();
-  return optional ? optional->getElementType() : type;
-}
-
 // One order under way: its records as PyTorch's values, and its results where they belong.
 class Kernel {
  public:

@@ -14,6 +14,12 @@ tt_dtype to_dtype(at::ScalarType type);
 tt_dtype require_dtype(at::ScalarType type);
 at::ScalarType from_dtype(tt_dtype dtype);
 
+// What the type of an argument is of where it is given.
+inline c10::TypePtr without_optional(const c10::TypePtr& type) {
+  auto optional = type->cast<c10::OptionalType>();
+  return optional ? optional->getElementType() : type;
+}
+
 inline tt_storage* storage_of(const c10::StorageImpl* storage) {
   TORCH_CHECK(storage->device_type() == c10::DeviceType::PrivateUse1,
               "a tensor that says it is on tpu holds nothing there (a fake tensor)");

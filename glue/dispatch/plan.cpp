@@ -7,11 +7,6 @@
 namespace tt {
 namespace {
 
-c10::TypePtr without_optional(const c10::TypePtr& type) {
-  auto optional = type->cast<c10::OptionalType>();
-  return optional ? optional->getElementType() : type;
-}
-
 ArgKind kind_of(const c10::Argument& arg) {
   c10::TypePtr type = without_optional(arg.real_type());
   auto list = type->cast<c10::ListType>();

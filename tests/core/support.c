@@ -248,7 +248,7 @@ tt_status record_add_into(tt_stream *stream, tt_storage *a, const tt_view *a_vie
   return request_record(stream, &r, results);
 }
 
-tt_status record_scale(tt_stream *stream, tt_storage *a, float number, tt_storage **out) {
+request scale_request(tt_storage *a, float number) {
   request r = {.row = tt_op_find("mul.Tensor"),
                .tensor_count = 1,
                .tensors = {a},
@@ -257,6 +257,11 @@ tt_status record_scale(tt_stream *stream, tt_storage *a, float number, tt_storag
                .scalar_count = 1,
                .scalars = {TT_F32}};
   memcpy(r.words, &number, sizeof number);
+  return r;
+}
+
+tt_status record_scale(tt_stream *stream, tt_storage *a, float number, tt_storage **out) {
+  request r = scale_request(a, number);
   tt_storage *results[REQUEST_MAX] = {NULL};
   TT_TRY(request_record(stream, &r, results));
   *out = results[0];

@@ -112,7 +112,9 @@ tt_status record_add(tt_stream *stream, tt_storage *a, tt_storage *b, tt_storage
 /* a.add_(b), through views where given. */
 tt_status record_add_into(tt_stream *stream, tt_storage *a, const tt_view *a_view, tt_storage *b,
                           const tt_view *b_view);
-/* a * number, the number known at run time only (F32). */
+/* mul.Tensor(a, number), the number known at run time only (F32). */
+request scale_request(tt_storage *a, float number);
+/* The same, recorded. */
 tt_status record_scale(tt_stream *stream, tt_storage *a, float number, tt_storage **out);
 
 /* -- Random cases -- */

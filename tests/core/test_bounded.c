@@ -410,13 +410,35 @@ static void test_welcome(void **state) {
   tt_guard_leave();
 }
 
+/* A call that sees five rows more of [3, 10, 4], and the second block from its second row on. */
+static void test_a_view_of_what_is_seen_longer(void **state) {
+  (void)state;
+  tt_type storage = type_of(TT_F32, 3, DIMS(3, 10, 4));
+  tt_call_tensor tensor = {
+      .storage = &storage,
+      .view = {TT_F32, 3, .offset = 64, .sizes = {2, 14, 4}, .strides = {60, 4, 1}},
+      .more_dim = 1,
+      .more = 5};
+  tt_view real = tt_bounded_shortened(&tensor);
+  assert_int_equal(real.offset, 44);
+  assert_memory_equal(real.strides, DIMS(40, 4, 1), 3 * sizeof(int64_t));
+  tensor.more = 0;
+  assert_int_equal(tt_bounded_shortened(&tensor).offset, 64);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_views),           cmocka_unit_test(test_refused_views),
-      cmocka_unit_test(test_steps_that_meet), cmocka_unit_test(test_dims_that_are_merged),
-      cmocka_unit_test(test_results),         cmocka_unit_test(test_bounds),
-      cmocka_unit_test(test_covering),        cmocka_unit_test(test_growing),
-      cmocka_unit_test(test_live_lengths),    cmocka_unit_test(test_growing_when_full),
+      cmocka_unit_test(test_a_view_of_what_is_seen_longer),
+      cmocka_unit_test(test_views),
+      cmocka_unit_test(test_refused_views),
+      cmocka_unit_test(test_steps_that_meet),
+      cmocka_unit_test(test_dims_that_are_merged),
+      cmocka_unit_test(test_results),
+      cmocka_unit_test(test_bounds),
+      cmocka_unit_test(test_covering),
+      cmocka_unit_test(test_growing),
+      cmocka_unit_test(test_live_lengths),
+      cmocka_unit_test(test_growing_when_full),
       cmocka_unit_test(test_welcome),
   };
   return cmocka_run_group_tests(tests, setup, NULL);

@@ -155,13 +155,7 @@ static int order_of(tt_call *call, int64_t *numbers) {
 
 static tt_call *scaled(tt_storage *a) {
   tt_call *call = NULL;
-  request r = {.row = tt_op_find("mul.Tensor"),
-               .tensor_count = 1,
-               .tensors = {a},
-               .arg_count = 2,
-               .args = {{.kind = TT_ARG_TENSOR}, {.kind = TT_ARG_SCALAR, .dtype = TT_F64}},
-               .scalar_count = 1,
-               .scalars = {TT_F32}};
+  request r = scale_request(a, 2);
   ok(request_call(&r, &call));
   return call;
 }

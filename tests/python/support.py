@@ -147,6 +147,15 @@ def compiled(function):
 _nursery = None
 
 
+def programs_of(operators, x, numbers):
+    """Returns how many programs are new when these operators follow one another, from x on."""
+    before = torch.tpu.metrics()["programs"]
+    for number in numbers:
+        x = operators[number](x)
+    x.tolist()
+    return torch.tpu.metrics()["programs"] - before
+
+
 def python(code, timeout=120, fresh=False, **environment):
     """Runs Python code in a process of its own; returns (exit status, stdout, stderr).
 

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 import torch
-from support import DEVICE, python
+from support import DEVICE, programs_of, python
 from torch import nn
 
 pytestmark = [
@@ -169,15 +169,8 @@ def test_ever_new_chunks_order_nothing_in_the_end():
     x = torch.rand(7, 7).to("tpu")
     operators = [lambda t: t @ t, lambda t: t.cumsum(0), lambda t: t.softmax(0)]
 
-    def count_programs(numbers):
-        before, y = torch.tpu.metrics()["programs"], x
-        for i in numbers:
-            y = operators[i](y)
-        y.tolist()
-        return torch.tpu.metrics()["programs"] - before
-
     orders = [[i, j, k, m] for i in range(3) for j in range(3) for k in range(3) for m in range(3)]
-    counts = [count_programs(order) for order in orders]
+    counts = [programs_of(operators, x, order) for order in orders]
     assert sum(counts[60:]) <= 3
 
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 import torch
-from support import DEVICE, TIERS, slow_but
+from support import DEVICE, TIERS, programs_of, slow_but
 from torch import nn
 
 import torch_tpu._C as glue
@@ -59,18 +59,11 @@ def test_a_chunk_that_comes_once_has_no_program():
     x = torch.rand(7, 7, dtype=torch.float64, device="tpu")
     operators = [lambda t: t @ t, lambda t: t.cumsum(0), lambda t: t.sort(0).values]
 
-    def programs_of(numbers):
-        before, y = torch.tpu.metrics()["programs"], x
-        for i in numbers:
-            y = operators[i](y)
-        y.tolist()
-        return torch.tpu.metrics()["programs"] - before
-
     for i in range(3):
-        programs_of([i])
+        programs_of(operators, x, [i])
     orders = [[i, j, k, 0] for i in range(3) for j in range(3) for k in range(3)]
-    assert [programs_of(order) for order in orders] == [0] * len(orders)
-    assert [programs_of(order) for order in orders] == [1] * len(orders)
+    assert [programs_of(operators, x, order) for order in orders] == [0] * len(orders)
+    assert [programs_of(operators, x, order) for order in orders] == [1] * len(orders)
 
 
 def launched_as(fn):
