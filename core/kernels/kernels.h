@@ -1,21 +1,33 @@
 /* The kernels room: operators that programs order of a library of the host's, where they run in
- * host memory (call/order.h). Code for one takes XLA's CPU compiler 10 to 60 ms, an order a third
- * of one, so programs that somebody waits for are made of orders (stream/tiers.h).
+ * host memory (ops/order.h). Code for one takes XLA's CPU compiler 10 to 60 ms; a program of orders
+ * alone takes it 6 ms, so programs that somebody waits for are made of orders (stream/tiers.h).
  *
  * Whoever embeds the engine gives the library (PyTorch's). */
 #ifndef TT_KERNELS_H
 #define TT_KERNELS_H
 
-#include "call/order.h"
+#include "ops/order.h"
 
+/* A new result of an order that somebody wants. */
+typedef struct tt_kernel_result {
+  int64_t bytes; /* of its storage */
+  void *memory;  /* where it has to be, or NULL: where the library likes, which then says where */
+  void *owner;   /* then whose memory it is, for `release`; NULL: nobody's */
+} tt_kernel_result;
+
+/* Functions are called by threads of XLA's, several at once. */
 typedef struct tt_kernel_library {
-  /* Is there a kernel for operands in host memory? Thread-safe. */
+  /* Is there a kernel for operands in host memory? */
   bool (*has)(const char *name);
+  /* Has `act` run, with `user`, where it may call `compute`, and returns what that returns. `cost`
+   * is the most costly order's. */
+  tt_status (*run)(int64_t cost, tt_status (*act)(void *user), void *user);
   /* Computes one. memory: [tensor_count] where each tensor's storage begins, which already holds
-   * what it held before; made: [result_count] where a new result's does, NULL for others; words:
-   * the program's numbers of run time. Called by threads of XLA's, several at once. */
-  tt_status (*compute)(const tt_order *order, void *const *memory, void *const *made,
+   * what it held before; results: [result_count], used where the order has a slot; words: the
+   * program's numbers of run time. After a failure there are no owners. */
+  tt_status (*compute)(const tt_order *order, void *const *memory, tt_kernel_result *results,
                        const uint32_t *words);
+  void (*release)(void *owner);
 } tt_kernel_library;
 
 /* Once, before a session is opened. Borrowed for ever; NULL: there is none. */
@@ -24,5 +36,6 @@ const tt_kernel_library *tt_kernels_bound(void);
 
 /* Makes them known to programs of the CPU platform. UNIMPLEMENTED: the plugin takes none. */
 tt_status tt_kernels_offer(tt_plugin *plugin);
+
 
 #endif

@@ -57,12 +57,10 @@ bool tt_op_multiplies(const tt_op_row *row);
  * do: pointwise ones, on lists too, copies, and what makes values of a number. */
 bool tt_op_is_light(const tt_op_row *row);
 
-/* Whether a kernel of the host's may stand in for the row's lowering (call/order.h): it writes
+/* Whether a kernel of the host's may stand in for the row's lowering (ops/order.h): it writes
  * where it should whatever it is given, draws the same numbers, and computes what the row says. So
  * it is for most classes; ORDERED entries beside the rows tell where it is otherwise. */
 bool tt_op_orders(const tt_op_row *row);
-/* Of these: what the row is lowered to calls a library as well where XLA compiles it for a CPU. */
-bool tt_op_needs_no_code(const tt_op_row *row);
 
 /* An integer argument that says where in one dimension (the argument before it) of the argument
  * `whole` the others are: an index, or a start with an end behind it. It may be a run-time number,

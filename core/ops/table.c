@@ -95,10 +95,6 @@ bool tt_op_orders(const tt_op_row *row) {
   return one->name ? one->is : class_orders(row->cls);
 }
 
-bool tt_op_needs_no_code(const tt_op_row *row) {
-  return row->cls == TT_CONV || strcmp(row->name, "mm") == 0 || strcmp(row->name, "bmm") == 0;
-}
-
 static const tt_op_tolerance tolerances[] = {
 #define ROW(name, cls, lower, param, statics, doc)
 #define EACH(name, base, doc)

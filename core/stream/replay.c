@@ -1,6 +1,6 @@
 #include "stream/replay.h"
 
-#include "call/order.h"
+#include "call/ordered.h"
 #include "stream/report.h"
 
 #include <assert.h>
@@ -173,16 +173,18 @@ static tt_status prepare(replay *r, int *count) {
   return *count ? make_values(r) : TT_SUCCESS;
 }
 
-/* One of the kernels does not compute what the row would. Which one, nobody knows. */
-static void refuse_orders(const replay *r) {
-  for (int i = 0; i < r->graph->step_count; i++) tt_call_refuse_orders(r->graph->steps[i].call);
+/* A kernel does not compute what the row would. */
+static void refuse_order(const replay *r, int step) {
+  if (step >= 0 && step < r->graph->step_count)
+    tt_call_refuse_orders(r->graph->steps[step].call);
 }
 
 static void run(replay *r, bool input_failed, tt_status *status) {
   tt_text needs = TT_TEXT_INIT;
   tt_status why = *status;
   bool memory = tt_status_code(why) == TT_RESOURCE_EXHAUSTED;
-  if (r->chunk->ordered && !input_failed && !memory) refuse_orders(r);
+  if (r->chunk->ordered && !input_failed && !memory)
+    refuse_order(r, tt_order_blamed(tt_status_message(why)));
   if (!input_failed && memory)
     tt_report_needs(r->chunk, true, &needs); /* now, while it has its inputs */
   take_inputs(r);

@@ -16,7 +16,7 @@ typedef struct tt_section {
   uint8_t *live;     /* [slot_count] results that somebody besides the section needs */
   uint32_t *sites;   /* [at->depth] */
   uint32_t *words;
-  bool ordered; /* its program is one of orders (call/order.h) */
+  bool ordered; /* its program is one of orders (graph/ordered.h) */
   size_t slot_capacity, input_capacity, live_capacity, site_capacity, word_capacity;
   int slot_count, word_count;
 } tt_section;

@@ -1,7 +1,6 @@
 #include "stream/tiers.h"
 
-#include "base/hash.h"
-#include "call/order.h"
+#include "call/ordered.h"
 #include "stream/parts.h"
 #include "stream/tier.h"
 
@@ -9,11 +8,6 @@
 #include <string.h>
 
 enum { LONGEST_RUN = 32, MOST_ELEMENTS = 1024 };
-/* Pieces of orders have 4 operators to 8, and end behind one pair of operators in 8, so that equal
- * layers have equal pieces. XLA's CPU client runs up to 8 calls in the thread that launches them,
- * in order; more are handed to its threads one by one, which compile with low priority meanwhile.
- */
-enum { FEWEST_ORDERS = 4, MOST_ORDERS = 8, PAIRS = 8 };
 
 /* -- Pieces -- */
 
@@ -47,21 +41,13 @@ static bool orders(const tt_parts *parts, int at) {
   return tt_call_orders(parts->path[at]->step.call, target);
 }
 
-static bool orders_go_on(const tt_trace_node *first, const tt_trace_node *last) {
-  int count = last->depth - first->depth;
-  if (count < FEWEST_ORDERS) return true;
-  uint64_t pair[2] = {last->parent->step.call->hash, last->step.call->hash};
-  return count < MOST_ORDERS && tt_hash_bytes(pair, sizeof pair, 0) % PAIRS != 0;
-}
-
+/* An order costs next to nothing to compile, so all neighbours that order are one piece. */
 static bool piece_goes_on(const tt_parts *parts, tt_tier tier, const tt_trace_node *first,
                           int next) {
-  const tt_trace_node *last = parts->path[next - 1];
   if (tier == TT_TIER_OPERATORS) return false;
   bool ordered = tier == TT_TIER_KERNELS && orders(parts, next - 1);
   if (tier == TT_TIER_KERNELS && ordered != orders(parts, next)) return false;
-  return ordered ? orders_go_on(first, last)
-                 : goes_on(parts->whole, first, last, &parts->path[next]->step);
+  return ordered || goes_on(parts->whole, first, parts->path[next - 1], &parts->path[next]->step);
 }
 
 /* Returns how many pieces the section has, and where each ends. ends: [whole->at->depth] */

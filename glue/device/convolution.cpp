@@ -40,19 +40,20 @@ double products(const tt_convolution& of, const tt_ffi_array& x, const tt_ffi_ar
 
 tt_status forward(const tt_convolution* of, const tt_ffi_array* x, const tt_ffi_array* w,
                   const tt_ffi_array* bias, const tt_ffi_array* y) {
-  return run_in_library(products(*of, *x, *w, *y), [&] {
+  return run_in_library(products(*of, *x, *w, *y), [&]() -> tt_status {
     at::Tensor result = at::convolution(
         tensor_of(*x, of->last), tensor_of(*w, of->last), tensor_if(bias), dims_of(of->stride, *of),
         dims_of(of->padding, *of), dims_of(of->dilation, *of), of->transposed,
         dims_of(of->output_padding, *of), of->groups);
     tensor_of(*y, of->last).copy_(result);
+    return TT_SUCCESS;
   });
 }
 
 tt_status backward(const tt_convolution* of, const tt_ffi_array* dy, const tt_ffi_array* x,
                    const tt_ffi_array* w, const tt_ffi_array* dx, const tt_ffi_array* dw,
                    const tt_ffi_array* dbias) {
-  return run_in_library(products(*of, *x, *w, *dy), [&] {
+  return run_in_library(products(*of, *x, *w, *dy), [&]() -> tt_status {
     at::Tensor grad = tensor_of(*dy, of->last);
     auto [input, weight, bias] = at::convolution_backward(
         grad, tensor_of(*x, of->last), tensor_of(*w, of->last), Dims{grad.size(1)},
@@ -62,6 +63,7 @@ tt_status backward(const tt_convolution* of, const tt_ffi_array* dy, const tt_ff
     if (dx) tensor_of(*dx, of->last).copy_(input);
     if (dw) tensor_of(*dw, of->last).copy_(weight);
     if (dbias) tensor_of(*dbias, false).copy_(bias);
+    return TT_SUCCESS;
   });
 }
 

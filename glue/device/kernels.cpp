@@ -37,8 +37,9 @@ bool has_kernel(const char* name) {
 // One order under way: its records as PyTorch's values, and its results where they belong.
 class Kernel {
  public:
-  Kernel(const tt_order& order, void* const* memory, void* const* made, const uint32_t* words)
-      : order_(order), made_(made), words_(words) {
+  Kernel(const tt_order& order, void* const* memory, tt_kernel_result* results,
+         const uint32_t* words)
+      : order_(order), results_(results), words_(words) {
     for (int i = 0; i < order.tensor_count; i++) {
       const tt_order_tensor& one = order.tensors[i];
       tensors_.push_back(seen(memory[i], one.view, one.lengths, one.offset_word));
@@ -58,14 +59,24 @@ class Kernel {
   }
 
  private:
-  at::Tensor seen(void* storage, tt_view view, const tt_order_lengths& lengths,
+  using Sizes = c10::SmallVector<int64_t, 8>;
+
+  Sizes sizes_of(const tt_order_view& view, const tt_order_lengths& lengths) const {
+    Sizes sizes(view.sizes, view.sizes + view.rank);
+    for (int i = 0; i < lengths.count; i++) {
+      const tt_order_length& one = lengths.of[i];
+      sizes[static_cast<size_t>(one.dim)] =
+          word_at<int64_t>(static_cast<int>(one.word)) * one.inner;
+    }
+    return sizes;
+  }
+
+  at::Tensor seen(void* storage, const tt_order_view& view, const tt_order_lengths& lengths,
                   int offset_word) const {
-    if (offset_word >= 0) view.offset = word_at<int64_t>(offset_word);
-    for (int i = 0; i < lengths.count; i++)
-      view.sizes[lengths.of[i].dim] = word_at<int64_t>(lengths.of[i].word) * lengths.of[i].inner;
-    auto rank = static_cast<size_t>(view.rank);
-    auto* first = static_cast<char*>(storage) + view.offset * tt_dtype_bytes(view.dtype);
-    return at::from_blob(first, {view.sizes, rank}, {view.strides, rank},
+    int64_t offset = offset_word >= 0 ? word_at<int64_t>(offset_word) : view.offset;
+    auto* first = static_cast<char*>(storage) + offset * tt_dtype_bytes(view.dtype);
+    return at::from_blob(first, sizes_of(view, lengths),
+                         {view.strides, static_cast<size_t>(view.rank)},
                          at::TensorOptions().dtype(from_dtype(view.dtype)));
   }
 
@@ -77,15 +88,16 @@ class Kernel {
 
   c10::Scalar number(int at) const {
     const tt_order_number& one = order_.numbers[at];
+    auto word = static_cast<int>(one.word);
     switch (one.dtype) {
     case TT_F64:
-      return word_at<double>(one.word);
+      return word_at<double>(word);
     case TT_F32:
-      return static_cast<double>(word_at<float>(one.word));
+      return static_cast<double>(word_at<float>(word));
     case TT_BOOL:
-      return word_at<uint32_t>(one.word) != 0;
+      return word_at<uint32_t>(word) != 0;
     default:
-      return word_at<int64_t>(one.word);
+      return word_at<int64_t>(word);
     }
   }
 
@@ -219,34 +231,64 @@ class Kernel {
 
   void keep_one(int at, const at::Tensor& value) const {
     TORCH_CHECK(at < order_.result_count, order_.name, " returned more than was expected");
-    if (!made_[at]) return;
     const tt_order_result& result = order_.results[at];
-    at::Tensor place = seen(made_[at], result.view, result.lengths, -1);
-    TORCH_CHECK(value.defined() && value.scalar_type() == place.scalar_type() &&
-                    value.sizes() == place.sizes(),
+    if (result.slot < 0) return;
+    TORCH_CHECK(value.defined() && value.scalar_type() == from_dtype(result.view.dtype) &&
+                    value.sizes() == sizes_of(result.view, result.lengths),
                 order_.name, " returned another type than was expected");
-    place.copy_(value);
+    tt_kernel_result& to = results_[at];
+    if (!to.memory && is_storage(value, result.view, to.bytes)) return own(value, to);
+    if (!to.memory) own(at::empty({to.bytes}, at::kByte), to);
+    seen(to.memory, result.view, result.lengths, -1).copy_(value);
+  }
+
+  // Whether the tensor's memory has what a storage of so many bytes has to.
+  bool is_storage(const at::Tensor& value, const tt_order_view& view, int64_t bytes) const {
+    if (!value.has_storage() || view.offset || value.is_conj() || value.is_neg()) return false;
+    for (const at::Tensor& one : tensors_)
+      if (value.is_alias_of(one)) return false;
+    auto room = static_cast<int64_t>(value.storage().nbytes()) -
+                value.storage_offset() * static_cast<int64_t>(value.itemsize());
+    return room >= bytes && value.storage().use_count() == 1 &&
+           value.strides() == at::IntArrayRef(view.strides, static_cast<size_t>(view.rank));
+  }
+
+  static void own(const at::Tensor& value, tt_kernel_result& to) {
+    to.memory = value.mutable_data_ptr();
+    to.owner = new at::Tensor(value);
   }
 
   const tt_order& order_;
-  void* const* made_;
+  tt_kernel_result* results_;
   const uint32_t* words_;
   std::vector<at::Tensor> tensors_;
   int next_ = 0;  // of the results, whose targets have not been given
 };
 
-tt_status compute(const tt_order* order, void* const* memory, void* const* made,
+// The script's own thread runs beside them: where all cores take part, they wait for one another.
+constexpr double kAlone = 8;
+
+tt_status run(int64_t cost, tt_status (*act)(void*), void* user) {
+  return run_in_library(static_cast<double>(cost) / kAlone, [&] { return act(user); });
+}
+
+void release(void* owner) { delete static_cast<at::Tensor*>(owner); }
+
+tt_status compute(const tt_order* order, void* const* memory, tt_kernel_result* results,
                   const uint32_t* words) {
-  // The script's own thread runs beside them: where all cores take part, they wait for one another.
-  constexpr double kAlone = 8;
-  return run_in_library(static_cast<double>(order->cost) / kAlone,
-                        [&] { Kernel(*order, memory, made, words).run(); });
+  tt_status status = attempt(TT_INTERNAL, [&] {
+    compute_in_library(static_cast<double>(order->cost) / kAlone,
+                       [&] { Kernel(*order, memory, results, words).run(); });
+  });
+  for (int i = 0; status && i < order->result_count; i++)
+    if (results[i].owner) release(std::exchange(results[i].owner, nullptr));
+  return status;
 }
 
 }  // namespace
 
 void bind_kernels() {
-  static const tt_kernel_library pytorch = {has_kernel, compute};
+  static const tt_kernel_library pytorch = {has_kernel, run, compute, release};
   tt_kernels_bind(&pytorch);
 }
 

@@ -14,12 +14,14 @@ struct Plain {
                                             c10::autograd_dispatch_keyset_with_ADInplaceOrView};
 };
 
-tt_status run(const std::function<void()>& act) {
-  return attempt(TT_INTERNAL, [&] {
+tt_status run(const std::function<tt_status()>& act) {
+  tt_status result = TT_SUCCESS;
+  tt_status thrown = attempt(TT_INTERNAL, [&] {
     Plain plain;
     at::globalContext().setFlushDenormal(true);
-    act();
+    result = act();
   });
+  return thrown ? thrown : result;
 }
 
 // OpenMP's and MKL's functions, as libtorch has them: they are about the thread that calls them.
@@ -58,7 +60,7 @@ c10::ThreadPool& the_one() {
 
 }  // namespace
 
-tt_status run_in_library(double products, const std::function<void()>& act) {
+tt_status run_in_library(double products, const std::function<tt_status()>& act) {
   if (products < kLarge) {
     Alone alone;
     return run(act);
@@ -66,6 +68,12 @@ tt_status run_in_library(double products, const std::function<void()>& act) {
   std::promise<tt_status> done;
   the_one().run([&] { done.set_value(run(act)); });
   return done.get_future().get();
+}
+
+void compute_in_library(double products, const std::function<void()>& act) {
+  if (products >= kLarge) return act();
+  Alone alone;
+  act();
 }
 
 }  // namespace tt

@@ -3,6 +3,7 @@
 #include "support.h"
 
 #include "call/ordered.h"
+#include "graph/ordered.h"
 #include "kernels/draw.h"
 #include "kernels/kernels.h"
 #include "stream/tier.h"
@@ -15,16 +16,30 @@ static const char *failing = ""; /* the kernel of this name */
 
 /* -- A library of two kernels -- */
 
+static atomic_int owned; /* results that it still owns */
+
 static bool has(const char *name) {
   return !strcmp(name, "add.Tensor") || !strcmp(name, "mul.Tensor");
 }
 
-static float *at(void *memory, const tt_view *view, int64_t i) {
+static tt_status run(int64_t cost, tt_status (*act)(void *user), void *user) {
+  assert_true(cost > 0);
+  return act(user);
+}
+
+static float *at(void *memory, const tt_order_view *view, int64_t i) {
   return (float *)memory + view->offset + (view->rank ? i * view->strides[view->rank - 1] : 0);
 }
 
+static void *place_of(const tt_order *order, void *const *memory, tt_kernel_result *result) {
+  if (order->results[0].target >= 0) return memory[order->results[0].target];
+  if (result->memory) return result->memory;
+  owned++;
+  return result->memory = result->owner = malloc((size_t)result->bytes + 1);
+}
+
 /* Vectors. Into the first operand where that is the target. */
-static tt_status compute(const tt_order *order, void *const *memory, void *const *made,
+static tt_status compute(const tt_order *order, void *const *memory, tt_kernel_result *results,
                          const uint32_t *words) {
   const tt_order_result *result = &order->results[0];
   const tt_order_tensor *tensors = order->tensors;
@@ -32,9 +47,10 @@ static tt_status compute(const tt_order *order, void *const *memory, void *const
   float number = 0;
   if (!strcmp(order->name, failing)) return tt_error(TT_INTERNAL, "this one fails");
   if (order->number_count) memcpy(&number, words + order->numbers[0].word, sizeof number);
-  void *out = result->target >= 0 ? memory[result->target] : made[0];
-  const tt_view *to = result->target >= 0 ? &tensors[result->target].view : &result->view;
-  for (int64_t i = 0; i < tt_view_numel(&tensors[0].view); i++) {
+  void *out = place_of(order, memory, &results[0]);
+  const tt_order_view *to = result->target >= 0 ? &tensors[result->target].view : &result->view;
+  int64_t count = tensors[0].view.rank ? tensors[0].view.sizes[0] : 1;
+  for (int64_t i = 0; i < count; i++) {
     float x = *at(memory[0], &tensors[0].view, i);
     *at(out, to, i) = adds ? x + *at(memory[1], &tensors[1].view, i) : x * number;
   }
@@ -42,7 +58,12 @@ static tt_status compute(const tt_order *order, void *const *memory, void *const
   return TT_SUCCESS;
 }
 
-static const tt_kernel_library library = {has, compute};
+static void let_go(void *owner) {
+  owned--;
+  free(owner);
+}
+
+static const tt_kernel_library library = {has, run, compute, let_go};
 
 static int setup(void **state) {
   (void)state;
@@ -98,7 +119,29 @@ static void test_a_chunk(void **state) {
   assert_int_equal(computed, 3);
   assert_int_equal(tt_count_get(TT_COUNT_TIER_KERNELS), 3);
   assert_int_equal(tt_count_get(TT_COUNT_COMPILES), 1);
+  assert_int_equal(owned, 0);
   release(5, all);
+}
+
+/* Two storages have one value, of which one is written: the other is read as it was. */
+static void test_two_storages_of_a_value(void **state) {
+  (void)state;
+  if (!session) skip();
+  float x[] = {1, 2, 3};
+  tt_storage *a = vector(3, x), *b = NULL, *copy = NULL;
+  ok(record_scale(stream, a, 2, &b));
+  ok(record_add_into(stream, b, NULL, a, NULL));
+  ok(tt_storage_create(stream->device, b->type, &copy));
+  pthread_mutex_lock(&stream->device->lock);
+  assert_null(tt_storage_hold(copy, tt_value_retain(b->value)));
+  pthread_mutex_unlock(&stream->device->lock);
+  tt_view to = {.dtype = TT_F32, .rank = 1, .offset = 1, .sizes = {2}, .strides = {1}}, from = to;
+  from.offset = 0;
+  ok(record_add_into(stream, b, &to, copy, &from));
+  tt_storage_release(copy);
+  expect(b, 3, (float[]){3, 9, 15});
+  assert_int_equal(computed, 3);
+  release(2, (tt_storage *[]){a, b});
 }
 
 /* Through views of a storage that another value is still needed of. */
@@ -138,75 +181,123 @@ static void test_a_kernel_that_fails(void **state) {
 
 enum { MOST = 512 };
 
-static int order_of(tt_call *call, int64_t *numbers) {
-  tt_text text = TT_TEXT_INIT;
-  tt_order_print(call, 3, &text);
-  ok(tt_text_status(&text));
+static int numbers_of(const char *text, int64_t *numbers) {
   int count = 0;
-  const char *begin = strchr(text.data, ':');
+  const char *begin = strchr(text, ':');
   assert_non_null(begin);
   for (char *end = NULL; *begin != '>'; begin = end) {
     assert_true(count < MOST);
     numbers[count++] = strtoll(begin + 1, &end, 10);
   }
-  tt_text_deinit(&text);
   return count;
 }
 
-static tt_call *scaled(tt_storage *a) {
+/* a * 2, and then twice that, into the same storage. */
+static int orders_of(tt_storage *a, int64_t *numbers) {
+  tt_arena arena = TT_ARENA_INIT;
+  tt_text text = TT_TEXT_INIT;
+  tt_graph *graph = NULL;
   tt_call *call = NULL;
   request r = scale_request(a, 2);
   ok(request_call(&r, &call));
-  return call;
+  assert_true(tt_call_orders(call, &session->target));
+  const int inputs[] = {0, 1};
+  const uint8_t live[] = {0, 0, 1};
+  const tt_step steps[] = {{.call = call, .inputs = &inputs[0], .first_output = 1},
+                           {.call = call, .inputs = &inputs[1], .first_output = 2, .word_at = 1}};
+  ok(tt_graph_create(&arena, steps, 2, 3, live, &graph));
+  ok(tt_graph_order(graph, &text));
+  int count = numbers_of(text.data, numbers);
+  tt_text_deinit(&text);
+  tt_arena_deinit(&arena);
+  return count;
 }
 
-static void test_an_order(void **state) {
+static void test_orders(void **state) {
   (void)state;
   if (!session) skip();
   int64_t numbers[MOST];
   tt_arena arena = TT_ARENA_INIT;
-  tt_order order;
+  tt_order_reader reader;
+  tt_order first, second;
   tt_storage *a = vector(4, (float[]){1, 2, 3, 4});
   tt_guard_enter();
-  tt_call *call = scaled(a);
-  assert_true(tt_call_orders(call, &session->target));
-  int count = order_of(call, numbers);
-  ok(tt_order_read(numbers, count, &arena, &order));
-  assert_string_equal(order.name, "mul.Tensor");
-  assert_true(order.tensor_count == 1 && order.result_count == 1 && order.arg_count == 2);
-  assert_true(order.tensors[0].operand == 0 && order.tensors[0].result == -1);
-  assert_true(order.numbers[0].dtype == TT_F32 && order.numbers[0].word == 3);
-  assert_true(order.args[1].kind == TT_ARG_SCALAR && order.results[0].view.sizes[0] == 4);
-  tt_call_refuse_orders(call);
-  assert_false(tt_call_orders(call, &session->target));
+  int count = orders_of(a, numbers);
   tt_guard_leave();
+  ok(tt_order_read_slots(numbers, count, &arena, &reader));
+  assert_true(reader.slots.order_count == 2 && reader.slots.count == 3);
+  assert_true(reader.slots.input_count == 1 && reader.slots.bytes[2] == 16);
+  assert_true(reader.slots.homes[1] == -1 && reader.slots.homes[2] == 0);
+  ok(tt_order_read(&reader, &first));
+  ok(tt_order_read(&reader, &second));
+  assert_ptr_equal(reader.at, reader.end);
+  assert_string_equal(first.name, "mul.Tensor");
+  assert_true(first.tensor_count == 1 && first.result_count == 1 && first.arg_count == 2);
+  assert_true(first.tensors[0].slot == 0 && second.tensors[0].slot == 1);
+  assert_true(first.numbers[0].dtype == TT_F32 && second.numbers[0].word == 1);
+  assert_true(first.args[1].kind == TT_ARG_SCALAR && first.results[0].view.sizes[0] == 4);
+  assert_true(first.drop_count == 0 && second.drop_count == 1 && second.drops[0] == 1);
   tt_arena_deinit(&arena);
   tt_storage_release(a);
 }
 
-/* Each number by another, and each beginning: an error, or an order whose places are there. */
+static void test_a_call_that_is_refused(void **state) {
+  (void)state;
+  if (!session) skip();
+  tt_storage *a = vector(7, (float[]){1, 2, 3, 4, 5, 6, 7});
+  tt_call *call = NULL;
+  request r = scale_request(a, 2);
+  tt_guard_enter();
+  ok(request_call(&r, &call));
+  assert_true(tt_call_orders(call, &session->target));
+  tt_call_refuse_orders(call);
+  assert_false(tt_call_orders(call, &session->target));
+  tt_guard_leave();
+  tt_storage_release(a);
+}
+
+static void test_blame(void **state) {
+  (void)state;
+  tt_order order = {.name = "aten::sin", .step = 41};
+  tt_status status = tt_order_blame(&order, tt_error(TT_INTERNAL, "no sine"));
+  assert_int_equal(tt_order_blamed(tt_status_message(status)), 41);
+  assert_int_equal(tt_order_blamed("no sine"), -1);
+  assert_null(tt_order_blame(&order, TT_SUCCESS));
+  tt_status_release(status);
+}
+
+static bool read_all(const int64_t *numbers, int count) {
+  tt_arena arena = TT_ARENA_INIT;
+  tt_order_reader reader;
+  tt_order order;
+  tt_status status = tt_order_read_slots(numbers, count, &arena, &reader);
+  for (int i = 0; !status && i < reader.slots.order_count; i++)
+    status = tt_order_read(&reader, &order);
+  bool good = !status;
+  tt_status_release(status);
+  tt_arena_deinit(&arena);
+  return good;
+}
+
+/* Each number by another, and each beginning: an error, or orders whose places are there. */
 static void test_damaged_orders(void **state) {
   (void)state;
   if (!session) skip();
   static const int64_t others[] = {-1, 0, 1, 7, 1 << 20, INT32_MAX, INT64_MAX, INT64_MIN};
   int64_t numbers[MOST];
-  tt_order order;
   tt_storage *a = vector(6, (float[]){1, 2, 3, 4, 5, 6});
   tt_guard_enter();
-  int count = order_of(scaled(a), numbers);
+  int count = orders_of(a, numbers);
   tt_guard_leave();
+  assert_true(read_all(numbers, count));
   for (int i = 0; i < count; i++) {
     int64_t was = numbers[i];
+    assert_false(read_all(numbers, i));
     for (size_t k = 0; k < sizeof others / sizeof *others; k++) {
-      tt_arena arena = TT_ARENA_INIT;
       numbers[i] = others[k];
-      tt_status_release(tt_order_read(numbers, count, &arena, &order));
-      tt_arena_deinit(&arena);
+      (void)read_all(numbers, count);
     }
     numbers[i] = was;
-    tt_arena arena = TT_ARENA_INIT;
-    fails(tt_order_read(numbers, i, &arena, &order), TT_INVALID_ARGUMENT, "no order");
-    tt_arena_deinit(&arena);
   }
   tt_storage_release(a);
 }
@@ -227,7 +318,10 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup(test_a_chunk, reset),
       cmocka_unit_test_setup(test_writes, reset),
-      cmocka_unit_test_setup(test_an_order, reset),
+      cmocka_unit_test_setup(test_two_storages_of_a_value, reset),
+      cmocka_unit_test_setup(test_orders, reset),
+      cmocka_unit_test_setup(test_a_call_that_is_refused, reset),
+      cmocka_unit_test(test_blame),
       cmocka_unit_test_setup(test_damaged_orders, reset),
       cmocka_unit_test_setup(test_a_kernel_that_fails, reset),
       cmocka_unit_test(test_draws),

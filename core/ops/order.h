@@ -1,0 +1,107 @@
+/* Orders: what kernels of the host's are told of calls, in whole numbers, so that a program's text
+ * has them. All orders of a program are one call of it: its operands are storages in the host's
+ * memory, its results are others, and what only the orders pass on to each other lies in slots of
+ * theirs. Numbers of run time are words of the program's. */
+#ifndef TT_ORDER_H
+#define TT_ORDER_H
+
+#include "ops/ops.h"
+
+/* The custom call whose config they are. */
+#define TT_KERNELS_TARGET "torch_tpu.kernels"
+
+/* What follows points into the text, or to what the writer of an order has. */
+typedef struct tt_order_view {
+  tt_dtype dtype;
+  int rank;
+  int64_t offset; /* in elements, like strides */
+  const int64_t *sizes, *strides;
+} tt_order_view;
+
+/* A view's size along `dim` is `inner` times the whole number (I64) that begins at `word`. */
+typedef struct tt_order_length {
+  int64_t dim, word, inner;
+} tt_order_length;
+enum { TT_MOST_ORDER_LENGTHS = 4 };
+typedef struct tt_order_lengths {
+  int count;
+  const tt_order_length *of;
+} tt_order_lengths;
+
+/* A storage that the order makes of one before it. */
+typedef struct tt_order_write {
+  int64_t slot;
+  int64_t before; /* whose content it begins with, or -1: zeros */
+  int64_t takes;  /* whether it may have that one's memory, as nobody reads that any more */
+} tt_order_write;
+
+typedef struct tt_order_tensor {
+  int slot;        /* it sees that storage, or -1: none, as nothing was written to it */
+  int offset_word; /* the word that its offset begins at, or -1: it is the view's */
+  tt_order_view view;
+  tt_order_lengths lengths;
+} tt_order_tensor;
+
+typedef struct tt_order_number {
+  int64_t dtype;
+  int64_t word; /* where it begins */
+} tt_order_number;
+
+typedef struct tt_order_result {
+  int target; /* the tensor that it is written to, or -1: a new one */
+  int slot;   /* the new one's storage, or -1: nobody wants it */
+  tt_order_view view;
+  tt_order_lengths lengths;
+} tt_order_result;
+
+typedef struct tt_order {
+  const char *name; /* "aten::add_.Tensor" */
+  int step;         /* of the graph's, for messages */
+  int64_t cost;     /* about how many products of two numbers it takes as long as */
+  int write_count;
+  const tt_order_write *writes; /* done before the kernel runs */
+  int arg_count;                /* by schema position, those of out= left out */
+  const tt_arg *args;           /* SCALAR(S): `first` numbers `numbers` */
+  int tensor_count;             /* TENSOR(S): `first` numbers `tensors` */
+  const tt_order_tensor *tensors;
+  int number_count;
+  const tt_order_number *numbers;
+  int result_count;
+  const tt_order_result *results; /* new ones, then those of out=, then what else is written */
+  int drop_count;
+  const int64_t *drops; /* slots that nobody needs behind it */
+} tt_order;
+
+/* What the orders of a call share. */
+typedef struct tt_order_slots {
+  int order_count;
+  int64_t cost;         /* the most costly order's */
+  int input_count;      /* the first slots are the call's operands */
+  int count;            /* of all */
+  const int64_t *bytes; /* [count] */
+  const int64_t *homes; /* [count] the result of the call's that its memory is, or -1 */
+} tt_order_slots;
+
+/* The attribute "orders = array<i64: ..>": its beginning, each order, its end. */
+void tt_order_print_slots(const tt_order_slots *slots, tt_text *out);
+void tt_order_print(const tt_order *order, tt_text *out);
+void tt_order_print_end(tt_text *out);
+
+/* Reads such an array, order by order. What is read lives as long as the array and the arena. */
+typedef struct tt_order_reader {
+  const int64_t *at, *end;
+  tt_arena *arena;
+  tt_order_slots slots;
+  bool failed; /* what is read is no order, or memory is out */
+} tt_order_reader;
+tt_status tt_order_read_slots(const int64_t *numbers, int count, tt_arena *arena,
+                              tt_order_reader *out);
+/* The next one, of slots->order_count. All slots and tensors that it names are there. */
+tt_status tt_order_read(tt_order_reader *reader, tt_order *out);
+
+/* An order's failure, whose text says which it was; consumes `status`. */
+tt_status tt_order_blame(const tt_order *order, tt_status status);
+/* The step that a program's error says this of, or -1. */
+int tt_order_blamed(const char *message);
+
+#endif
