@@ -140,7 +140,7 @@ static bool takes(const tt_call *call, const tt_target *target) {
     if (!takes_result(spec, &call->results[k])) return false;
   if (spec->row->cls == TT_RANDOM && spec->length_count)
     return false; /* of which numbers it draws */
-  return target->has_kernel(spec->name);
+  return (spec->row->cls != TT_CONV || target->convolves) && target->has_kernel(spec->name);
 }
 
 bool tt_call_orders(tt_call *call, const tt_target *target) {
