@@ -30,7 +30,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "convolve": ("pjrt",),
     "ops": ("hlo", "pjrt/target.h"),
     "call": ("ops",),
-    "kernels": ("call", "pjrt"),
+    "kernels": ("ops", "pjrt"),
     "graph": ("call",),
     "program": ("graph", "pjrt"),
     "stream": ("program",),

@@ -45,8 +45,7 @@ static bool add_length(lengths *to, int dim, int word, int64_t outer, int64_t in
   return true;
 }
 
-static bool add_marks(const tt_call_spec *spec, const tt_marks *marks, int word_at,
-                      lengths *out) {
+static bool add_marks(const tt_call_spec *spec, const tt_marks *marks, int word_at, lengths *out) {
   bool all = true;
   for (int k = 0; k < tt_marks_count(marks); k++) {
     const tt_mark *mark = &marks->of[k];
@@ -197,8 +196,8 @@ static int before_of(const ordering *o, int tensor) {
 
 static bool add_writes(const ordering *o) {
   const tt_call *call = o->call;
-  tt_order_write *writes = tt_arena_alloc(
-      o->arena, sizeof *writes * ((size_t)call->output_count + 1));
+  tt_order_write *writes =
+      tt_arena_alloc(o->arena, sizeof *writes * ((size_t)call->output_count + 1));
   if (!writes) return false;
   for (int k = 0, output = 0; k < call->result_count; k++) {
     const tt_call_result *result = &call->results[k];

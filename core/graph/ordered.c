@@ -9,10 +9,10 @@ typedef struct ordering {
   int64_t *bytes, *homes; /* the slots' */
   tt_order *orders;       /* [slots.order_count] */
   /* Of the graph's: */
-  bool *needed;   /* [step_count] */
-  bool *kept;     /* [slot_count] inputs and outputs, whose memory is nobody's to take */
-  int *last_use;  /* [slot_count] the last step that reads it, or -1 */
-  int *number;    /* [slot_count] among the call's slots, or -1 */
+  bool *needed;  /* [step_count] */
+  bool *kept;    /* [slot_count] inputs and outputs, whose memory is nobody's to take */
+  int *last_use; /* [slot_count] the last step that reads it, or -1 */
+  int *number;   /* [slot_count] among the call's slots, or -1 */
 } ordering;
 
 static tt_status allocate(ordering *o) {
@@ -62,8 +62,7 @@ static tt_status add_slots(ordering *o) {
   for (int i = 0; i < graph->output_count; i++) o->kept[graph->outputs[i].slot] = true;
   for (int i = 0; i < graph->step_count; i++)
     if (o->needed[i]) TT_TRY(add_results(o, &graph->steps[i]));
-  for (int i = 0; i < graph->output_count; i++)
-    o->homes[o->number[graph->outputs[i].slot]] = i;
+  for (int i = 0; i < graph->output_count; i++) o->homes[o->number[graph->outputs[i].slot]] = i;
   return TT_SUCCESS;
 }
 
@@ -133,8 +132,8 @@ static bool drops(const tt_order *order, int64_t slot) {
 static tt_status write_in_place(ordering *o) {
   for (int i = o->slots.order_count - 1; i >= 0; i--) {
     tt_order *order = &o->orders[i];
-    tt_order_write *writes = tt_arena_copy(&o->arena, order->writes,
-                                           sizeof *writes * (size_t)order->write_count);
+    tt_order_write *writes =
+        tt_arena_copy(&o->arena, order->writes, sizeof *writes * (size_t)order->write_count);
     if (!writes) return tt_out_of_memory();
     for (int k = 0; k < order->write_count; k++) {
       int64_t before = writes[k].before;

@@ -37,5 +37,4 @@ const tt_kernel_library *tt_kernels_bound(void);
 /* Makes them known to programs of the CPU platform. UNIMPLEMENTED: the plugin takes none. */
 tt_status tt_kernels_offer(tt_plugin *plugin);
 
-
 #endif

@@ -175,8 +175,7 @@ static tt_status prepare(replay *r, int *count) {
 
 /* A kernel does not compute what the row would. */
 static void refuse_order(const replay *r, int step) {
-  if (step >= 0 && step < r->graph->step_count)
-    tt_call_refuse_orders(r->graph->steps[step].call);
+  if (step >= 0 && step < r->graph->step_count) tt_call_refuse_orders(r->graph->steps[step].call);
 }
 
 static void run(replay *r, bool input_failed, tt_status *status) {

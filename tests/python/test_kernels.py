@@ -174,6 +174,22 @@ def test_ever_new_chunks_order_nothing_in_the_end():
     assert sum(counts[60:]) <= 3
 
 
+@pytest.mark.tier("auto")
+def test_loops_of_any_length_order_the_same_programs():
+    x = torch.ones(4, device="tpu")
+
+    def compiled(rounds):
+        before = torch.tpu.metrics()["compiles"]
+        y = x
+        for i in range(rounds):
+            y = (y * (0.5 + i) + 0.1).tanh()
+        torch.tpu.synchronize()
+        return torch.tpu.metrics()["compiles"] - before
+
+    counts = [compiled(rounds) for rounds in (3, 10, 7, 12, 33, 50, 64, 5, 6, 90)]
+    assert sum(counts) <= 4 and sum(counts[5:]) == 0
+
+
 def test_what_changes_its_size():
     """A cache that grows has room for more, of which kernels see what counts."""
 

@@ -43,6 +43,7 @@ def precisions(folder, setting, dtype="float32"):
         WORK.format(setting=setting, dtype=dtype),
         TORCH_TPU_CACHE_DIR=str(folder),
         TORCH_TPU_CONVOLUTIONS="xla",
+        TORCH_TPU_KERNELS="xla",
     )
     assert code == 0, errors
     texts = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
