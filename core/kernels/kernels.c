@@ -2,6 +2,7 @@
 
 #include "pjrt/ffi.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +56,7 @@ static tt_status make_room(const obeying *o, int64_t number, slot *out) {
 }
 
 static tt_status prepare_write(obeying *o, const tt_order_write *write) {
+  assert(o->slots);
   slot *before = write->before < 0 ? NULL : &o->slots[write->before];
   slot *after = &o->slots[write->slot];
   size_t bytes = (size_t)o->reader.slots.bytes[write->slot];
@@ -93,10 +95,13 @@ static tt_status obey(obeying *o, const tt_order *order) {
       tt_arena_alloc(&o->arena, ((size_t)order->result_count + 1) * sizeof *results);
   if (!results) return tt_out_of_memory();
   TT_TRY(compute(o, order, results));
-  for (int k = 0; k < order->result_count; k++)
-    if (order->results[k].slot >= 0)
-      o->slots[order->results[k].slot] =
-          (slot){results[k].memory, results[k].owner, o->library->release};
+  for (int k = 0; k < order->result_count; k++) {
+    int number = order->results[k].slot;
+    if (number < 0) continue;
+    o->slots[number] = (slot){results[k].memory, results[k].owner, o->library->release};
+    if (results[k].bytes && !results[k].memory)
+      return tt_error(TT_INTERNAL, "the kernel did not make its result %d", k);
+  }
   for (int i = 0; i < order->drop_count; i++) drop(&o->slots[order->drops[i]]);
   return TT_SUCCESS;
 }
