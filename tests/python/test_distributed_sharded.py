@@ -260,6 +260,7 @@ def resized(rank, size):
     return empty, storage.nbytes()
 
 
+@pytest.mark.slow
 def test_storages_are_resized(ranks):
     assert ranks.run(resized) == [(0, 16)] * 2
 

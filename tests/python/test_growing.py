@@ -386,6 +386,7 @@ def test_labels_that_go_on_with_one_size_stay_exact():
     assert (learnt, settled) == (2, 0)  # the labels, and as many ones
 
 
+@pytest.mark.slow
 def test_views_whose_dims_leave_a_row_together():
     """Padding was read and written, which the fuzzer found in a process that knew many sizes."""
     code = """
