@@ -1,6 +1,5 @@
 #include "ops/order.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,13 +49,14 @@ static void put_view(tt_text *out, const tt_order_view *view) {
   put_all(out, view->strides, view->rank);
 }
 
+/* As many records of `width` numbers, as take_all finds them again. */
+static void put_records(tt_text *out, const void *records, int count, int width) {
+  put(out, count);
+  put_all(out, records, count * width);
+}
+
 static void put_lengths(tt_text *out, const tt_order_lengths *lengths) {
-  put(out, lengths->count);
-  for (int i = 0; i < lengths->count; i++) {
-    put(out, lengths->of[i].dim);
-    put(out, lengths->of[i].word);
-    put(out, lengths->of[i].inner);
-  }
+  put_records(out, lengths->of, lengths->count, 3);
 }
 
 static void put_arg(tt_text *out, const tt_arg *arg) {
@@ -89,12 +89,7 @@ void tt_order_print(const tt_order *order, tt_text *out) {
   put_string(out, order->name);
   put(out, order->step);
   put(out, order->cost);
-  put(out, order->write_count);
-  for (int i = 0; i < order->write_count; i++) {
-    put(out, order->writes[i].slot);
-    put(out, order->writes[i].before);
-    put(out, order->writes[i].takes);
-  }
+  put_records(out, order->writes, order->write_count, 3);
   put(out, order->arg_count);
   for (int i = 0; i < order->arg_count; i++) put_arg(out, &order->args[i]);
   put(out, order->tensor_count);
@@ -104,11 +99,7 @@ void tt_order_print(const tt_order *order, tt_text *out) {
     put_view(out, &order->tensors[i].view);
     put_lengths(out, &order->tensors[i].lengths);
   }
-  put(out, order->number_count);
-  for (int i = 0; i < order->number_count; i++) {
-    put(out, order->numbers[i].dtype);
-    put(out, order->numbers[i].word);
-  }
+  put_records(out, order->numbers, order->number_count, 2);
   put(out, order->result_count);
   for (int i = 0; i < order->result_count; i++) {
     put(out, order->results[i].target);
@@ -116,8 +107,7 @@ void tt_order_print(const tt_order *order, tt_text *out) {
     put_view(out, &order->results[i].view);
     put_lengths(out, &order->results[i].lengths);
   }
-  put(out, order->drop_count);
-  put_all(out, order->drops, order->drop_count);
+  put_records(out, order->drops, order->drop_count, 1);
 }
 
 void tt_order_print_end(tt_text *out) { tt_text_add(out, ">", 1); }

@@ -123,7 +123,7 @@ static int find_kept(tt_launch *launch, int64_t *keep) {
   launch->job.bytes = module->result_bytes;
   for (int i = 0; i < module->donor_count; i++) {
     const tt_value *donor = launch->inputs[module->donors[i]];
-    if (!launch->ordered && tt_value_donatable(donor)) launch->job.bytes -= donor->holding.bytes;
+    if (tt_value_donatable(donor)) launch->job.bytes -= donor->holding.bytes;
     else keep[count++] = module->donors[i];
   }
   return count;

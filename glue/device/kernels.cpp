@@ -71,7 +71,7 @@ class Kernel {
  public:
   Kernel(const tt_order& order, void* const* memory, tt_kernel_result* results,
          const uint32_t* words)
-      : order_(order), results_(results), words_(words) {
+      : order_(order), results_(results), words_(words), stand_in_(stand_in_of(order.name)) {
     for (int i = 0; i < order.tensor_count; i++) {
       const tt_order_tensor& one = order.tensors[i];
       tensors_.push_back(seen(memory[i], one.view, one.lengths, one.offset_word));
@@ -87,9 +87,9 @@ class Kernel {
       stack.push_back(argument(op->schema().arguments()[i], i));
     check_trusted(stack);
     auto kernel = op;
-    if (const StandIn* one = stand_in_of(order_.name)) {
-      one->adapt(stack);
-      kernel = find(one->kernel);
+    if (stand_in_) {
+      stand_in_->adapt(stack);
+      kernel = find(stand_in_->kernel);
     }
     kernel->callBoxed(stack);
     keep(kernel->schema(), stack);
@@ -271,7 +271,7 @@ class Kernel {
     const tt_order_result& result = order_.results[at];
     if (result.slot < 0) return;
     at::ScalarType type = from_dtype(result.view.dtype);
-    if (value.defined() && stand_in_of(order_.name)) value = value.to(type);
+    if (value.defined() && stand_in_) value = value.to(type);
     TORCH_CHECK(value.defined() && value.scalar_type() == type &&
                     value.sizes() == sizes_of(result.view, result.lengths),
                 order_.name, " returned another type than was expected");
@@ -300,6 +300,7 @@ class Kernel {
   const tt_order& order_;
   tt_kernel_result* results_;
   const uint32_t* words_;
+  const StandIn* stand_in_;
   std::vector<at::Tensor> tensors_;
   int next_ = 0;  // of the results, whose targets have not been given
 };
