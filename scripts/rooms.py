@@ -27,7 +27,6 @@ TABLE: dict[str, tuple[str, ...]] = {
     "hlo": ("base",),
     "pjrt": ("base", "hlo/types.h"),
     "lapack": ("pjrt",),
-    "convolve": ("pjrt",),
     "ops": ("hlo", "pjrt/target.h"),
     "call": ("ops",),
     "kernels": ("ops", "pjrt"),
@@ -36,7 +35,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "stream": ("program",),
     "export": ("stream",),
     "dist": ("stream",),
-    "session": ("dist", "lapack", "convolve", "kernels"),
+    "session": ("dist", "lapack", "kernels"),
 }
 ARCHITECTURE = "docs/architecture.md"
 CALLERS = ("glue", "bench", "tools", "tests/core")  # beside core/

@@ -287,7 +287,7 @@ tt_status tt_order_read_slots(const int64_t *numbers, int count, tt_arena *arena
 
 tt_status tt_order_read(tt_order_reader *r, tt_order *out) {
   *out = (tt_order){.name = take_string(r)};
-  out->step = take_int(r, 0, INT32_MAX);
+  out->step = take_int(r, TT_NO_STEP, INT32_MAX);
   out->cost = take(r);
   take_writes(r, out);
   take_args(r, out);
@@ -303,7 +303,9 @@ tt_status tt_order_read(tt_order_reader *r, tt_order *out) {
 #define BLAME "torch_tpu's order of step "
 
 tt_status tt_order_blame(const tt_order *order, tt_status status) {
-  return status ? tt_status_prefix(status, BLAME "%d, %s: ", order->step, order->name) : TT_SUCCESS;
+  if (!status) return TT_SUCCESS;
+  if (order->step == TT_NO_STEP) return tt_status_prefix(status, "%s: ", order->name);
+  return tt_status_prefix(status, BLAME "%d, %s: ", order->step, order->name);
 }
 
 int tt_order_blamed(const char *message) {

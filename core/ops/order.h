@@ -54,9 +54,10 @@ typedef struct tt_order_result {
   tt_order_lengths lengths;
 } tt_order_result;
 
+enum { TT_NO_STEP = -1 };
 typedef struct tt_order {
   const char *name; /* "aten::add_.Tensor" */
-  int step;         /* of the graph's, for messages */
+  int step;         /* of the graph's that it stands for, or TT_NO_STEP: it is a part of one */
   int64_t cost;     /* about how many products of two numbers it takes as long as */
   int write_count;
   const tt_order_write *writes; /* done before the kernel runs */
@@ -99,7 +100,7 @@ tt_status tt_order_read_slots(const int64_t *numbers, int count, tt_arena *arena
 /* The next one, of slots->order_count. All slots and tensors that it names are there. */
 tt_status tt_order_read(tt_order_reader *reader, tt_order *out);
 
-/* An order's failure, whose text says which it was; consumes `status`. */
+/* An order's failure, whose text names it and its step, if it has one; consumes `status`. */
 tt_status tt_order_blame(const tt_order *order, tt_status status);
 /* The step that a program's error says this of, or -1. */
 int tt_order_blamed(const char *message);

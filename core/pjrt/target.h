@@ -18,10 +18,10 @@ typedef struct tt_target {
   bool xla_cpu;     /* XLA's CPU compiler, which some programs are shaped for */
   bool xla_gpu;     /* XLA's compiler for GPUs, whose quotients of f32 are off by a bit */
   bool lapack;      /* programs may call LAPACK's routines (lapack/lapack.h) */
-  bool convolves;   /* programs may call a convolution of the host's (convolve/convolve.h) */
+  bool convolves;   /* programs may order convolutions of the host's (kernels/kernels.h) */
   bool collectives; /* programs may call those of a transport of ours (dist/dist.h) */
-  bool (*has_kernel)(const char *name); /* operators that programs may order of the host's
-                                               (kernels/kernels.h); NULL: none */
+  bool (*has_kernel)(const char *name); /* other operators that programs may order of it in place
+                                           of their own code; NULL: none */
   tt_compile_options options;
 } tt_target;
 

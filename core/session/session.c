@@ -1,6 +1,5 @@
 #include "session/session.h"
 
-#include "convolve/convolve.h"
 #include "dist/dist.h"
 #include "kernels/kernels.h"
 #include "lapack/lapack.h"
@@ -20,12 +19,12 @@ static bool offers(const tt_session *session, tt_status (*offer)(tt_plugin *plug
 
 static void offer_all(tt_session *session) {
   bool lapack = tt_lapack_bound() && strcmp(tt_env(TT_ENV_LAPACK), "off") != 0;
-  bool convolves = tt_convolve_bound() && strcmp(tt_env(TT_ENV_CONVOLUTIONS), "xla") != 0;
   session->target.lapack = lapack && offers(session, tt_lapack_offer);
-  session->target.convolves = convolves && offers(session, tt_convolve_offer);
   const tt_kernel_library *library = tt_kernels_bound();
-  bool kernels = library && strcmp(tt_env(TT_ENV_KERNELS), "xla") != 0;
-  if (kernels && offers(session, tt_kernels_offer)) session->target.has_kernel = library->has;
+  if (library && offers(session, tt_kernels_offer)) {
+    session->target.convolves = strcmp(tt_env(TT_ENV_CONVOLUTIONS), "xla") != 0;
+    if (strcmp(tt_env(TT_ENV_KERNELS), "xla") != 0) session->target.has_kernel = library->has;
+  }
   session->target.collectives = offers(session, tt_dist_offer);
 }
 

@@ -19,10 +19,8 @@ void compute_in_library(double products, const std::function<void()>& act);
 // A function that libtorch, or what it needs, has by this name; nullptr: there is none.
 void* find_in_torch(const char* symbol);
 
-// Let programs call PyTorch's LAPACK, its convolutions, and its other kernels; before the runtime
-// is opened.
+// Let programs call PyTorch's LAPACK and its kernels; before the runtime is opened.
 void bind_lapack();
-void bind_convolutions();
 void bind_kernels();
 
 }  // namespace tt

@@ -154,7 +154,6 @@ tt_session* open_session() {
   if (tt_session* open = session()) return open;
   tt_session* opened = nullptr;
   bind_lapack();
-  bind_convolutions();
   bind_kernels();
   tt_client_options options{cpu_devices, world ? &*world : nullptr};
   check(tt_session_create(path.c_str(), &options, &opened));

@@ -1,4 +1,4 @@
-"""Convolutions that programs leave to PyTorch (core/convolve), and those that XLA computes."""
+"""Convolutions that programs order of PyTorch (core/kernels), and those that XLA computes."""
 
 import threading
 
@@ -38,7 +38,7 @@ def called(function, *args):
     """The convolutions that these programs leave to PyTorch."""
     texts = [one.stablehlo for one in programs(function, *args)]
     names = "convolution", "convolution_backward"
-    return {name for name in names for text in texts if f'"torch_tpu.{name}"' in text}
+    return {name for name in names for text in texts if f'"aten::{name}_overrideable"' in text}
 
 
 @left_to_pytorch

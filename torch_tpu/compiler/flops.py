@@ -12,7 +12,7 @@ from math import prod
 TENSOR = r"tensor<((?:\d+x)*)[^>]*?>+"
 TYPES = rf".* : \({TENSOR}, {TENSOR}\) -> {TENSOR}"
 PRODUCT = re.compile(rf'"stablehlo\.(dot_general|convolution)"\([^)]*\) (\{{.*\}}){TYPES}')
-HOST = re.compile(r'call_target_name = "torch_tpu\.convolution(_backward)?"(.*) : (\(.*)$')
+ORDERED = re.compile(r'\{operator = "aten::convolution\w*", orders = array<i64: 1, (\d+),')
 CONTRACTED = re.compile(r"lhs_contracting_dimensions = \[([\d, ]*)\]")
 FEATURES = re.compile(r"kernel_output_feature_dimension = (\d+)")
 NAME = re.compile(r"%\w+(?:#\d+)?")
@@ -41,8 +41,8 @@ def count(stablehlo: str) -> int:
             defined[match[1]] = (match[2], NAME.findall(match[3]), line)
         if match := PRODUCT.search(line):
             stack[-1].flops += _dot(match) if match[1] == "dot_general" else _convolution(match)
-        elif match := HOST.search(line):
-            stack[-1].flops += _host_convolution(match)
+        elif match := ORDERED.search(line):  # a convolution: its cost (core/ops/order.h)
+            stack[-1].flops += 2 * int(match[1])
         if line.endswith("({"):
             name, operands, _ = defined.get(line.split(" ", 1)[0].split(":")[0], ("", [], ""))
             stack.append(_Region(name == "while", operands))
@@ -92,13 +92,3 @@ def _convolution(match: re.Match[str]) -> int:
     found = FEATURES.search(match[2])
     features = kernel[int(found[1])] if found else 1
     return 2 * prod(result) * prod(kernel) // max(features, 1)
-
-
-def _host_convolution(match: re.Match[str]) -> int:
-    """One that the host computes (core/convolve): x, w -> y, or dy, x, w -> what is asked for."""
-    backward, config, types = match.groups()
-    sizes = [[int(n) for n in dims.split("x") if n] for dims in re.findall(TENSOR, types)]
-    result, x, kernel = sizes[:3] if backward else (sizes[-1], *sizes[:2])
-    places = x if "transposed = 1" in config else result
-    times = sum(f"{name} = 1" in config for name in ("input", "weight")) if backward else 1
-    return times * 2 * prod(places) * prod(kernel) // max(kernel[0], 1)

@@ -1,5 +1,5 @@
-/* Convolutions by the host's library, where programs may call it (convolve/convolve.h has what they
- * are called with). */
+/* Convolutions by the host's library, of which programs may order them (ops/order.h): a call of one
+ * order, whose cost is its products. */
 #ifndef TT_CONV_HOST_H
 #define TT_CONV_HOST_H
 
