@@ -173,8 +173,10 @@ void tt_host_convolution_backward(tt_lower *cx, const tt_geometry *g, tt_node *d
   o.order.args = args;
   o.order.arg_count = 10;
   o.order.cost = (mask[0] + mask[1]) * products(g, &x->type, &w->type, &dy->type);
-  tt_node *results[MOST_RESULTS] = {NULL};
-  if (o.made_count) emit(&o, results);
+  tt_node *results[MOST_RESULTS];
+  for (int i = 0; i < 3; i++) out[i] = NULL;
+  if (!o.made_count) return;
+  emit(&o, results);
   for (int i = 0, next = 0; i < 3; i++)
-    out[i] = wanted[i] ? exchanged(cx, results[next++], o.last, false) : NULL;
+    if (wanted[i]) out[i] = exchanged(cx, results[next++], o.last, false);
 }
