@@ -151,7 +151,9 @@ test-all: test-c test-sanitized test-tsan test-accel-all build $(MODELS_STAMP)
 	for dim in first last; do \
 	  TORCH_TPU_GROWING=$$dim $(PYTEST) -m "not sweep" tests/python/test_fuzz.py || exit 1; \
 	done
-	$(PYTEST) --tier kernels -m "not sweep" tests/python/test_ops.py
+	$(PYTEST) --tier kernels -m "not sweep" tests/python/test_ops.py \
+	  $(addprefix tests/python/test_,lengths.py training_lengths.py growing.py)
+	$(PYTEST) --tier kernels --living -m "not sweep" tests/python/test_ops.py
 	for tier in operators pieces kernels chunks; do \
 	  $(PYTEST) --tier $$tier -m "not sweep" \
 	    tests/python/test_fuzz.py tests/python/test_layers.py || exit 1; \

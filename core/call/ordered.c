@@ -137,8 +137,6 @@ static bool takes(const tt_call *call, const tt_target *target) {
     if (!takes_tensor(call, i)) return false;
   for (int k = 0; k < call->result_count; k++)
     if (!takes_result(spec, &call->results[k])) return false;
-  if (spec->row->cls == TT_RANDOM && spec->length_count)
-    return false; /* of which numbers it draws */
   return (spec->row->cls != TT_CONV || target->convolves) && target->has_kernel(spec->name);
 }
 

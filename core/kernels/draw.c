@@ -21,10 +21,10 @@ static void philox(uint64_t seed, uint64_t counter, uint32_t *c) {
   }
 }
 
-void tt_draw_units(uint64_t seed, uint64_t offset, int64_t count, float *out) {
+void tt_draw_units(uint64_t seed, uint64_t offset, int64_t first, int64_t count, float *out) {
   uint32_t words[WORDS];
-  for (int64_t i = 0; i < count; i++) {
-    if (i % WORDS == 0) philox(seed, offset + (uint64_t)(i / WORDS), words);
-    out[i] = (float)(words[i % WORDS] >> 8) * 0x1p-24F;
+  for (int64_t i = first; i < first + count; i++) {
+    if (i == first || i % WORDS == 0) philox(seed, offset + (uint64_t)(i / WORDS), words);
+    out[i - first] = (float)(words[i % WORDS] >> 8) * 0x1p-24F;
   }
 }

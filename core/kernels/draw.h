@@ -4,7 +4,8 @@
 
 #include <stdint.h>
 
-/* `count` numbers in [0, 1), of 24 bits each: the first draw of a call at this place. */
-void tt_draw_units(uint64_t seed, uint64_t offset, int64_t count, float *out);
+/* `count` numbers in [0, 1), of 24 bits each, from number `first` on: the first draw of a call at
+ * this place. */
+void tt_draw_units(uint64_t seed, uint64_t offset, int64_t first, int64_t count, float *out);
 
 #endif

@@ -1,5 +1,6 @@
 // PyTorch's kernels for the CPU, for programs that order them (core/kernels).
 #include "device/library.h"
+#include "device/standins.h"
 
 #include "dispatch/convert.h"
 
@@ -11,7 +12,6 @@
 #include <vector>
 
 extern "C" {
-#include "kernels/draw.h"
 #include "kernels/kernels.h"
 }
 
@@ -27,40 +27,8 @@ std::optional<c10::OperatorHandle> find(const char* name) {
   return c10::Dispatcher::singleton().findSchema({whole.substr(0, dot), overload});
 }
 
-// A row whose kernel for the CPU has another name: by its own there is one that only says that
-// somebody is to override it.
-struct StandIn {
-  const char *row, *kernel;
-  void (*adapt)(torch::jit::Stack& stack);  // the row's arguments to the kernel's
-};
-
-// The CPU convolves f16 by loops that are slow.
-void widen(torch::jit::Stack& stack) {
-  for (IValue& one : stack)
-    if (one.isTensor() && one.toTensor().defined() && one.toTensor().scalar_type() == at::kHalf)
-      one = one.toTensor().to(at::kFloat);
-}
-
-void adapt_convolution_backward(torch::jit::Stack& stack) {
-  widen(stack);
-  c10::List<int64_t> bias_sizes({stack[0].toTensor().size(1)});
-  stack.insert(stack.begin() + 3, IValue(bias_sizes));
-}
-
-constexpr StandIn kStandIns[] = {
-    {"aten::convolution_overrideable", "aten::convolution", widen},
-    {"aten::convolution_backward_overrideable", "aten::convolution_backward",
-     adapt_convolution_backward},
-};
-
-const StandIn* stand_in_of(const char* name) {
-  for (const StandIn& one : kStandIns)
-    if (std::strcmp(one.row, name) == 0) return &one;
-  return nullptr;
-}
-
 bool has_kernel(const char* name) {
-  if (const StandIn* one = stand_in_of(name)) name = one->kernel;
+  if (stand_in_of(name)) return true;
   auto op = find(name);
   return op && op->hasComputedKernelForDispatchKey(c10::DispatchKey::CPU) &&
          op->schema().name().find("overrideable") == std::string::npos;
@@ -74,28 +42,36 @@ class Kernel {
       : order_(order), results_(results), words_(words), stand_in_(stand_in_of(order.name)) {
     for (int i = 0; i < order.tensor_count; i++) {
       const tt_order_tensor& one = order.tensors[i];
-      tensors_.push_back(seen(memory[i], one.view, one.lengths, one.offset_word));
+      at::Tensor x = seen(memory[i], one.view, one.lengths, one.offset_word);
+      tensors_.push_back(one.lengths.count && !is_target(i) ? dense(x) : x);
     }
   }
 
   void run() {
-    if (std::strcmp(order_.name, "aten::native_dropout") == 0) return drop();
     auto op = find(order_.name);
     TORCH_CHECK(op, order_.name, " is no operator of this PyTorch");
     torch::jit::Stack stack;
     for (size_t i = 0; i < op->schema().arguments().size(); i++)
       stack.push_back(argument(op->schema().arguments()[i], i));
     check_trusted(stack);
-    auto kernel = op;
-    if (stand_in_) {
-      stand_in_->adapt(stack);
-      kernel = find(stand_in_->kernel);
-    }
-    kernel->callBoxed(stack);
-    keep(kernel->schema(), stack);
+    if (stand_in_) stand_in_->compute(stack, draws());
+    else op->callBoxed(stack);
+    keep(op->schema(), stack);
   }
 
  private:
+  // What has room for more elements lies apart. Where PyTorch has it, it does not, as kernels for
+  // gradients take for granted of what the forward pass saved.
+  static at::Tensor dense(const at::Tensor& x) {
+    return x.is_non_overlapping_and_dense() ? x : x.clone();
+  }
+
+  bool is_target(int tensor) const {
+    for (int i = 0; i < order_.result_count; i++)
+      if (order_.results[i].target == tensor) return true;
+    return false;
+  }
+
   using Sizes = c10::SmallVector<int64_t, 8>;
 
   Sizes sizes_of(const tt_order_view& view, const tt_order_lengths& lengths) const {
@@ -228,23 +204,13 @@ class Kernel {
     }
   }
 
-  // With the numbers that the row draws.
-  void drop() const {
-    const at::Tensor& x = tensors_.at(0);
-    const tt_arg &train = order_.args[2], *args = order_.args;
-    if (x.numel() == 0 || (train.kind != TT_ARG_NONE && !number(train).toBool())) {
-      keep_one(0, x);
-      return keep_one(1, at::ones_like(x, at::kBool));
-    }
-    double keep = 1.0 - number(args[1]).toDouble();
-    auto place = [&](int back) { return number(order_.number_count - back).toLong(); };
-    at::Tensor units = at::empty(x.sizes(), at::kFloat);
-    tt_draw_units(static_cast<uint64_t>(place(2)), static_cast<uint64_t>(place(1)), units.numel(),
-                  units.data_ptr<float>());
-    at::Tensor mask = units < static_cast<float>(keep);
-    double divisor = keep == 0.0 ? std::numeric_limits<double>::infinity() : keep;
-    keep_one(0, ((x.to(at::kFloat) * mask) / static_cast<float>(divisor)).to(x.scalar_type()));
-    keep_one(1, mask);
+  // The last two numbers of a row that draws.
+  Draws draws() const {
+    auto place = [&](int back) {
+      return static_cast<uint64_t>(
+          word_at<int64_t>(static_cast<int>(order_.numbers[order_.number_count - back].word)));
+    };
+    return order_.number_count < 2 ? Draws{} : Draws{place(2), place(1)};
   }
 
   // The next target of those that stand behind the new results.

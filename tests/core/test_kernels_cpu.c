@@ -307,11 +307,13 @@ static void test_draws(void **state) {
   (void)state;
   static const uint32_t words[] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
   float units[5];
-  tt_draw_units(0, 0, 5, units);
+  tt_draw_units(0, 0, 0, 5, units);
   for (int i = 0; i < 4; i++) assert_float_equal(units[i], (float)(words[i] >> 8) * 0x1p-24f, 0);
   float later[1];
-  tt_draw_units(0, 1, 1, later);
+  tt_draw_units(0, 1, 0, 1, later);
   assert_float_equal(units[4], later[0], 0);
+  tt_draw_units(0, 0, 2, 3, units);
+  assert_float_equal(units[2], later[0], 0);
 }
 
 int main(void) {

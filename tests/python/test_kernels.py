@@ -122,6 +122,75 @@ def test_dropout_draws_the_numbers_of_its_row(dtype):
         assert torch.equal(one, expected)
 
 
+def attended(device, lead, heads, mask, options):
+    torch.manual_seed(3)
+    rows, columns, size = 6, 5, 4
+    q = torch.randn(*lead, heads, rows, size)
+    k, v = torch.randn(2, *lead, 2, columns, size)
+    q, k, v = (one.to(device).requires_grad_() for one in (q, k, v))
+    if mask is not None:
+        mask = mask(rows, columns).to(device)
+        mask.requires_grad_(mask.is_floating_point())
+    attention = nn.functional.scaled_dot_product_attention
+    y = attention(q, k, v, attn_mask=mask, enable_gqa=heads > 2, **options)
+    weights = torch.linspace(0, 1, y.numel()).reshape(y.shape).to(device)
+    (y * weights).sum().backward()
+    grads = [one.grad for one in (q, k, v)] + ([mask.grad] if mask is not None else [])
+    return [y.detach().cpu(), *(one.cpu() for one in grads if one is not None)]
+
+
+MASKS = {
+    "no mask": None,
+    "of booleans": lambda rows, columns: (
+        torch.arange(rows * columns).reshape(rows, columns) % 5 > 1
+    ),
+    "of a row": lambda rows, columns: torch.linspace(-1, 1, columns)[None],
+    "of nothing": lambda rows, columns: (torch.arange(rows) > 0)[:, None].expand(rows, columns),
+}
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("options", [{}, {"scale": 0.3}, {"dropout_p": 0.4}], ids=str)
+@pytest.mark.parametrize("heads", [2, 6], ids=["", "grouped"])
+def test_attention(heads, options, mask):
+    """Its numbers and its draws are its row's."""
+    for lead, causal in [((), False), ((3,), mask == "no mask")]:
+        case = lead, heads, MASKS[mask], {**options, "is_causal": causal}
+        got, count = ordered(lambda case=case: attended("tpu", *case))
+        assert count >= 4
+        with torch.tpu.set_eager_mode("strict"):
+            torch.testing.assert_close(got, attended("tpu", *case))
+
+
+@pytest.mark.slow  # 3 s
+def test_attention_of_many_rows():
+    """They are computed in blocks."""
+    q = torch.randn(1, 2, 4100, 4)
+
+    def attend(device):
+        x = q.to(device).requires_grad_()
+        nn.functional.scaled_dot_product_attention(x, x, x).square().sum().backward()
+        return x.grad.cpu()
+
+    got, _ = ordered(lambda: attend("tpu"))
+    torch.testing.assert_close(got, attend("cpu"), rtol=1e-4, atol=1e-5)
+
+
+def test_what_has_room_for_more_is_handed_over_as_pytorch_has_it():
+    """Kernels for gradients take for granted that what the forward pass saved lies dense."""
+
+    def train(device, length):
+        table = torch.linspace(-1, 1, 40).reshape(5, 8).to(device).requires_grad_()
+        ids = torch.arange(3 * length).reshape(3, length).to(device) % 5
+        x = nn.functional.embedding(ids, table).sin()
+        nn.functional.layer_norm(x, (8,)).pow(3).sum().backward()
+        return table.grad.cpu()
+
+    for length in (5, 9, 7, 12, 6):
+        got, _ = ordered(lambda length=length: train("tpu", length))
+        torch.testing.assert_close(got, train("cpu", length), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("index", [-7, 5, 2**40])
 def test_an_index_out_of_range_is_no_other_than_without_orders(index):
     """PyTorch's kernels raise, or would write elsewhere."""
