@@ -166,20 +166,17 @@ typedef struct ordering {
   tt_order *out;
 } ordering;
 
-static bool see(const ordering *o, const tt_view *view, tt_order_view *out) {
+static bool see(const ordering *o, const tt_view *view, const lengths *found, tt_order_view *out) {
   size_t size = sizeof(int64_t) * (size_t)view->rank;
   out->dtype = view->dtype;
   out->rank = view->rank;
+  out->offset_word = -1;
+  out->length_count = found->count;
   out->offset = view->offset;
   out->sizes = tt_arena_copy(o->arena, view->sizes, size);
   out->strides = tt_arena_copy(o->arena, view->strides, size);
-  return out->sizes && out->strides;
-}
-
-static bool keep(const ordering *o, const lengths *found, tt_order_lengths *out) {
-  out->count = found->count;
-  out->of = tt_arena_copy(o->arena, found->of, sizeof *found->of * (size_t)found->count);
-  return out->of;
+  out->lengths = tt_arena_copy(o->arena, found->of, sizeof *found->of * (size_t)found->count);
+  return out->sizes && out->strides && out->lengths;
 }
 
 /* The storage that the tensor sees, before the call writes; -1: nothing was written to it. */
@@ -219,10 +216,10 @@ static bool add_tensors(const ordering *o) {
     int writes = 0, output = output_of(o->call, i, &writes);
     tt_view view = tt_bounded_shortened(tensor);
     tensors[i].slot = output >= 0 ? o->places->outputs[output] : before_of(o, i);
-    tensors[i].offset_word =
-        tensor->moves ? word_of(spec, o->places->word_at, tensor->offset_scalar) : -1;
     (void)lengths_of_tensor(spec, i, o->places->word_at, &found);
-    all = see(o, &view, &tensors[i].view) && keep(o, &found, &tensors[i].lengths);
+    all = see(o, &view, &found, &tensors[i].view);
+    if (tensor->moves)
+      tensors[i].view.offset_word = word_of(spec, o->places->word_at, tensor->offset_scalar);
   }
   o->out->tensors = tensors;
   o->out->tensor_count = spec->tensor_count;
@@ -253,7 +250,7 @@ static bool add_results(const ordering *o) {
     results[k].target = result->target;
     results[k].slot = result->defined && made ? o->places->outputs[output] : -1;
     output += result->defined;
-    all = see(o, &result->view, &results[k].view) && keep(o, &found, &results[k].lengths);
+    all = see(o, &result->view, &found, &results[k].view);
   }
   o->out->results = results;
   o->out->result_count = call->result_count;

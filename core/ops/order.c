@@ -41,22 +41,20 @@ static void put_string(tt_text *out, const char *text) {
   }
 }
 
-static void put_view(tt_text *out, const tt_order_view *view) {
-  put(out, view->dtype);
-  put(out, view->rank);
-  put(out, view->offset);
-  put_all(out, view->sizes, view->rank);
-  put_all(out, view->strides, view->rank);
-}
-
 /* As many records of `width` numbers, as take_all finds them again. */
 static void put_records(tt_text *out, const void *records, int count, int width) {
   put(out, count);
   put_all(out, records, count * width);
 }
 
-static void put_lengths(tt_text *out, const tt_order_lengths *lengths) {
-  put_records(out, lengths->of, lengths->count, 3);
+static void put_view(tt_text *out, const tt_order_view *view) {
+  put(out, view->dtype);
+  put(out, view->rank);
+  put(out, view->offset_word);
+  put(out, view->offset);
+  put_all(out, view->sizes, view->rank);
+  put_all(out, view->strides, view->rank);
+  put_records(out, view->lengths, view->length_count, 3);
 }
 
 static void put_arg(tt_text *out, const tt_arg *arg) {
@@ -95,9 +93,7 @@ void tt_order_print(const tt_order *order, tt_text *out) {
   put(out, order->tensor_count);
   for (int i = 0; i < order->tensor_count; i++) {
     put(out, order->tensors[i].slot);
-    put(out, order->tensors[i].offset_word);
     put_view(out, &order->tensors[i].view);
-    put_lengths(out, &order->tensors[i].lengths);
   }
   put_records(out, order->numbers, order->number_count, 2);
   put(out, order->result_count);
@@ -105,7 +101,6 @@ void tt_order_print(const tt_order *order, tt_text *out) {
     put(out, order->results[i].target);
     put(out, order->results[i].slot);
     put_view(out, &order->results[i].view);
-    put_lengths(out, &order->results[i].lengths);
   }
   put_records(out, order->drops, order->drop_count, 1);
 }
@@ -167,17 +162,15 @@ static int take_slot(reader *r) { return take_int(r, -1, r->slots.count - 1); }
 static void take_view(reader *r, tt_order_view *view) {
   view->dtype = take_dtype(r);
   view->rank = take_int(r, 0, TT_MAX_RANK);
+  view->offset_word = take_int(r, -1, INT32_MAX);
   view->offset = take(r);
   view->sizes = take_all(r, view->rank, 1);
   view->strides = take_all(r, view->rank, 1);
-}
-
-static void take_lengths(reader *r, int rank, tt_order_lengths *lengths) {
-  lengths->count = take_int(r, 0, TT_MOST_ORDER_LENGTHS);
-  lengths->of = take_all(r, lengths->count, 3);
-  for (int i = 0; !r->failed && i < lengths->count; i++) {
-    const tt_order_length *one = &lengths->of[i];
-    r->failed |= one->dim < 0 || one->dim >= rank || one->word < 0;
+  view->length_count = take_int(r, 0, TT_MOST_ORDER_LENGTHS);
+  view->lengths = take_all(r, view->length_count, 3);
+  for (int i = 0; !r->failed && i < view->length_count; i++) {
+    const tt_order_length *one = &view->lengths[i];
+    r->failed |= one->dim < 0 || one->dim >= view->rank || one->word < 0;
   }
 }
 
@@ -232,9 +225,7 @@ static void take_tensors(reader *r, tt_order *out) {
   tt_order_tensor *tensors = room(r, out->tensor_count, sizeof *tensors);
   for (int i = 0; !r->failed && i < out->tensor_count; i++) {
     tensors[i].slot = take_slot(r);
-    tensors[i].offset_word = take_int(r, -1, INT32_MAX);
     take_view(r, &tensors[i].view);
-    take_lengths(r, tensors[i].view.rank, &tensors[i].lengths);
   }
   out->tensors = tensors;
 }
@@ -254,7 +245,6 @@ static void take_results(reader *r, tt_order *out) {
     results[i].slot = take_slot(r);
     r->failed |= results[i].slot >= 0 && results[i].slot < r->slots.input_count;
     take_view(r, &results[i].view);
-    take_lengths(r, results[i].view.rank, &results[i].lengths);
   }
   out->results = results;
 }

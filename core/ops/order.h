@@ -11,22 +11,22 @@
 #define TT_KERNELS_TARGET "torch_tpu.kernels"
 
 /* What follows points into the text, or to what the writer of an order has. */
-typedef struct tt_order_view {
-  tt_dtype dtype;
-  int rank;
-  int64_t offset; /* in elements, like strides */
-  const int64_t *sizes, *strides;
-} tt_order_view;
 
 /* A view's size along `dim` is `inner` times the whole number (I64) that begins at `word`. */
 typedef struct tt_order_length {
   int64_t dim, word, inner;
 } tt_order_length;
 enum { TT_MOST_ORDER_LENGTHS = 4 };
-typedef struct tt_order_lengths {
-  int count;
-  const tt_order_length *of;
-} tt_order_lengths;
+
+typedef struct tt_order_view {
+  tt_dtype dtype;
+  int rank;
+  int offset_word; /* the word that its offset begins at, or -1: that is `offset` */
+  int length_count;
+  int64_t offset; /* in elements, like strides */
+  const int64_t *sizes, *strides;
+  const tt_order_length *lengths;
+} tt_order_view;
 
 /* A storage that the order makes of one before it. */
 typedef struct tt_order_write {
@@ -36,10 +36,8 @@ typedef struct tt_order_write {
 } tt_order_write;
 
 typedef struct tt_order_tensor {
-  int slot;        /* it sees that storage, or -1: none, as nothing was written to it */
-  int offset_word; /* the word that its offset begins at, or -1: it is the view's */
+  int slot; /* it sees that storage, or -1: none, as nothing was written to it */
   tt_order_view view;
-  tt_order_lengths lengths;
 } tt_order_tensor;
 
 typedef struct tt_order_number {
@@ -51,7 +49,6 @@ typedef struct tt_order_result {
   int target; /* the tensor that it is written to, or -1: a new one */
   int slot;   /* the new one's storage, or -1: nobody wants it */
   tt_order_view view;
-  tt_order_lengths lengths;
 } tt_order_result;
 
 enum { TT_NO_STEP = -1 };

@@ -42,8 +42,8 @@ class Kernel {
       : order_(order), results_(results), words_(words), stand_in_(stand_in_of(order.name)) {
     for (int i = 0; i < order.tensor_count; i++) {
       const tt_order_tensor& one = order.tensors[i];
-      at::Tensor x = seen(memory[i], one.view, one.lengths, one.offset_word);
-      tensors_.push_back(one.lengths.count && !is_target(i) ? dense(x) : x);
+      at::Tensor x = seen(memory[i], one.view);
+      tensors_.push_back(one.view.length_count && !is_target(i) ? dense(x) : x);
     }
   }
 
@@ -74,22 +74,20 @@ class Kernel {
 
   using Sizes = c10::SmallVector<int64_t, 8>;
 
-  Sizes sizes_of(const tt_order_view& view, const tt_order_lengths& lengths) const {
+  Sizes sizes_of(const tt_order_view& view) const {
     Sizes sizes(view.sizes, view.sizes + view.rank);
-    for (int i = 0; i < lengths.count; i++) {
-      const tt_order_length& one = lengths.of[i];
+    for (int i = 0; i < view.length_count; i++) {
+      const tt_order_length& one = view.lengths[i];
       sizes[static_cast<size_t>(one.dim)] =
           word_at<int64_t>(static_cast<int>(one.word)) * one.inner;
     }
     return sizes;
   }
 
-  at::Tensor seen(void* storage, const tt_order_view& view, const tt_order_lengths& lengths,
-                  int offset_word) const {
-    int64_t offset = offset_word >= 0 ? word_at<int64_t>(offset_word) : view.offset;
+  at::Tensor seen(void* storage, const tt_order_view& view) const {
+    int64_t offset = view.offset_word >= 0 ? word_at<int64_t>(view.offset_word) : view.offset;
     auto* first = static_cast<char*>(storage) + offset * tt_dtype_bytes(view.dtype);
-    return at::from_blob(first, sizes_of(view, lengths),
-                         {view.strides, static_cast<size_t>(view.rank)},
+    return at::from_blob(first, sizes_of(view), {view.strides, static_cast<size_t>(view.rank)},
                          at::TensorOptions().dtype(from_dtype(view.dtype)));
   }
 
@@ -239,12 +237,12 @@ class Kernel {
     at::ScalarType type = from_dtype(result.view.dtype);
     if (value.defined() && stand_in_) value = value.to(type);
     TORCH_CHECK(value.defined() && value.scalar_type() == type &&
-                    value.sizes() == sizes_of(result.view, result.lengths),
+                    value.sizes() == sizes_of(result.view),
                 order_.name, " returned another type than was expected");
     tt_kernel_result& to = results_[at];
     if (!to.memory && is_storage(value, result.view, to.bytes)) return own(value, to);
     if (!to.memory) own(at::empty({to.bytes}, at::kByte), to);
-    seen(to.memory, result.view, result.lengths, -1).copy_(value);
+    seen(to.memory, result.view).copy_(value);
   }
 
   // Whether the tensor's memory has what a storage of so many bytes has to.

@@ -442,6 +442,7 @@ print(torch.tpu.metrics()["programs"] - before)
 """
 
 
+@pytest.mark.slow
 def test_graphs_compile_for_the_first_sizes():
     """What their nodes have is numbers with fractions, whose first dim changes."""
     status, out, errors = python(GRAPHS)

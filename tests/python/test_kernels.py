@@ -5,7 +5,7 @@ import threading
 
 import pytest
 import torch
-from support import DEVICE, programs_of, python
+from support import DEVICE, programs_of, python, slow_but
 from torch import nn
 
 pytestmark = [
@@ -340,7 +340,7 @@ def test_threads():
     assert not failures
 
 
-@pytest.mark.parametrize("kernels", ["host", "xla"])
+@pytest.mark.parametrize("kernels", slow_but(["host", "xla"], "xla"))
 def test_they_can_be_left_out(kernels):
     script = """
 import torch

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from support import DEVICE, alone, counted, only_tpu, python, same, slow_but
+from support import DEVICE, alone, counted, only_tpu, python, same
 from torch.utils._pytree import tree_flatten
 
 pytestmark = only_tpu
@@ -146,7 +146,8 @@ def late_of_each(names):
     return {name: late(name) for name in names}
 
 
-@pytest.mark.parametrize("names", slow_but(["quick", "others"], "quick"))
+@pytest.mark.slow
+@pytest.mark.parametrize("names", ["quick", "others"])
 def test_programs(names):
     some = [one for one in CASES if (one in QUICK) == (names == "quick")]
     assert alone(late_of_each, some, timeout=500) == dict.fromkeys(some, 0)

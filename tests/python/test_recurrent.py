@@ -313,6 +313,7 @@ def programs_of(packs):
     return programs
 
 
-@pytest.mark.parametrize("packs", slow_but([True, False], True))
+@pytest.mark.slow
+@pytest.mark.parametrize("packs", [True, False])
 def test_programs(packs):
     assert alone(programs_of, packs) == 0

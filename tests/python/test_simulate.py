@@ -44,6 +44,7 @@ def test_collectives_of_all_dtypes(eight, kind):
     assert [wrong for _, wrong in results] == [[]] * 8
 
 
+@pytest.mark.slow
 def test_messages_cross(pair):
     assert pair.run(processes.exchange) == [[1, 1, 1], [0, 0, 0]]
 

@@ -103,7 +103,7 @@ INDICES = {
 }
 
 
-@pytest.mark.parametrize("name", slow_but(INDICES, "wide"))
+@pytest.mark.parametrize("name", slow_but(INDICES, "numbers"))
 def test_what_indices_pick(name):
     """The result lies as the indices do, which Meta does not say."""
     i, j = torch.tensor([[0, 2, 1], [3, 1, 0]]), torch.tensor([[1, 1, 3], [2, 0, 2]])

@@ -66,14 +66,17 @@ static int add_slot(ordering *o, const tt_type *type, int64_t home, tt_order_vie
     strides[dim] = stride;
     stride *= type->dims[dim];
   }
-  *view = (tt_order_view){type->dtype, rank, 0, type->dims, strides};
+  *view = (tt_order_view){.dtype = type->dtype,
+                          .rank = rank,
+                          .offset_word = -1,
+                          .sizes = type->dims,
+                          .strides = strides};
   return slot;
 }
 
 static tt_arg add_tensor(ordering *o, tt_node *x) {
   if (!x) return (tt_arg){.kind = TT_ARG_NONE};
   int at = o->order.tensor_count++;
-  o->tensors[at] = (tt_order_tensor){.offset_word = -1};
   o->tensors[at].slot = add_slot(o, &x->type, -1, &o->tensors[at].view);
   o->operands[at] = exchanged(o->cx, x, o->last, true);
   o->slots.input_count++;
