@@ -97,6 +97,20 @@ static bool is_plain(tt_dtype dtype) {
          tt_is_integer(dtype);
 }
 
+static bool is_row_major(const tt_view *view) {
+  int64_t stride = 1;
+  for (int d = view->rank - 1; d >= 0; d--) {
+    if (view->sizes[d] != 1 && view->strides[d] != stride) return false;
+    stride *= view->sizes[d];
+  }
+  return true;
+}
+
+/* The library's optimizers walk over memory, whatever a tensor's strides are. */
+static bool walks_astray(const tt_call_spec *spec, int i) {
+  return spec->row->cls == TT_OPTIM && !is_row_major(&spec->tensors[i].view);
+}
+
 static bool takes_tensor(const tt_call *call, int i) {
   const tt_call_tensor *tensor = &call->spec.tensors[i];
   lengths found;
@@ -104,7 +118,7 @@ static bool takes_tensor(const tt_call *call, int i) {
   bool lies = !tensor->more || (!tensor->moves && tensor->view.dtype == tensor->storage->dtype);
   bool there = output >= 0 || !tensor->undefined || !tt_view_numel(&tensor->view);
   return lies && there && writes <= 1 && is_plain(tensor->view.dtype) &&
-         lengths_of_tensor(&call->spec, i, 0, &found);
+         !walks_astray(&call->spec, i) && lengths_of_tensor(&call->spec, i, 0, &found);
 }
 
 static bool takes_result(const tt_call_spec *spec, const tt_call_result *result) {

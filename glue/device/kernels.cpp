@@ -53,7 +53,6 @@ class Kernel {
     torch::jit::Stack stack;
     for (size_t i = 0; i < op->schema().arguments().size(); i++)
       stack.push_back(argument(op->schema().arguments()[i], i));
-    check_trusted(stack);
     if (stand_in_) stand_in_->compute(stack, draws());
     else op->callBoxed(stack);
     keep(op->schema(), stack);
@@ -181,25 +180,6 @@ class Kernel {
     if (kind == c10::TypeKind::NumberType) return one;
     if (kind == c10::TypeKind::FloatType) return one.toDouble();
     return kind == c10::TypeKind::BoolType ? IValue(one.to<bool>()) : IValue(one.to<int64_t>());
-  }
-
-  // These kernels write, or read, wherever such an index leads.
-  void check_trusted(const torch::jit::Stack& stack) const {
-    auto is = [&](const char* name) { return std::strcmp(order_.name, name) == 0; };
-    auto check = [&](const at::Tensor& at, int64_t count, int64_t ignored) {
-      TORCH_CHECK((((at >= 0) & (at < count)) | (at == ignored)).all().item<bool>(), order_.name,
-                  ": an index is out of range");
-    };
-    if (is("aten::embedding_dense_backward"))
-      check(stack[1].toTensor(), stack[2].toInt(), stack[3].toInt());
-    if (is("aten::max_pool2d_with_indices_backward")) {
-      const at::Tensor& x = stack[1].toTensor();
-      check(stack[7].toTensor(), x.size(-1) * x.size(-2), 0);
-    }
-    if (is("aten::nll_loss_backward") || is("aten::nll_loss2d_backward")) {
-      const at::Tensor& x = stack[1].toTensor();
-      check(stack[2].toTensor(), x.size(x.dim() == 1 ? 0 : 1), stack[5].toInt());
-    }
   }
 
   // The last two numbers of a row that draws.

@@ -2,13 +2,21 @@
 
 #include <ATen/Context.h>
 #include <c10/core/thread_pool.h>
+#include <c10/util/Exception.h>
 
 #include <future>
 
 namespace tt {
 namespace {
 
+// What a kernel has to say its Meta kernel has said, at the script's line.
+struct Silent : c10::WarningHandler {
+  void process(const c10::Warning&) override {}
+};
+
 struct Plain {
+  Silent silent;
+  c10::WarningUtils::WarningHandlerGuard warnings{&silent};
   c10::impl::ForceDispatchKeyGuard keys{c10::DispatchKeySet(c10::DispatchKey::BackendSelect),
                                         c10::default_excluded_set |
                                             c10::autograd_dispatch_keyset_with_ADInplaceOrView};

@@ -206,12 +206,46 @@ void attention_backward(Stack& stack, const Draws&) {
   leave(stack, dq, dk, dv, dbias);
 }
 
+// -- Kernels that write, or read, wherever an index leads --
+
+void check(const Tensor& at, int64_t count, int64_t ignored) {
+  TORCH_CHECK((((at >= 0) & (at < count)) | (at == ignored)).all().item<bool>(),
+              "an index is out of range");
+}
+
+void embedding_dense_backward(Stack& stack, const Draws&) {
+  const Tensor &grad = stack[0].toTensor(), &at = stack[1].toTensor();
+  int64_t count = stack[2].toInt(), padding = stack[3].toInt();
+  check(at, count, padding);
+  leave(stack, at::embedding_dense_backward(grad, at, count, padding, stack[4].toBool()));
+}
+
+void max_pool2d_backward(Stack& stack, const Draws&) {
+  const Tensor &grad = stack[0].toTensor(), &x = stack[1].toTensor(), &at = stack[7].toTensor();
+  check(at, x.size(-1) * x.size(-2), 0);
+  leave(stack, at::max_pool2d_with_indices_backward(grad, x, stack[2].toIntVector(),
+                                                    stack[3].toIntVector(), stack[4].toIntVector(),
+                                                    stack[5].toIntVector(), stack[6].toBool(), at));
+}
+
+template <auto& backward> void nll_loss_backward(Stack& stack, const Draws&) {
+  const Tensor &grad = stack[0].toTensor(), &x = stack[1].toTensor(), &at = stack[2].toTensor();
+  int64_t ignored = stack[5].toInt();
+  check(at, x.size(x.dim() == 1 ? 0 : 1), ignored);
+  leave(stack,
+        backward(grad, x, at, optional(stack[3]), stack[4].toInt(), ignored, stack[6].toTensor()));
+}
+
 constexpr StandIn kStandIns[] = {
     {"aten::convolution_overrideable", convolution},
     {"aten::convolution_backward_overrideable", convolution_backward},
     {"aten::native_dropout", native_dropout},
     {"aten::_scaled_dot_product_fused_attention_overrideable", attention},
     {"aten::_scaled_dot_product_fused_attention_overrideable_backward", attention_backward},
+    {"aten::embedding_dense_backward", embedding_dense_backward},
+    {"aten::max_pool2d_with_indices_backward", max_pool2d_backward},
+    {"aten::nll_loss_backward", nll_loss_backward<at::nll_loss_backward>},
+    {"aten::nll_loss2d_backward", nll_loss_backward<at::nll_loss2d_backward>},
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Rows of which PyTorch has no kernel for the CPU by their name, computed by its other kernels.
+// Rows whose kernel for the CPU is not the one by their name alone: PyTorch has none by it, it is
+// slow, or it trusts what it is given.
 #pragma once
 
 #include <ATen/core/stack.h>

@@ -138,15 +138,6 @@ def counted(function, *names):
     return [after[name] - before[name] for name in names], result
 
 
-def compiled(function):
-    """How many programs a function has new ones made of, and what it returns."""
-    [programs], result = counted(function, "programs")
-    return programs, result
-
-
-_nursery = None
-
-
 def programs_of(operators, x, numbers):
     """Returns how many programs are new when these operators follow one another, from x on."""
     before = torch.tpu.metrics()["programs"]
@@ -154,6 +145,15 @@ def programs_of(operators, x, numbers):
         x = operators[number](x)
     x.tolist()
     return torch.tpu.metrics()["programs"] - before
+
+
+def compiled(function):
+    """How many programs a function has new ones made of, and what it returns."""
+    [programs], result = counted(function, "programs")
+    return programs, result
+
+
+_nursery = None
 
 
 def python(code, timeout=120, fresh=False, **environment):

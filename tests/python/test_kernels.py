@@ -310,6 +310,42 @@ def test_a_kernel_with_tensors_that_are_not_given():
     assert torch.tpu.metrics()["replays"] == before
 
 
+@pytest.mark.parametrize("make", [torch.optim.AdamW, torch.optim.SGD])
+def test_parameters_that_lie_apart(make):
+    """The CPU's fused optimizers walk over what lies between them."""
+
+    def train(device, fused):
+        all_of_it = torch.arange(24.0).reshape(4, 6).to(device)
+        parts = [all_of_it[:, ::2].detach().requires_grad_()]
+        parts.append(torch.arange(12.0).reshape(3, 4).to(device).t().requires_grad_())
+        for part in parts:
+            part.grad = (torch.arange(12.0).reshape(4, 3) + 1).to(device)
+        make(parts, lr=0.1, fused=fused).step()
+        return [one.detach().cpu() for one in (all_of_it, *parts)]
+
+    torch.testing.assert_close(train("tpu", True), train("cpu", False))
+
+
+def test_the_least_integer_by_minus_one():
+    """On the CPU it ends the process."""
+    least = torch.iinfo(torch.int64).min
+    x = torch.tensor([least, -7, 5]).to("tpu") * 1
+    by = torch.tensor([-1, 2, -2]).to("tpu") * 1
+    quotients = torch.div(x, by, rounding_mode="trunc"), torch.div(x, -1, rounding_mode="trunc")
+    assert [one.tolist() for one in quotients] == [[least, -3, -2], [least, 7, -5]]
+    assert torch.lcm(x, by)[1:].tolist() == [14, 10]
+
+
+def test_a_kernel_does_not_warn():
+    """Its Meta kernel has done so, and this one would print to stderr."""
+    script = """
+import warnings, torch
+warnings.simplefilter("ignore")
+print((torch.ones(1, 3, device="tpu") * 2).var(0).isnan().all().item())
+"""
+    assert python(script, TORCH_TPU_FUSED_TIER="kernels") == (0, "True\n", "")
+
+
 def test_subnormals_are_flushed_as_by_other_programs():
     x = torch.full((9,), 1e-39).to("tpu")
     got, count = ordered(lambda: [x * 2, x.sign(), x.bfloat16().sqrt()])
