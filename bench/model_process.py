@@ -17,7 +17,7 @@ from typing import Any
 
 from model_cases import CASES, Case
 
-WARMUP, QUIET, PATIENCE = 10, 5, 100  # steps: see settle()
+WARMUP, QUIET, PATIENCE = 10, 12, 100  # steps: see settle()
 REST = 0.5  # seconds between them
 REASON = 100  # characters of a reason why something failed
 OURS = ("debug", "strict", "fused")
