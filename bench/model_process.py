@@ -17,8 +17,8 @@ from typing import Any
 
 from model_cases import CASES, Case
 
-WARMUP, QUIET, PATIENCE = 10, 12, 100  # steps: see settle()
-REST = 0.5  # seconds between them
+WARMUP, QUIET, PATIENCE = 10, 5, 100  # steps: see settle()
+REST = 1.2  # seconds between them: a ResNet's chunk takes the background 3
 REASON = 100  # characters of a reason why something failed
 OURS = ("debug", "strict", "fused")
 PEER_MODULE = "google_tpu"  # importing it gives device tpu, and set_mode(name)

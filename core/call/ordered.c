@@ -98,12 +98,12 @@ static bool is_plain(tt_dtype dtype) {
 }
 
 static bool is_row_major(const tt_view *view) {
-  int64_t stride = 1;
-  for (int d = view->rank - 1; d >= 0; d--) {
-    if (view->sizes[d] != 1 && view->strides[d] != stride) return false;
-    stride *= view->sizes[d];
-  }
-  return true;
+  tt_type type = tt_view_type(view);
+  tt_view whole = tt_view_whole(&type);
+  bool is = true;
+  for (int d = 0; d < view->rank; d++)
+    is &= view->sizes[d] == 1 || view->strides[d] == whole.strides[d];
+  return is;
 }
 
 /* The library's optimizers walk over memory, whatever a tensor's strides are. */

@@ -53,7 +53,8 @@ class Kernel {
     torch::jit::Stack stack;
     for (size_t i = 0; i < op->schema().arguments().size(); i++)
       stack.push_back(argument(op->schema().arguments()[i], i));
-    if (stand_in_) stand_in_->compute(stack, draws());
+    check_trusted(order_.name, stack);
+    if (stand_in_) stand_in_->compute(stack, stand_in_->draws ? draws() : Draws{});
     else op->callBoxed(stack);
     keep(op->schema(), stack);
   }
@@ -188,7 +189,8 @@ class Kernel {
       return static_cast<uint64_t>(
           word_at<int64_t>(static_cast<int>(order_.numbers[order_.number_count - back].word)));
     };
-    return order_.number_count < 2 ? Draws{} : Draws{place(2), place(1)};
+    TORCH_CHECK(order_.number_count >= 2, order_.name, ": its draws have no place");
+    return {place(2), place(1)};
   }
 
   // The next target of those that stand behind the new results.

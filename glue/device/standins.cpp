@@ -77,6 +77,11 @@ void native_dropout(Stack& stack, const Draws& draws) {
 
 constexpr int64_t kMostLogits = 1 << 24;  // of which a block of rows has no more
 
+// What a bias, or its gradient, has of these rows: all of it where it is the same for each.
+Tensor of_rows(const Tensor& bias, int64_t first, int64_t count) {
+  return bias.dim() > 1 && bias.size(-2) != 1 ? bias.narrow(-2, first, count) : bias;
+}
+
 struct Attention {
   Tensor q, k, v;
   std::optional<Tensor> bias;
@@ -125,8 +130,7 @@ struct Attention {
   Tensor logits(int64_t first, int64_t count) const {
     Tensor x = of_queries(q.narrow(-2, first, count), k.mT()).mul_(scale);
     if (bias) {
-      bool by_row = bias->dim() > 1 && bias->size(-2) != 1;
-      Tensor rows = by_row ? bias->narrow(-2, first, count) : *bias;
+      Tensor rows = of_rows(*bias, first, count);
       if (rows.scalar_type() == at::kBool) x.masked_fill_(~rows, -INFINITY);
       else x.add_(rows.to(x.scalar_type()));
     }
@@ -195,8 +199,7 @@ void attention_backward(Stack& stack, const Draws&) {
     if (factor.defined()) dp.mul_(factor);
     Tensor ds = dp.sub_((dy * out.narrow(-2, first, count)).sum(-1, true)).mul_(p);
     if (a.bias) {
-      bool by_row = dbias.dim() > 1 && dbias.size(-2) != 1;
-      Tensor to = by_row ? dbias.narrow(-2, first, count) : dbias;
+      Tensor to = of_rows(dbias, first, count);
       to += ds.sum_to_size(to.sizes());
     }
     ds = wide(ds.mul_(a.scale).to(half));
@@ -206,54 +209,60 @@ void attention_backward(Stack& stack, const Draws&) {
   leave(stack, dq, dk, dv, dbias);
 }
 
+constexpr StandIn kStandIns[] = {
+    {"aten::convolution_overrideable", convolution, false},
+    {"aten::convolution_backward_overrideable", convolution_backward, false},
+    {"aten::native_dropout", native_dropout, true},
+    {"aten::_scaled_dot_product_fused_attention_overrideable", attention, true},
+    {"aten::_scaled_dot_product_fused_attention_overrideable_backward", attention_backward, false},
+};
+
 // -- Kernels that write, or read, wherever an index leads --
 
-void check(const Tensor& at, int64_t count, int64_t ignored) {
+void check(const c10::IValue& indices, int64_t count, int64_t ignored) {
+  const Tensor& at = indices.toTensor();
   TORCH_CHECK((((at >= 0) & (at < count)) | (at == ignored)).all().item<bool>(),
               "an index is out of range");
 }
 
-void embedding_dense_backward(Stack& stack, const Draws&) {
-  const Tensor &grad = stack[0].toTensor(), &at = stack[1].toTensor();
-  int64_t count = stack[2].toInt(), padding = stack[3].toInt();
-  check(at, count, padding);
-  leave(stack, at::embedding_dense_backward(grad, at, count, padding, stack[4].toBool()));
+void check_words(const Stack& stack) { check(stack[1], stack[2].toInt(), stack[3].toInt()); }
+
+void check_places(const Stack& stack) {
+  const Tensor& x = stack[1].toTensor();
+  check(stack[7], x.size(-1) * x.size(-2), 0);
 }
 
-void max_pool2d_backward(Stack& stack, const Draws&) {
-  const Tensor &grad = stack[0].toTensor(), &x = stack[1].toTensor(), &at = stack[7].toTensor();
-  check(at, x.size(-1) * x.size(-2), 0);
-  leave(stack, at::max_pool2d_with_indices_backward(grad, x, stack[2].toIntVector(),
-                                                    stack[3].toIntVector(), stack[4].toIntVector(),
-                                                    stack[5].toIntVector(), stack[6].toBool(), at));
+void check_labels(const Stack& stack) {
+  const Tensor& x = stack[1].toTensor();
+  check(stack[2], x.size(x.dim() == 1 ? 0 : 1), stack[5].toInt());
 }
 
-template <auto& backward> void nll_loss_backward(Stack& stack, const Draws&) {
-  const Tensor &grad = stack[0].toTensor(), &x = stack[1].toTensor(), &at = stack[2].toTensor();
-  int64_t ignored = stack[5].toInt();
-  check(at, x.size(x.dim() == 1 ? 0 : 1), ignored);
-  leave(stack,
-        backward(grad, x, at, optional(stack[3]), stack[4].toInt(), ignored, stack[6].toTensor()));
-}
-
-constexpr StandIn kStandIns[] = {
-    {"aten::convolution_overrideable", convolution},
-    {"aten::convolution_backward_overrideable", convolution_backward},
-    {"aten::native_dropout", native_dropout},
-    {"aten::_scaled_dot_product_fused_attention_overrideable", attention},
-    {"aten::_scaled_dot_product_fused_attention_overrideable_backward", attention_backward},
-    {"aten::embedding_dense_backward", embedding_dense_backward},
-    {"aten::max_pool2d_with_indices_backward", max_pool2d_backward},
-    {"aten::nll_loss_backward", nll_loss_backward<at::nll_loss_backward>},
-    {"aten::nll_loss2d_backward", nll_loss_backward<at::nll_loss2d_backward>},
+struct Trusting {
+  const char* row;
+  void (*check)(const Stack& stack);
 };
+
+constexpr Trusting kTrusting[] = {
+    {"aten::embedding_dense_backward", check_words},
+    {"aten::max_pool2d_with_indices_backward", check_places},
+    {"aten::nll_loss_backward", check_labels},
+    {"aten::nll_loss2d_backward", check_labels},
+};
+
+// nullptr: no entry of the table is about the row.
+template <class Entry, size_t count>
+const Entry* entry_of(const char* row, const Entry (&table)[count]) {
+  for (const Entry& one : table)
+    if (std::strcmp(one.row, row) == 0) return &one;
+  return nullptr;
+}
 
 }  // namespace
 
-const StandIn* stand_in_of(const char* row) {
-  for (const StandIn& one : kStandIns)
-    if (std::strcmp(one.row, row) == 0) return &one;
-  return nullptr;
+const StandIn* stand_in_of(const char* row) { return entry_of(row, kStandIns); }
+
+void check_trusted(const char* row, const Stack& stack) {
+  if (const Trusting* one = entry_of(row, kTrusting)) one->check(stack);
 }
 
 }  // namespace tt

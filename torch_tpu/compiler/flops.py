@@ -41,7 +41,7 @@ def count(stablehlo: str) -> int:
             defined[match[1]] = (match[2], NAME.findall(match[3]), line)
         if match := PRODUCT.search(line):
             stack[-1].flops += _dot(match) if match[1] == "dot_general" else _convolution(match)
-        elif match := ORDERED.search(line):  # a convolution: its cost (core/ops/order.h)
+        elif match := ORDERED.search(line):  # its products (core/ops/conv/host.h)
             stack[-1].flops += 2 * int(match[1])
         if line.endswith("({"):
             name, operands, _ = defined.get(line.split(" ", 1)[0].split(":")[0], ("", [], ""))

@@ -2,6 +2,8 @@
 
 #include "ops/order.h"
 
+#include <assert.h>
+
 enum { MOST_SPATIAL = 3 }; /* PyTorch has no convolution of more */
 
 bool tt_host_convolves(const tt_lower *cx, const tt_geometry *g, const tt_node *x,
@@ -13,9 +15,15 @@ bool tt_host_convolves(const tt_lower *cx, const tt_geometry *g, const tt_node *
 
 /* -- Channels last -- */
 
+/* Which dim of [n, c, in..] is dim d in memory, where that is [n, in.., c] if `last`. */
+static int dim_at(int rank, bool last, int d) {
+  if (!last || d == 0 || rank < 2) return d;
+  return d + 1 < rank ? d + 1 : 1;
+}
+
 /* The dims of [n, in.., c] that [n, c, in..] has, and the other way round. */
 static void order_of(int rank, bool to_last, int *perm) {
-  for (int d = 1; d < rank; d++) perm[d] = to_last ? (d + 1 < rank ? d + 1 : 1) : d - 1;
+  for (int d = 1; d < rank; d++) perm[d] = to_last ? dim_at(rank, true, d) : d - 1;
   perm[0] = 0;
   if (!to_last) perm[1] = rank - 1;
 }
@@ -55,14 +63,14 @@ typedef struct ordering {
 
 /* The next storage, and how the order sees it. `type` lives as long as the order. */
 static int add_slot(ordering *o, const tt_type *type, int64_t home, tt_order_view *view) {
-  int slot = o->slots.count++, rank = type->rank, perm[TT_MAX_RANK];
+  int slot = o->slots.count++, rank = type->rank;
   int64_t *strides = o->strides[slot], stride = 1;
   if (!tt_type_bytes(type, &o->bytes[slot]))
     tt_hlo_fail(o->cx->h, TT_INVALID_ARGUMENT, "convolution: an operand has too many bytes");
   o->homes[slot] = home;
-  order_of(rank, true, perm);
+  assert(rank >= 0 && rank <= TT_MAX_RANK);
   for (int d = rank - 1; d >= 0; d--) {
-    int dim = o->last && rank > 1 ? perm[d] : d;
+    int dim = dim_at(rank, o->last, d);
     strides[dim] = stride;
     stride *= type->dims[dim];
   }
@@ -89,10 +97,7 @@ static void add_result(ordering *o, const tt_type *type, bool wanted) {
   *result = (tt_order_result){.target = -1, .slot = -1};
   if (!wanted) return;
   tt_type lying = *type;
-  int perm[TT_MAX_RANK];
-  order_of(type->rank, true, perm);
-  for (int d = 0; o->last && type->rank > 1 && d < type->rank; d++)
-    lying.dims[d] = type->dims[perm[d]];
+  for (int d = 0; d < type->rank; d++) lying.dims[d] = type->dims[dim_at(type->rank, o->last, d)];
   result->slot = add_slot(o, type, o->made_count, &result->view);
   o->made[o->made_count++] = lying;
 }
