@@ -32,10 +32,10 @@ TABLE: dict[str, tuple[str, ...]] = {
     "kernels": ("ops", "pjrt"),
     "graph": ("call",),
     "program": ("graph", "pjrt"),
-    "stream": ("program",),
+    "stream": ("program", "kernels"),
     "export": ("stream",),
     "dist": ("stream",),
-    "session": ("dist", "lapack", "kernels"),
+    "session": ("dist", "lapack"),
 }
 ARCHITECTURE = "docs/architecture.md"
 CALLERS = ("glue", "bench", "tools", "tests/core")  # beside core/

@@ -122,8 +122,7 @@ typedef struct tt_call {
   struct tt_call_table *table;       /* that it belongs to */
   const struct tt_element *elements; /* see element.h; NULL until they are asked for */
   int element_kinds;                 /* how many calls they are, equal ones counted once */
-  TT_ATOMIC(int) orders;             /* see ordered.h */
-  TT_ATOMIC(int) ordered_programs;   /* that order it */
+  TT_ATOMIC(const void *) kernel;    /* see ordered.h */
   struct tt_program *program; /* the call alone, for that target, or NULL; accessed atomically */
 } tt_call;
 

@@ -87,7 +87,7 @@ static int64_t cost_of(const tt_call *call) {
 
 /* -- Which calls -- */
 
-enum { UNKNOWN, YES, NO }; /* tt_call.orders */
+static const char NONE; /* tt_call.kernel: its address says that there is none */
 /* Seconds: XLA may do without reading what is expanded, or know a better way. */
 #define MOST_COST (INT64_C(1) << 36)
 
@@ -151,25 +151,21 @@ static bool takes(const tt_call *call, const tt_target *target) {
     if (!takes_tensor(call, i)) return false;
   for (int k = 0; k < call->result_count; k++)
     if (!takes_result(spec, &call->results[k])) return false;
-  return (spec->row->cls != TT_CONV || target->convolves) && target->has_kernel(spec->name);
+  return spec->row->cls != TT_CONV || target->convolves;
 }
 
 bool tt_call_orders(tt_call *call, const tt_target *target) {
-  if (!target->has_kernel) return false;
-  int known = atomic_load_explicit(&call->orders, memory_order_relaxed);
-  if (known == UNKNOWN) {
-    int now = takes(call, target) ? YES : NO;
-    if (atomic_compare_exchange_strong(&call->orders, &known, now)) known = now;
+  if (!target->kernel_of) return false;
+  const void *known = atomic_load_explicit(&call->kernel, memory_order_relaxed);
+  if (!known) {
+    const void *now = takes(call, target) ? target->kernel_of(call->spec.name) : NULL;
+    if (!now) now = &NONE;
+    if (atomic_compare_exchange_strong(&call->kernel, &known, now)) known = now;
   }
-  return known == YES;
+  return known != &NONE;
 }
 
-void tt_call_refuse_orders(tt_call *call) { atomic_store(&call->orders, NO); }
-
-void tt_call_count_ordered(tt_call *call) {
-  enum { MOST_PROGRAMS = 32 };
-  if (atomic_fetch_add(&call->ordered_programs, 1) == MOST_PROGRAMS) tt_call_refuse_orders(call);
-}
+void tt_call_refuse_orders(tt_call *call) { atomic_store(&call->kernel, (const void *)&NONE); }
 
 /* -- Orders -- */
 
@@ -275,6 +271,7 @@ tt_status tt_call_order(const tt_call *call, const tt_call_places *places, tt_ar
                         tt_order *out) {
   ordering o = {.call = call, .places = places, .arena = arena, .out = out};
   *out = (tt_order){.name = call->spec.name,
+                    .kernel = atomic_load_explicit(&call->kernel, memory_order_relaxed),
                     .cost = cost_of(call),
                     .arg_count = call->spec.arg_count,
                     .args = call->spec.args};

@@ -1,9 +1,6 @@
 #include "graph/build.h"
 
 #include "call/lower.h"
-#include "call/ordered.h"
-#include "graph/ordered.h"
-#include "ops/order.h"
 
 #include <string.h>
 
@@ -91,41 +88,6 @@ static tt_status lower_steps(building *b) {
   return TT_SUCCESS;
 }
 
-/* Each call once, however often the program orders it. */
-static void count_orders(const tt_graph *graph) {
-  for (int i = 0; i < graph->step_count; i++) {
-    int before = 0;
-    while (graph->steps[before].call != graph->steps[i].call) before++;
-    if (before == i) tt_call_count_ordered(graph->steps[i].call);
-  }
-}
-
-/* All outputs are results of the one call. */
-static tt_status order_steps(building *b) {
-  const tt_graph *graph = b->graph;
-  tt_arena *arena = tt_hlo_arena(b->h);
-  int inputs = graph->input_count;
-  const tt_type **types = tt_arena_alloc(arena, sizeof *types * ((size_t)graph->slot_count + 1));
-  tt_type *made = tt_arena_alloc(arena, sizeof *made * ((size_t)graph->output_count + 1));
-  tt_node **operands = tt_arena_alloc(arena, sizeof *operands * ((size_t)inputs + 1));
-  if (!types || !made || !operands) return tt_out_of_memory();
-  for (int i = 0; i < graph->step_count; i++)
-    for (int k = 0; k < graph->steps[i].call->output_count; k++)
-      types[graph->steps[i].first_output + k] = tt_step_result_type(&graph->steps[i], k);
-  for (int i = 0; i < graph->output_count; i++) made[i] = *types[graph->outputs[i].slot];
-  for (int i = 0; i < inputs; i++) operands[i] = b->slots[graph->inputs[i]];
-  operands[inputs] = b->words;
-  tt_text config = TT_TEXT_INIT;
-  tt_status status = tt_graph_order(graph, &config);
-  if (!status)
-    tt_hlo_custom_call(b->h, TT_KERNELS_TARGET, config.data, inputs + (b->words ? 1 : 0), operands,
-                       graph->output_count, made, b->results);
-  tt_text_deinit(&config);
-  if (!status) count_orders(graph);
-  for (int i = 0; i < graph->output_count; i++) b->slots[graph->outputs[i].slot] = b->results[i];
-  return status;
-}
-
 /* INT64_MAX where 64 bits do not count them. */
 static int64_t result_bytes(const building *b) {
   int64_t total = 0, bytes = 0;
@@ -143,7 +105,7 @@ static tt_status add_results(building *b, tt_module *module) {
   for (int i = 0; i < graph->output_count; i++) {
     const tt_output *output = &graph->outputs[i];
     b->results[i] = b->slots[output->slot];
-    if (output->over < 0 || graph->ordered) continue;
+    if (output->over < 0) continue;
     tt_hlo_donate(b->h, output->over, i);
     int at = module->donor_count++;
     for (; at > 0 && module->donors[at - 1] > output->over; at--)
@@ -213,7 +175,7 @@ static tt_status build(building *b, tt_module *module) {
   const tt_graph *graph = b->graph;
   TT_TRY(prepare(b));
   add_params(b);
-  TT_TRY(graph->ordered ? order_steps(b) : lower_steps(b));
+  TT_TRY(lower_steps(b));
   if (!tt_hlo_failed(b->h)) TT_TRY(add_results(b, module));
   TT_TRY(name_module(graph, module));
   time_convolutions(b, module);

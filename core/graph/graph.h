@@ -50,10 +50,8 @@ typedef struct tt_graph {
   const tt_type *const *input_types; /* [input_count] interned */
   const tt_output *outputs;          /* [output_count] by ascending slots */
   const tt_scalar *scalars;          /* [scalar_count] */
-  bool ordered;        /* its program orders kernels of the host's (graph/ordered.h): all its calls
-                          allow that (call/ordered.h) */
-  const char *options; /* how its program is compiled: the text's first lines
-                          (pjrt/pjrt.h), or NULL; set by whoever made the graph */
+  const char *options;               /* how its program is compiled: the text's first lines
+                                        (pjrt/pjrt.h), or NULL; set by whoever made the graph */
 } tt_graph;
 
 /* The graph of these steps (borrowed: they live as long as the arena) over `slot_count` slots,

@@ -4,10 +4,10 @@
 
 typedef struct ordering {
   const tt_graph *graph;
-  tt_arena arena;
-  tt_order_slots slots;
+  tt_arena *arena;
+  tt_orders *out;
   int64_t *bytes, *homes; /* the slots' */
-  tt_order *orders;       /* [slots.order_count] */
+  tt_order *orders;       /* [out->count] */
   /* Of the graph's: */
   bool *needed;  /* [step_count] */
   bool *kept;    /* [slot_count] inputs and outputs, whose memory is nobody's to take */
@@ -16,10 +16,10 @@ typedef struct ordering {
 } ordering;
 
 static tt_status allocate(ordering *o) {
-  tt_arena *arena = &o->arena;
+  tt_arena *arena = o->arena;
   size_t steps = (size_t)o->graph->step_count, slots = (size_t)o->graph->slot_count + 1;
-  o->slots.bytes = o->bytes = tt_arena_alloc(arena, slots * sizeof *o->bytes);
-  o->slots.homes = o->homes = tt_arena_alloc(arena, slots * sizeof *o->homes);
+  o->out->bytes = o->bytes = tt_arena_alloc(arena, slots * sizeof *o->bytes);
+  o->out->homes = o->homes = tt_arena_alloc(arena, slots * sizeof *o->homes);
   o->orders = tt_arena_alloc(arena, steps * sizeof *o->orders);
   o->needed = tt_arena_alloc(arena, steps * sizeof *o->needed);
   o->kept = tt_arena_alloc(arena, slots * sizeof *o->kept);
@@ -32,7 +32,7 @@ static tt_status allocate(ordering *o) {
 /* -- Slots -- */
 
 static tt_status add_slot(ordering *o, int slot, const tt_type *type) {
-  int at = o->number[slot] = o->slots.count++;
+  int at = o->number[slot] = o->out->slot_count++;
   o->homes[at] = -1;
   if (tt_type_bytes(type, &o->bytes[at])) return TT_SUCCESS;
   return tt_error(TT_INVALID_ARGUMENT, "a storage has more bytes than 64 bits count");
@@ -58,7 +58,7 @@ static tt_status add_slots(ordering *o) {
     o->kept[graph->inputs[i]] = true;
     TT_TRY(add_slot(o, graph->inputs[i], graph->input_types[i]));
   }
-  o->slots.input_count = graph->input_count;
+  o->out->input_count = graph->input_count;
   for (int i = 0; i < graph->output_count; i++) o->kept[graph->outputs[i].slot] = true;
   for (int i = 0; i < graph->step_count; i++)
     if (o->needed[i]) TT_TRY(add_results(o, &graph->steps[i]));
@@ -76,7 +76,7 @@ static bool is_made_by(const tt_step *step, int slot) {
 static tt_status add_drops(ordering *o, const tt_step *step, int at, tt_order *order) {
   const tt_call *call = step->call;
   size_t most = (size_t)call->input_count + (size_t)call->output_count + 1;
-  int64_t *drops = tt_arena_alloc(&o->arena, most * sizeof *drops);
+  int64_t *drops = tt_arena_alloc(o->arena, most * sizeof *drops);
   if (!drops) return tt_out_of_memory();
   for (int k = 0; k < call->input_count; k++) {
     int slot = step->inputs[k];
@@ -92,13 +92,13 @@ static tt_status add_drops(ordering *o, const tt_step *step, int at, tt_order *o
 static tt_status order_step(ordering *o, int at, tt_order *out) {
   const tt_step *step = &o->graph->steps[at];
   const tt_call *call = step->call;
-  int *inputs = tt_arena_alloc(&o->arena, sizeof *inputs * ((size_t)call->input_count + 1));
-  int *outputs = tt_arena_alloc(&o->arena, sizeof *outputs * ((size_t)call->output_count + 1));
+  int *inputs = tt_arena_alloc(o->arena, sizeof *inputs * ((size_t)call->input_count + 1));
+  int *outputs = tt_arena_alloc(o->arena, sizeof *outputs * ((size_t)call->output_count + 1));
   if (!inputs || !outputs) return tt_out_of_memory();
   for (int k = 0; k < call->input_count; k++) inputs[k] = o->number[step->inputs[k]];
   for (int k = 0; k < call->output_count; k++) outputs[k] = o->number[step->first_output + k];
   tt_call_places places = {.inputs = inputs, .outputs = outputs, .word_at = step->word_at};
-  TT_TRY(tt_call_order(call, &places, &o->arena, out));
+  TT_TRY(tt_call_order(call, &places, o->arena, out));
   out->step = at;
   return add_drops(o, step, at, out);
 }
@@ -106,9 +106,9 @@ static tt_status order_step(ordering *o, int at, tt_order *out) {
 static tt_status add_orders(ordering *o) {
   for (int i = 0; i < o->graph->step_count; i++) {
     if (!o->needed[i]) continue;
-    tt_order *order = &o->orders[o->slots.order_count++];
+    tt_order *order = &o->orders[o->out->count++];
     TT_TRY(order_step(o, i, order));
-    if (order->cost > o->slots.cost) o->slots.cost = order->cost;
+    if (order->cost > o->out->cost) o->out->cost = order->cost;
   }
   return TT_SUCCESS;
 }
@@ -130,10 +130,10 @@ static bool drops(const tt_order *order, int64_t slot) {
 
 /* From the last order to the first, so that what ends as an output is computed where that is. */
 static tt_status write_in_place(ordering *o) {
-  for (int i = o->slots.order_count - 1; i >= 0; i--) {
+  for (int i = o->out->count - 1; i >= 0; i--) {
     tt_order *order = &o->orders[i];
     tt_order_write *writes =
-        tt_arena_copy(&o->arena, order->writes, sizeof *writes * (size_t)order->write_count);
+        tt_arena_copy(o->arena, order->writes, sizeof *writes * (size_t)order->write_count);
     if (!writes) return tt_out_of_memory();
     for (int k = 0; k < order->write_count; k++) {
       int64_t before = writes[k].before;
@@ -147,20 +147,12 @@ static tt_status write_in_place(ordering *o) {
   return TT_SUCCESS;
 }
 
-static tt_status order_all(ordering *o, tt_text *out) {
-  TT_TRY(allocate(o));
-  TT_TRY(add_slots(o));
-  TT_TRY(add_orders(o));
-  TT_TRY(write_in_place(o));
-  tt_order_print_slots(&o->slots, out);
-  for (int i = 0; i < o->slots.order_count; i++) tt_order_print(&o->orders[i], out);
-  tt_order_print_end(out);
-  return tt_text_status(out);
-}
-
-tt_status tt_graph_order(const tt_graph *graph, tt_text *out) {
-  ordering o = {.graph = graph};
-  tt_status status = order_all(&o, out);
-  tt_arena_deinit(&o.arena);
-  return status;
+tt_status tt_graph_order(const tt_graph *graph, tt_arena *arena, tt_orders *out) {
+  ordering o = {.graph = graph, .arena = arena, .out = out};
+  *out = (tt_orders){.count = 0};
+  TT_TRY(allocate(&o));
+  out->all = o.orders;
+  TT_TRY(add_slots(&o));
+  TT_TRY(add_orders(&o));
+  return write_in_place(&o);
 }

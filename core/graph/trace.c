@@ -120,3 +120,11 @@ void tt_trace_add(tt_trace_node *end, tt_live_set *live_set) {
   live_set->next = end->live_sets;
   end->live_sets = live_set;
 }
+
+tt_status tt_trace_order(tt_trace *trace, tt_live_set *live_set) {
+  tt_orders *orders = tt_arena_alloc(&trace->arena, sizeof *orders);
+  if (!orders) return tt_out_of_memory();
+  TT_TRY(tt_graph_order(live_set->graph, &trace->arena, orders));
+  live_set->orders = orders;
+  return TT_SUCCESS;
+}

@@ -5,7 +5,7 @@
 #ifndef TT_TRACE_H
 #define TT_TRACE_H
 
-#include "graph/graph.h"
+#include "graph/ordered.h"
 
 /* One graph of a path. */
 typedef struct tt_live_set {
@@ -13,7 +13,7 @@ typedef struct tt_live_set {
   uint8_t *live; /* [slot_count] the live set: which slots are outputs */
   tt_graph *graph;
   struct tt_program *program; /* kept here by the room above */
-  struct tt_program *ordered; /* likewise, of the same graph where that is ordered */
+  const tt_orders *orders;    /* of the graph, or NULL until somebody wants them */
 } tt_live_set;
 
 typedef struct tt_trace_node {
@@ -46,5 +46,7 @@ tt_live_set *tt_trace_find(const tt_trace_node *end, const uint8_t *live, bool a
 tt_status tt_trace_live_set(tt_trace *trace, tt_trace_node *end, const uint8_t *live,
                             tt_live_set **out);
 void tt_trace_add(tt_trace_node *end, tt_live_set *live_set);
+/* Makes the orders of an entry whose calls all order. */
+tt_status tt_trace_order(tt_trace *trace, tt_live_set *live_set);
 
 #endif

@@ -73,17 +73,7 @@ static void put_arg(tt_text *out, const tt_arg *arg) {
   for (int i = 0; arg->kind == TT_ARG_COMPLEX && i < 2; i++) put_double(out, arg->floats[i]);
 }
 
-void tt_order_print_slots(const tt_order_slots *slots, tt_text *out) {
-  tt_text_printf(out, "orders = array<i64: ");
-  put_first(out, slots->order_count);
-  put(out, slots->cost);
-  put(out, slots->count);
-  put(out, slots->input_count);
-  put_all(out, slots->bytes, slots->count);
-  put_all(out, slots->homes, slots->count);
-}
-
-void tt_order_print(const tt_order *order, tt_text *out) {
+static void put_order(tt_text *out, const tt_order *order) {
   put_string(out, order->name);
   put(out, order->step);
   put(out, order->cost);
@@ -105,11 +95,26 @@ void tt_order_print(const tt_order *order, tt_text *out) {
   put_records(out, order->drops, order->drop_count, 1);
 }
 
-void tt_order_print_end(tt_text *out) { tt_text_add(out, ">", 1); }
+void tt_orders_print(const tt_orders *orders, tt_text *out) {
+  tt_text_printf(out, "orders = array<i64: ");
+  put_first(out, orders->count);
+  put(out, orders->cost);
+  put(out, orders->slot_count);
+  put(out, orders->input_count);
+  put_all(out, orders->bytes, orders->slot_count);
+  put_all(out, orders->homes, orders->slot_count);
+  for (int i = 0; i < orders->count; i++) put_order(out, &orders->all[i]);
+  tt_text_add(out, ">", 1);
+}
 
 /* -- Reading -- */
 
-typedef tt_order_reader reader;
+typedef struct reader {
+  const int64_t *at, *end;
+  tt_arena *arena;
+  tt_orders orders;
+  bool failed; /* what is read is no order, or memory is out */
+} reader;
 
 static int64_t take(reader *r) {
   if (r->at == r->end) r->failed = true;
@@ -157,7 +162,7 @@ static const char *take_string(reader *r) {
 
 static bool is_dtype(int64_t number) { return number >= 0 && number < TT_DTYPE_LIMIT; }
 static tt_dtype take_dtype(reader *r) { return (tt_dtype)take_int(r, 0, TT_DTYPE_LIMIT - 1); }
-static int take_slot(reader *r) { return take_int(r, -1, r->slots.count - 1); }
+static int take_slot(reader *r) { return take_int(r, -1, r->orders.slot_count - 1); }
 
 static void take_view(reader *r, tt_order_view *view) {
   view->dtype = take_dtype(r);
@@ -202,14 +207,14 @@ static void take_arg(reader *r, tt_arg *arg) {
 }
 
 static bool is_slot(const reader *r, int64_t slot, int64_t least) {
-  return slot >= least && slot < r->slots.count;
+  return slot >= least && slot < r->orders.slot_count;
 }
 
 static void take_writes(reader *r, tt_order *out) {
   out->write_count = take_count(r);
   out->writes = take_all(r, out->write_count, 3);
   for (int i = 0; !r->failed && i < out->write_count; i++)
-    r->failed |= !is_slot(r, out->writes[i].slot, r->slots.input_count) ||
+    r->failed |= !is_slot(r, out->writes[i].slot, r->orders.input_count) ||
                  !is_slot(r, out->writes[i].before, -1);
 }
 
@@ -243,7 +248,7 @@ static void take_results(reader *r, tt_order *out) {
   for (int i = 0; !r->failed && i < out->result_count; i++) {
     results[i].target = take_int(r, -1, out->tensor_count - 1);
     results[i].slot = take_slot(r);
-    r->failed |= results[i].slot >= 0 && results[i].slot < r->slots.input_count;
+    r->failed |= results[i].slot >= 0 && results[i].slot < r->orders.input_count;
     take_view(r, &results[i].view);
   }
   out->results = results;
@@ -253,7 +258,7 @@ static void take_drops(reader *r, tt_order *out) {
   out->drop_count = take_count(r);
   out->drops = take_all(r, out->drop_count, 1);
   for (int i = 0; !r->failed && i < out->drop_count; i++)
-    r->failed |= !is_slot(r, out->drops[i], r->slots.input_count);
+    r->failed |= !is_slot(r, out->drops[i], r->orders.input_count);
 }
 
 static tt_status status_of(const reader *r) {
@@ -262,20 +267,18 @@ static tt_status status_of(const reader *r) {
                                        "no order: it was made by another version");
 }
 
-tt_status tt_order_read_slots(const int64_t *numbers, int count, tt_arena *arena,
-                              tt_order_reader *out) {
-  *out = (reader){.at = numbers, .end = numbers + count, .arena = arena};
-  out->slots.order_count = take_count(out);
-  out->slots.cost = take(out);
-  out->slots.count = take_count(out);
-  out->slots.input_count = take_int(out, 0, out->slots.count);
-  out->slots.bytes = take_all(out, out->slots.count, 1);
-  out->slots.homes = take_all(out, out->slots.count, 1);
-  for (int i = 0; !out->failed && i < out->slots.count; i++) out->failed |= out->slots.bytes[i] < 0;
-  return status_of(out);
+static void take_slots(reader *r) {
+  tt_orders *orders = &r->orders;
+  orders->count = take_count(r);
+  orders->cost = take(r);
+  orders->slot_count = take_count(r);
+  orders->input_count = take_int(r, 0, orders->slot_count);
+  orders->bytes = take_all(r, orders->slot_count, 1);
+  orders->homes = take_all(r, orders->slot_count, 1);
+  for (int i = 0; !r->failed && i < orders->slot_count; i++) r->failed |= orders->bytes[i] < 0;
 }
 
-tt_status tt_order_read(tt_order_reader *r, tt_order *out) {
+static void take_order(reader *r, tt_order *out) {
   *out = (tt_order){.name = take_string(r)};
   out->step = take_int(r, TT_NO_STEP, INT32_MAX);
   out->cost = take(r);
@@ -285,7 +288,16 @@ tt_status tt_order_read(tt_order_reader *r, tt_order *out) {
   take_numbers(r, out);
   take_results(r, out);
   take_drops(r, out);
-  return status_of(r);
+}
+
+tt_status tt_orders_read(const int64_t *numbers, int count, tt_arena *arena, tt_orders *out) {
+  reader r = {.at = numbers, .end = numbers + count, .arena = arena};
+  take_slots(&r);
+  tt_order *all = room(&r, r.orders.count, sizeof *all);
+  for (int i = 0; !r.failed && i < r.orders.count; i++) take_order(&r, &all[i]);
+  r.orders.all = all;
+  *out = r.orders;
+  return status_of(&r);
 }
 
 /* -- Failures -- */

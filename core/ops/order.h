@@ -1,7 +1,7 @@
-/* Orders: what kernels of the host's are told of calls, in whole numbers, so that a program's text
- * has them. All orders of a program are one call of it: its operands are storages in the host's
+/* Orders: what kernels of the host's are told of calls. Those of a graph are carried out together,
+ * by whoever launches it, or as a call of a program's: its operands are storages in the host's
  * memory, its results are others, and what only the orders pass on to each other lies in slots of
- * theirs. Numbers of run time are words of the program's. */
+ * theirs. Numbers of run time are words. */
 #ifndef TT_ORDER_H
 #define TT_ORDER_H
 
@@ -10,7 +10,7 @@
 /* The custom call whose config they are. */
 #define TT_KERNELS_TARGET "torch_tpu.kernels"
 
-/* What follows points into the text, or to what the writer of an order has. */
+/* What follows points to what the writer of an order has, or into the text that it is read of. */
 
 /* A view's size along `dim` is `inner` times the whole number (I64) that begins at `word`. */
 typedef struct tt_order_length {
@@ -53,9 +53,10 @@ typedef struct tt_order_result {
 
 enum { TT_NO_STEP = -1 };
 typedef struct tt_order {
-  const char *name; /* "aten::add_.Tensor" */
-  int step;         /* of the graph's that it stands for, or TT_NO_STEP: it is a part of one */
-  int64_t cost;     /* about how many products of two numbers it takes as long as */
+  const char *name;   /* "aten::add_.Tensor" */
+  const void *kernel; /* the library's by that name (kernels/kernels.h); NULL in a text */
+  int step;           /* of the graph's that it stands for, or TT_NO_STEP: it is a part of one */
+  int64_t cost;       /* about how many products of two numbers it takes as long as */
   int write_count;
   const tt_order_write *writes; /* done before the kernel runs */
   int arg_count;                /* by schema position, those of out= left out */
@@ -70,32 +71,22 @@ typedef struct tt_order {
   const int64_t *drops; /* slots that nobody needs behind it */
 } tt_order;
 
-/* What the orders of a call share. */
-typedef struct tt_order_slots {
-  int order_count;
-  int64_t cost;         /* the most costly order's */
-  int input_count;      /* the first slots are the call's operands */
-  int count;            /* of all */
-  const int64_t *bytes; /* [count] */
-  const int64_t *homes; /* [count] the result of the call's that its memory is, or -1 */
-} tt_order_slots;
+/* Those that are carried out together. */
+typedef struct tt_orders {
+  int count;
+  const tt_order *all;
+  int64_t cost;         /* the most costly one's */
+  int input_count;      /* the first slots are the operands */
+  int slot_count;       /* of all */
+  const int64_t *bytes; /* [slot_count] */
+  const int64_t *homes; /* [slot_count] the result whose memory the slot's is, or -1 */
+} tt_orders;
 
-/* The attribute "orders = array<i64: ..>": its beginning, each order, its end. */
-void tt_order_print_slots(const tt_order_slots *slots, tt_text *out);
-void tt_order_print(const tt_order *order, tt_text *out);
-void tt_order_print_end(tt_text *out);
-
-/* Reads such an array, order by order. What is read lives as long as the array and the arena. */
-typedef struct tt_order_reader {
-  const int64_t *at, *end;
-  tt_arena *arena;
-  tt_order_slots slots;
-  bool failed; /* what is read is no order, or memory is out */
-} tt_order_reader;
-tt_status tt_order_read_slots(const int64_t *numbers, int count, tt_arena *arena,
-                              tt_order_reader *out);
-/* The next one, of slots->order_count. All slots and tensors that it names are there. */
-tt_status tt_order_read(tt_order_reader *reader, tt_order *out);
+/* As an attribute of a program's call, "orders = array<i64: ..>". */
+void tt_orders_print(const tt_orders *orders, tt_text *out);
+/* Reads such an array. Slots and tensors that an order names are there. *out lives as long as the
+ * array and the arena. */
+tt_status tt_orders_read(const int64_t *numbers, int count, tt_arena *arena, tt_orders *out);
 
 /* An order's failure, whose text names it and its step, if it has one; consumes `status`. */
 tt_status tt_order_blame(const tt_order *order, tt_status status);

@@ -2,6 +2,22 @@
 
 #include <string.h>
 
+/* -- Memory -- */
+
+tt_status tt_buffer_create(tt_pjrt_device *device, const tt_type *type, tt_buffer **out) {
+  tt_client *client = device->client;
+  *out = NULL;
+  if (!TT_HAS(client->api, Client_CreateUninitializedBuffer))
+    return tt_error(TT_UNIMPLEMENTED, "the PJRT plugin of platform '%s' gives out no memory",
+                    client->platform);
+  TT_ARGS(Client_CreateUninitializedBuffer, args, .client = client->raw, .shape_dims = type->dims,
+          .shape_num_dims = (size_t)type->rank, .shape_element_type = (int)type->dtype,
+          .device = device->raw);
+  TT_TRY(TT_CALL(client->api, Client_CreateUninitializedBuffer, &args));
+  *out = args.buffer;
+  return TT_SUCCESS;
+}
+
 /* -- Host to device -- */
 
 /* Travels through the plugin until it no longer reads the host's data. */

@@ -63,6 +63,8 @@ tt_status tt_pjrt_device_memory(const tt_pjrt_device *device, int64_t *in_use, i
  * or afterwards, `data` may change. */
 tt_status tt_buffer_from_host(tt_pjrt_device *device, const tt_type *type, const void *data,
                               void (*release)(void *user), void *user, tt_buffer **out);
+/* Memory for a value, with anything in it. UNIMPLEMENTED: the plugin gives out none. */
+tt_status tt_buffer_create(tt_pjrt_device *device, const tt_type *type, tt_buffer **out);
 void tt_buffer_destroy(tt_client *client, tt_buffer *buffer); /* NULL is allowed */
 /* Waits for the value and copies it, row-major, into `data`; `size` is exactly the type's. */
 tt_status tt_buffer_to_host(tt_client *client, tt_buffer *buffer, const tt_type *type, void *data,

@@ -220,6 +220,11 @@ typedef union PJRT_NamedValue_Value {
     FIELD(PJRT_Device *, device) FIELD(void *, memory)                                             \
     FIELD(PJRT_Buffer_MemoryLayout *, device_layout) FIELD(PJRT_Event *, done_with_host_buffer)    \
     FIELD(PJRT_Buffer *, buffer))                                                                  \
+  STRUCT(PJRT_Client_CreateUninitializedBuffer_Args, buffer,                                       \
+    FIELD(PJRT_Client *, client) FIELD(const int64_t *, shape_dims)                                \
+    FIELD(size_t, shape_num_dims) FIELD(int, shape_element_type)                                   \
+    FIELD(PJRT_Buffer_MemoryLayout *, shape_layout) FIELD(PJRT_Device *, device)                   \
+    FIELD(void *, memory) FIELD(PJRT_Buffer *, buffer))                                            \
   STRUCT(PJRT_Buffer_Destroy_Args, buffer, FIELD(PJRT_Buffer *, buffer))                           \
   STRUCT(PJRT_Buffer_IsDeleted_Args, is_deleted,                                                   \
     FIELD(PJRT_Buffer *, buffer) FIELD(bool, is_deleted))                                          \
@@ -302,7 +307,7 @@ typedef union PJRT_NamedValue_Value {
   FREE(AsyncHostToDeviceTransferManager_BufferSize)                                                \
   FREE(AsyncHostToDeviceTransferManager_SetBufferError)                                            \
   FREE(AsyncHostToDeviceTransferManager_AddMetadata) FREE(Client_DmaMap) FREE(Client_DmaUnmap)     \
-  FREE(Client_CreateUninitializedBuffer) FREE(Client_UpdateGlobalProcessInfo)                      \
+  MAYBE(Client_CreateUninitializedBuffer) FREE(Client_UpdateGlobalProcessInfo)                      \
   FREE(TopologyDescription_Deserialize) FREE(Client_CreateAliasBuffer)                             \
   FREE(Client_FulfillAliasBuffer) FREE(LoadedExecutable_GetDeviceAssignment)                       \
   FREE(Client_CreateErrorBuffer) FREE(AsyncHostToDeviceTransferManager_TransferLiteral)            \

@@ -70,7 +70,7 @@ void tt_target_init_topology(tt_target *target, tt_plugin *plugin, tt_topology *
 tt_target tt_target_elsewhere(const tt_target *target) {
   tt_target elsewhere = *target;
   elsewhere.lapack = elsewhere.convolves = elsewhere.collectives = false;
-  elsewhere.has_kernel = NULL;
+  elsewhere.kernel_of = NULL;
   return elsewhere;
 }
 

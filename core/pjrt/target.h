@@ -20,8 +20,8 @@ typedef struct tt_target {
   bool lapack;      /* programs may call LAPACK's routines (lapack/lapack.h) */
   bool convolves;   /* programs may order convolutions of the host's (kernels/kernels.h) */
   bool collectives; /* programs may call those of a transport of ours (dist/dist.h) */
-  bool (*has_kernel)(const char *name); /* other operators that programs may order of it in place
-                                           of their own code; NULL: none */
+  const void *(*kernel_of)(const char *name); /* the host's, for what is launched without a program
+                                                 (kernels/kernels.h); NULL: there are none */
   tt_compile_options options;
 } tt_target;
 

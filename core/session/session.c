@@ -23,7 +23,7 @@ static void offer_all(tt_session *session) {
   const tt_kernel_library *library = tt_kernels_bound();
   if (library && offers(session, tt_kernels_offer)) {
     session->target.convolves = strcmp(tt_env(TT_ENV_CONVOLUTIONS), "xla") != 0;
-    if (strcmp(tt_env(TT_ENV_KERNELS), "xla") != 0) session->target.has_kernel = library->has;
+    if (strcmp(tt_env(TT_ENV_KERNELS), "xla") != 0) session->target.kernel_of = library->find;
   }
   session->target.collectives = offers(session, tt_dist_offer);
 }

@@ -197,16 +197,12 @@ static tt_status execute(tt_launch *launch, scratch *s, tt_event **end) {
   }
   int keep_count = find_kept(launch, s->keep);
   bool alone = !launch->origin.program->module.joint.device_count;
-  tt_event *own = NULL; /* what runs inline fails there, but for what waits for another program */
-  if (!end && launch->ordered) end = &own;
   tt_status status = alone ? start(launch, s, arguments, keep_count, end)
                            : start_with_others(launch, s, arguments, keep_count, end);
   if (words) tt_scalar_cache_put(device->scalars, words, key);
   if (status) return status;
   tt_count_add(TT_COUNT_LAUNCHES, 1);
-  status = take_results(launch, s->buffers + arguments, end ? *end : NULL);
-  tt_event_destroy(device->client, own);
-  return status;
+  return take_results(launch, s->buffers + arguments, end ? *end : NULL);
 }
 
 static tt_status await_program(tt_launch *launch) {
@@ -222,21 +218,15 @@ static tt_status await_program(tt_launch *launch) {
 
 tt_status tt_launch_execute(tt_launch *launch, tt_event **end) {
   scratch s;
-  const tt_origin *origin = &launch->origin;
-  const tt_module *module = &origin->program->module;
+  const tt_module *module = &launch->origin.program->module;
   assert(launch->output_count == module->result_count);
   tt_status status =
       scratch_init(&s, launch->input_count + 1 + launch->output_count + module->check_count,
                    module->donor_count);
   if (!status) status = await_program(launch);
   bool loaded = !status;
-  int64_t start = tt_log_on(TT_LOG_LAUNCH) ? tt_now_ns() : 0;
   if (!status) status = execute(launch, &s, end);
-  if (start)
-    tt_log(TT_LOG_LAUNCH, "%s: %d inputs, %d results, %.3f ms",
-           origin->graph ? module->name : origin->name, launch->input_count, launch->output_count,
-           (double)(tt_now_ns() - start) / 1e6);
-  if (loaded) tt_program_release(origin->program);
+  if (loaded) tt_program_release(launch->origin.program);
   scratch_deinit(&s);
   return status;
 }

@@ -8,7 +8,7 @@
 /* What is launched, for messages. Calls, graphs and programs outlive all launches; what was
  * captured does not. */
 typedef struct tt_origin {
-  tt_program *program; /* NULL: none could be made */
+  tt_program *program; /* NULL: none could be made, or is needed */
   const char *name;    /* of the operator; of a chunk, the last one's */
   uint32_t site;
   const tt_graph *graph; /* a chunk of several operators; else NULL */
@@ -25,12 +25,11 @@ typedef struct tt_launch {
   tt_value **inputs, **outputs; /* one reference each, in the graph's order; dropped once started */
   uint32_t *words;              /* packed scalars */
   uint32_t *sites;              /* a chunk's: of each operator */
+  const tt_orders *orders;      /* a chunk's: what is carried out in a program's place, or NULL */
   tt_status refused;            /* a chunk's: why there is no program */
   tt_want want;                 /* a chunk's: for its operators' programs, if it is replayed */
   int64_t waited_ns;            /* for its program; set as it is executed */
   bool wait;                    /* for its end */
-  bool ordered;                 /* its program is one of orders: it keeps its inputs, so that it can
-                                   be replayed, and is waited for */
   bool pinned;                  /* its program is, until it is destroyed */
 } tt_launch;
 
@@ -39,10 +38,10 @@ tt_launch *tt_launch_create(tt_device *device, int inputs, int outputs, int word
 void tt_launch_destroy(tt_launch *launch);
 void tt_launch_destroy_list(tt_launch *first); /* NULL is allowed */
 
-/* Executes its program on the calling thread, a queue's: waits for the compiler, and fulfils the
- * outputs, unless it fails. Its inputs are ready. `end`, when not NULL, receives an event for the
- * end of an asynchronous execution, which is waited for where the launch says so. Where memory is
- * out, what the queue has under way is waited for first. */
+/* Executes its program, or carries out its orders, on the calling thread, a queue's: waits for the
+ * compiler, and fulfils the outputs, unless it fails. Its inputs are ready. `end`, when not NULL,
+ * receives an event for the end of an asynchronous execution, which is waited for where the launch
+ * says so. Where memory is out, what the queue has under way is waited for first. */
 tt_status tt_launch_execute(tt_launch *launch, tt_event **end);
 /* An input's memory was given to a result. */
 bool tt_launch_lost_inputs(const tt_launch *launch);

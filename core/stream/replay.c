@@ -182,7 +182,7 @@ static void run(replay *r, bool input_failed, tt_status *status) {
   tt_text needs = TT_TEXT_INIT;
   tt_status why = *status;
   bool memory = tt_status_code(why) == TT_RESOURCE_EXHAUSTED;
-  if (r->chunk->ordered && !input_failed && !memory)
+  if (r->chunk->orders && !input_failed && !memory)
     refuse_order(r, tt_order_blamed(tt_status_message(why)));
   if (!input_failed && memory)
     tt_report_needs(r->chunk, true, &needs); /* now, while it has its inputs */

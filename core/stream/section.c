@@ -36,15 +36,9 @@ tt_status tt_section_reserve(tt_section *section, int slots, int steps, int word
 
 /* -- Graphs and programs -- */
 
-static tt_program **program_of(const tt_section *s, tt_live_set *live_set) {
-  return s->ordered ? &live_set->ordered : &live_set->program;
-}
-
 static tt_status make_program(const tt_section *s, tt_want want, tt_live_set *live_set,
                               bool *fresh) {
-  tt_graph graph = *live_set->graph;
-  graph.ordered = s->ordered;
-  return tt_program_of_graph(s->device->programs, &graph, want, program_of(s, live_set), fresh);
+  return tt_program_of_graph(s->device->programs, live_set->graph, want, &live_set->program, fresh);
 }
 
 static tt_status make_variant(tt_section *s, tt_want want, tt_live_set **made, bool *fresh) {
@@ -61,7 +55,7 @@ tt_status tt_section_program(tt_section *section, tt_cut why, tt_want want, tt_l
   if (*out) return make_program(s, want, *out, &fresh);
   tt_explain_chunk(s->at, s->live, s->sites, why, &text);
   tt_status status = make_variant(s, want, out, &fresh);
-  bool comes = !status && (want != TT_WANT_FOUND || tt_program_is_coming(*program_of(s, *out)));
+  bool comes = !status && (want != TT_WANT_FOUND || tt_program_is_coming((*out)->program));
   if (!status)
     tt_journal_keep(!comes ? "new chunk" : fresh ? "new program" : "known program", &text);
   else if (want == TT_WANT_KNOWN && text.data) status = tt_status_prefix(status, "%s", text.data);
@@ -74,7 +68,7 @@ tt_status tt_section_program(tt_section *section, tt_cut why, tt_want want, tt_l
 /* What a section of one operator computes is that operator. */
 static tt_origin make_origin(const tt_section *section, tt_live_set *live_set) {
   const tt_trace_node *end = section->at;
-  return (tt_origin){.program = *program_of(section, live_set),
+  return (tt_origin){.program = section->ordered ? NULL : live_set->program,
                      .name = end->step.call->name,
                      .site = section->sites[end->depth - 1],
                      .graph = end->depth > 1 || section->ordered ? live_set->graph : NULL,
@@ -90,7 +84,7 @@ static tt_status make_launch(const tt_section *section, tt_live_set *live_set, t
   if (!launch) return tt_join(refused, tt_out_of_memory());
   launch->origin = make_origin(section, live_set);
   launch->want = want;
-  launch->ordered = launch->wait = section->ordered;
+  launch->orders = section->ordered ? live_set->orders : NULL;
   launch->refused = refused;
   memcpy(launch->sites, section->sites, sizeof *section->sites * (size_t)section->at->depth);
   for (int i = 0; i < graph->input_count; i++)
@@ -107,12 +101,27 @@ bool tt_section_any_live(const tt_section *section) {
   return memchr(section->live, true, (size_t)section->slot_count) != NULL;
 }
 
+/* What was never computed is new also where nothing has to be compiled for it. */
+static tt_status order(tt_section *s, const tt_policy *policy, tt_live_set **found) {
+  tt_trace *trace = &s->device->trace;
+  if (*found && (*found)->orders) return TT_SUCCESS;
+  s->ordered = !policy->known_only;
+  if (!s->ordered) return TT_SUCCESS;
+  if (!*found) {
+    TT_TRY(tt_trace_live_set(trace, s->at, s->live, found));
+    tt_trace_add(s->at, *found);
+  }
+  return tt_trace_order(trace, *found);
+}
+
 tt_status tt_section_launch(tt_section *section, tt_live_set *live_set, tt_cut why,
                             const tt_policy *policy, tt_launch **out) {
   tt_section *s = section;
   tt_status refused = TT_SUCCESS;
   tt_want want = policy->known_only ? TT_WANT_KNOWN : TT_WANT_NOW;
-  if (!live_set || !*program_of(s, live_set)) refused = tt_section_program(s, why, want, &live_set);
+  if (s->ordered) TT_TRY(order(s, policy, &live_set));
+  if (s->ordered) return make_launch(s, live_set, want, TT_SUCCESS, out);
+  if (!live_set || !live_set->program) refused = tt_section_program(s, why, want, &live_set);
   if (refused && (!live_set || s->at->depth == 1 || policy->known_only)) return refused;
   return make_launch(s, live_set, want, refused, out);
 }

@@ -16,7 +16,7 @@ typedef struct tt_section {
   uint8_t *live;     /* [slot_count] results that somebody besides the section needs */
   uint32_t *sites;   /* [at->depth] */
   uint32_t *words;
-  bool ordered; /* its program is one of orders (graph/ordered.h) */
+  bool ordered; /* it is launched as orders (graph/ordered.h), and not as a program */
   size_t slot_capacity, input_capacity, live_capacity, site_capacity, word_capacity;
   int slot_count, word_count;
 } tt_section;
@@ -33,9 +33,9 @@ bool tt_section_any_live(const tt_section *section);
 /* The program of *out, which has none; where *out is NULL, of a new graph. `why` the section ended.
  * *out has the graph also where no program could be made, or is wanted; NULL: there is no graph. */
 tt_status tt_section_program(tt_section *section, tt_cut why, tt_want want, tt_live_set **out);
-/* Its launch as one program. `live_set` NULL: a new one. If there is no program, the launch has the
- * reason, and will be run operator by operator, unless the policy forbids new programs, or there is
- * but one operator. */
+/* Its launch as one program, or as orders. `live_set` NULL: a new one. If there is no program, the
+ * launch has the reason, and will be run operator by operator, unless the policy forbids new
+ * programs, or there is but one operator. */
 tt_status tt_section_launch(tt_section *section, tt_live_set *live_set, tt_cut why,
                             const tt_policy *policy, tt_launch **out);
 

@@ -1,5 +1,6 @@
 #include "stream/submit.h"
 
+#include "stream/obey.h"
 #include "stream/replay.h"
 #include "stream/report.h"
 
@@ -29,11 +30,27 @@ static void note_wait(const tt_launch *launch) {
   tt_journal_keep("waited", &text);
 }
 
+static void log_launch(const tt_launch *launch, int64_t start) {
+  tt_text name = TT_TEXT_INIT;
+  tt_report_origin(&launch->origin, &name);
+  tt_log(TT_LOG_LAUNCH, "%s%s: %d inputs, %d results, %.3f ms", launch->orders ? "orders of " : "",
+         name.data ? name.data : launch->origin.name, launch->input_count, launch->output_count,
+         (double)(tt_now_ns() - start - launch->waited_ns) / 1e6);
+  tt_text_deinit(&name);
+}
+
+static tt_status start(tt_launch *launch, tt_event **end) {
+  if (launch->refused) return tt_status_clone(launch->refused);
+  int64_t begin = tt_log_on(TT_LOG_LAUNCH) ? tt_now_ns() : 0;
+  tt_status status = launch->orders ? tt_launch_obey(launch) : tt_launch_execute(launch, end);
+  if (begin) log_launch(launch, begin);
+  return status;
+}
+
 static tt_status execute(tt_launch *launch, tt_event **end) {
   tt_status status = tt_launch_check_inputs(launch);
   bool told = status != TT_SUCCESS;
-  if (!status)
-    status = launch->refused ? tt_status_clone(launch->refused) : tt_launch_execute(launch, end);
+  if (!status) status = start(launch, end);
   note_wait(launch);
   if (status && launch->origin.graph && tt_replay(launch, &status)) return status;
   if (!status) return TT_SUCCESS;

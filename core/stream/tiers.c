@@ -7,7 +7,7 @@
 #include <limits.h>
 #include <string.h>
 
-enum { LONGEST_RUN = 32, MOST_ELEMENTS = 1024, FEWEST_ORDERS = 4 };
+enum { LONGEST_RUN = 32, MOST_ELEMENTS = 1024 };
 
 /* -- Pieces -- */
 
@@ -41,24 +41,14 @@ static bool orders(const tt_parts *parts, int at) {
   return tt_call_orders(parts->path[at]->step.call, target);
 }
 
-/* An order costs next to nothing to compile, so all neighbours that order are one piece, but for
- * what comes again at once: a loop's program does not depend on how often it goes round. */
-static bool comes_again(const tt_parts *parts, int first, int next) {
-  int count = next - first;
-  if (count < FEWEST_ORDERS || next + count > parts->whole->at->depth) return false;
-  for (int i = 0; i < count; i++)
-    if (parts->path[first + i]->step.call != parts->path[next + i]->step.call) return false;
-  return true;
-}
-
-/* Does the piece that begins at operator `first` go on with operator `next`? */
+/* Does the piece that begins at operator `first` go on with operator `next`? Neighbours that order
+ * are one piece, as nothing has to be compiled for them. */
 static bool piece_goes_on(const tt_parts *parts, tt_tier tier, int first, int next) {
   const tt_trace_node *before = first ? parts->path[first - 1] : &parts->whole->device->trace.root;
   if (tier == TT_TIER_OPERATORS) return false;
   bool ordered = tier == TT_TIER_KERNELS && orders(parts, next - 1);
   if (tier == TT_TIER_KERNELS && ordered != orders(parts, next)) return false;
-  if (ordered) return !comes_again(parts, first, next);
-  return goes_on(parts->whole, before, parts->path[next - 1], &parts->path[next]->step);
+  return ordered || goes_on(parts->whole, before, parts->path[next - 1], &parts->path[next]->step);
 }
 
 /* Returns how many pieces the section has, and where each ends. ends: [whole->at->depth] */

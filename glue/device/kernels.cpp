@@ -8,7 +8,10 @@
 #include <ATen/Functions.h>
 
 #include <cstring>
+#include <memory>
+#include <mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 extern "C" {
@@ -20,26 +23,44 @@ namespace {
 
 using c10::IValue;
 
-std::optional<c10::OperatorHandle> find(const char* name) {
-  std::string whole = name;
-  auto dot = whole.find('.');
-  std::string overload = dot == std::string::npos ? "" : whole.substr(dot + 1);
-  return c10::Dispatcher::singleton().findSchema({whole.substr(0, dot), overload});
+// How an order is carried out.
+struct Way {
+  c10::OperatorHandle op;
+  const StandIn* stand_in;  // nullptr: by the operator's own kernel
+  Check check;              // before that; or nullptr
+};
+
+std::unique_ptr<const Way> look_for(const std::string& name) {
+  auto dot = name.find('.');
+  std::string overload = dot == std::string::npos ? "" : name.substr(dot + 1);
+  auto op = c10::Dispatcher::singleton().findSchema({name.substr(0, dot), overload});
+  const StandIn* stand_in = stand_in_of(name.c_str());
+  if (!op) return nullptr;
+  bool own = op->hasComputedKernelForDispatchKey(c10::DispatchKey::CPU) &&
+             op->schema().name().find("overrideable") == std::string::npos;
+  if (!own && !stand_in) return nullptr;
+  return std::make_unique<const Way>(Way{*op, stand_in, check_of(name.c_str())});
 }
 
-bool has_kernel(const char* name) {
-  if (stand_in_of(name)) return true;
-  auto op = find(name);
-  return op && op->hasComputedKernelForDispatchKey(c10::DispatchKey::CPU) &&
-         op->schema().name().find("overrideable") == std::string::npos;
+// Lives as long as the process, in which programs may run until it exits.
+const Way* way_of(const char* name) {
+  static auto& lock = *new std::mutex;
+  static auto& ways = *new std::unordered_map<std::string, std::unique_ptr<const Way>>;
+  std::lock_guard guard(lock);
+  auto [at, fresh] = ways.try_emplace(name);
+  if (fresh) at->second = look_for(at->first);
+  return at->second.get();
 }
+
+const void* find(const char* name) { return way_of(name); }
 
 // One order under way: its records as PyTorch's values, and its results where they belong.
 class Kernel {
  public:
   Kernel(const tt_order& order, void* const* memory, tt_kernel_result* results,
          const uint32_t* words)
-      : order_(order), results_(results), words_(words), stand_in_(stand_in_of(order.name)) {
+      : order_(order), results_(results), words_(words),
+        way_(order.kernel ? static_cast<const Way*>(order.kernel) : way_of(order.name)) {
     for (int i = 0; i < order.tensor_count; i++) {
       const tt_order_tensor& one = order.tensors[i];
       at::Tensor x = seen(memory[i], one.view);
@@ -48,15 +69,16 @@ class Kernel {
   }
 
   void run() {
-    auto op = find(order_.name);
-    TORCH_CHECK(op, order_.name, " is no operator of this PyTorch");
+    TORCH_CHECK(way_, order_.name, " is no operator that this PyTorch has a kernel of");
+    const c10::FunctionSchema& schema = way_->op.schema();
+    const StandIn* stand_in = way_->stand_in;
     torch::jit::Stack stack;
-    for (size_t i = 0; i < op->schema().arguments().size(); i++)
-      stack.push_back(argument(op->schema().arguments()[i], i));
-    check_trusted(order_.name, stack);
-    if (stand_in_) stand_in_->compute(stack, stand_in_->draws ? draws() : Draws{});
-    else op->callBoxed(stack);
-    keep(op->schema(), stack);
+    for (size_t i = 0; i < schema.arguments().size(); i++)
+      stack.push_back(argument(schema.arguments()[i], i));
+    if (way_->check) way_->check(stack);
+    if (stand_in) stand_in->compute(stack, stand_in->draws ? draws() : Draws{});
+    else way_->op.callBoxed(stack);
+    keep(schema, stack);
   }
 
  private:
@@ -217,7 +239,7 @@ class Kernel {
     const tt_order_result& result = order_.results[at];
     if (result.slot < 0) return;
     at::ScalarType type = from_dtype(result.view.dtype);
-    if (value.defined() && stand_in_) value = value.to(type);
+    if (value.defined() && way_->stand_in) value = value.to(type);
     TORCH_CHECK(value.defined() && value.scalar_type() == type &&
                     value.sizes() == sizes_of(result.view),
                 order_.name, " returned another type than was expected");
@@ -246,7 +268,7 @@ class Kernel {
   const tt_order& order_;
   tt_kernel_result* results_;
   const uint32_t* words_;
-  const StandIn* stand_in_;
+  const Way* way_;
   std::vector<at::Tensor> tensors_;
   int next_ = 0;  // of the results, whose targets have not been given
 };
@@ -274,7 +296,7 @@ tt_status compute(const tt_order* order, void* const* memory, tt_kernel_result* 
 }  // namespace
 
 void bind_kernels() {
-  static const tt_kernel_library pytorch = {has_kernel, run, compute, release};
+  static const tt_kernel_library pytorch = {find, run, compute, release};
   tt_kernels_bind(&pytorch);
 }
 

@@ -51,7 +51,7 @@ typedef struct ordering {
   tt_lower *cx;
   bool last;
   tt_order order;
-  tt_order_slots slots;
+  tt_orders orders;
   tt_order_tensor tensors[MOST_TENSORS];
   tt_order_result results[MOST_RESULTS];
   int64_t bytes[MOST_SLOTS], homes[MOST_SLOTS];
@@ -63,7 +63,7 @@ typedef struct ordering {
 
 /* The next storage, and how the order sees it. `type` lives as long as the order. */
 static int add_slot(ordering *o, const tt_type *type, int64_t home, tt_order_view *view) {
-  int slot = o->slots.count++, rank = type->rank;
+  int slot = o->orders.slot_count++, rank = type->rank;
   int64_t *strides = o->strides[slot], stride = 1;
   if (!tt_type_bytes(type, &o->bytes[slot]))
     tt_hlo_fail(o->cx->h, TT_INVALID_ARGUMENT, "convolution: an operand has too many bytes");
@@ -87,7 +87,7 @@ static tt_arg add_tensor(ordering *o, tt_node *x) {
   int at = o->order.tensor_count++;
   o->tensors[at].slot = add_slot(o, &x->type, -1, &o->tensors[at].view);
   o->operands[at] = exchanged(o->cx, x, o->last, true);
-  o->slots.input_count++;
+  o->orders.input_count++;
   return (tt_arg){.kind = TT_ARG_TENSOR, .first = at};
 }
 
@@ -135,14 +135,13 @@ static void emit(ordering *o, tt_node **results) {
   o->order.step = TT_NO_STEP;
   o->order.tensors = o->tensors;
   o->order.results = o->results;
-  o->slots.order_count = 1;
-  o->slots.cost = o->order.cost;
-  o->slots.bytes = o->bytes;
-  o->slots.homes = o->homes;
+  o->orders.all = &o->order;
+  o->orders.count = 1;
+  o->orders.cost = o->order.cost;
+  o->orders.bytes = o->bytes;
+  o->orders.homes = o->homes;
   tt_text_printf(&config, "operator = \"%s\", ", o->order.name); /* for whoever reads it */
-  tt_order_print_slots(&o->slots, &config);
-  tt_order_print(&o->order, &config);
-  tt_order_print_end(&config);
+  tt_orders_print(&o->orders, &config);
   if (config.failed) tt_hlo_fail(h, TT_RESOURCE_EXHAUSTED, "convolution: out of memory");
   tt_hlo_custom_call(h, TT_KERNELS_TARGET, config.data, o->order.tensor_count, o->operands,
                      o->made_count, o->made, results);
