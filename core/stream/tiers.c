@@ -7,7 +7,9 @@
 #include <limits.h>
 #include <string.h>
 
-enum { LONGEST_RUN = 32, MOST_ELEMENTS = 1024 };
+/* OFTEN: in the background a program takes the compiler up to a second, and what has come so many
+ * times will come again. */
+enum { LONGEST_RUN = 32, MOST_ELEMENTS = 1024, OFTEN = 4 };
 
 /* -- Pieces -- */
 
@@ -146,12 +148,13 @@ static tt_status launch_pieces(tt_parts *parts, tt_tier tier, const int *ends, i
 /* -- The section's own program -- */
 
 /* *found: the live set that is known, or NULL; then there is one afterwards. It has a program if it
- * comes again, or a cache folder does. Is the program there, or soon will be? */
+ * has come often, or a cache folder has one. Is the program there, or soon will be? */
 static bool ask_for(tt_section *section, tt_cut why, const tt_policy *policy, tt_live_set **found) {
   bool again = *found;
   tt_want want = again ? TT_WANT_BACKGROUND : TT_WANT_FOUND;
   tt_status status = TT_SUCCESS;
   if (policy->known_only) want = TT_WANT_KNOWN;
+  else if (again && section->at->met < OFTEN) return false;
   if (!again || !(*found)->program) status = tt_section_program(section, why, want, found);
   if (again && !status) (void)tt_program_poll((*found)->program, want);
   bool comes = !status && tt_program_is_coming((*found)->program);

@@ -2,7 +2,7 @@
  * for one where small ones will do. So a section whose own program is not ready is launched as its
  * pieces: runs of operators that cost little, each of them once but for those on lists; every other
  * operator alone. Equal layers of a model have equal pieces, and so have the iterations of a loop.
- * Once the section has come again, its own program is compiled in the background, and taken when it
+ * Once the section has come often, its own program is compiled in the background, and taken when it
  * is ready.
  *
  * Under deterministic algorithms every operator is launched alone: then neither the time nor what

@@ -39,6 +39,7 @@ ACCEL(Plugin_Attributes) {
 
 /* Of the slots that the library knows. */
 #define ACCEL_REFUSED(X)                                                                           \
+  X(Client_CreateUninitializedBuffer)                                                              \
   X(Buffer_UnsafePointer)                                                                          \
   X(TopologyDescription_Create)                                                                    \
   X(TopologyDescription_Destroy)                                                                   \

@@ -276,6 +276,23 @@ static void test_buffer_errors(void **state) {
   no_leak();
 }
 
+static void test_memory_for_a_value(void **state) {
+  (void)state;
+  tt_pjrt_device *device = tt_client_device(client, 0);
+  tt_type type = matrix();
+  tt_buffer *buffer = NULL;
+  int64_t bytes = 0;
+  ok(tt_buffer_create(device, &type, &buffer));
+  ok(tt_buffer_await(client, buffer));
+  ok(tt_buffer_bytes(client, buffer, &bytes));
+  assert_int_equal(bytes, 24);
+  tt_buffer_destroy(client, buffer);
+  type.dims[0] = (int64_t)1 << 40;
+  fails(tt_buffer_create(device, &type, &buffer), TT_RESOURCE_EXHAUSTED, "Out of memory");
+  assert_null(buffer);
+  no_leak();
+}
+
 static void test_copy_to_device(void **state) {
   (void)state;
   tt_type type = matrix();
@@ -721,6 +738,7 @@ int main(void) {
       TEST(test_round_trip),
       TEST(test_small_shapes),
       TEST(test_buffer_errors),
+      TEST(test_memory_for_a_value),
       TEST(test_copy_to_device),
       TEST(test_execute),
       TEST(test_execute_errors),

@@ -150,7 +150,7 @@ def iterations(optimizer_name, period, parts=1, clip=False, schedule=True):
 
 
 def settles(steps, warmup=8, more=20):
-    """Chunks have programs of their own from the second time on."""
+    """Chunks have programs of their own from the fourth time on."""
     for _ in range(warmup):
         next(steps)
     before = asked()
@@ -175,7 +175,7 @@ def test_accumulation_and_clipping_settle(period):
 
 
 def test_a_settled_loop_does_not_care_where_it_began():
-    settles(iterations("SGD", 0, schedule=False), warmup=8)
+    settles(iterations("SGD", 0, schedule=False), warmup=12)
     x = torch.ones(3, device="tpu")
     for _ in range(5):
         x = x * 1.5
@@ -209,7 +209,7 @@ def test_first_step_of_an_optimizer_makes_the_programs_of_the_next():
     first, second = ([torch.zeros_like(w) for w in weights] for _ in range(2))
     torch.tpu.synchronize()
     new = []
-    for i in range(3):
+    for i in range(5):
         grads = [w * (i + 2) for w in weights]
         torch._foreach_lerp_(first, grads, 0.1)
         torch._foreach_addcmul_(second, grads, grads, 0.5)
@@ -217,7 +217,7 @@ def test_first_step_of_an_optimizer_makes_the_programs_of_the_next():
         before = asked()
         torch.tpu.synchronize()
         new.append(asked() - before)
-    assert new[1:] == [1, 0]  # that of the chunk, which comes again
+    assert new[1:] == [0, 0, 1, 0]  # that of the chunk, which comes often
 
 
 def test_storages_that_share_zeros_keep_them():

@@ -51,8 +51,8 @@ def test_training_is_the_cpu_s_in_every_tier(tier):
         torch.testing.assert_close(got, one, rtol=1e-3, atol=1e-5)
 
 
-def test_a_chunk_that_comes_once_has_no_program():
-    """Its operators have; else each of many that never come again would keep its text.
+def test_a_chunk_that_comes_seldom_has_no_program():
+    """Its operators have; else each of many that never come again would be compiled.
 
     In f64, which no kernel of the host's computes.
     """
@@ -62,8 +62,8 @@ def test_a_chunk_that_comes_once_has_no_program():
     for i in range(3):
         programs_of(operators, x, [i])
     orders = [[i, j, k, 0] for i in range(3) for j in range(3) for k in range(3)]
-    assert [programs_of(operators, x, order) for order in orders] == [0] * len(orders)
-    assert [programs_of(operators, x, order) for order in orders] == [1] * len(orders)
+    for expected in (0, 0, 0, 1):
+        assert [programs_of(operators, x, order) for order in orders] == [expected] * len(orders)
 
 
 def launched_as(fn):

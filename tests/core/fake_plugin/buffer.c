@@ -60,16 +60,39 @@ static void lock_again(PJRT_Buffer *buffer) {
   if (mprotect(buffer->memory, buffer->mapped, PROT_NONE) != 0) abort();
 }
 
-FAKE(Client_BufferFromHostBuffer) {
-  FAKE_ENTER(Client_BufferFromHostBuffer);
-  fake_type type = {.dtype = args->type, .rank = (int)args->num_dims, .donates_to = -1};
-  if (args->num_dims > TT_MAX_RANK || args->byte_strides || args->device_layout || args->memory)
-    return fake_error(TT_UNIMPLEMENTED, "BufferFromHostBuffer: strides, layout, memory");
-  for (int i = 0; i < type.rank; i++) type.dims[i] = args->dims[i];
-  if (!fake_type_finish(&type)) return fake_error(TT_INVALID_ARGUMENT, "unknown element type");
+static PJRT_Error *type_of(int dtype, const int64_t *dims, size_t rank, fake_type *out) {
+  *out = (fake_type){.dtype = dtype, .rank = (int)rank, .donates_to = -1};
+  if (rank > TT_MAX_RANK) return fake_error(TT_UNIMPLEMENTED, "too many dims");
+  for (size_t i = 0; i < rank; i++) out->dims[i] = dims[i];
+  return fake_type_finish(out) ? NULL : fake_error(TT_INVALID_ARGUMENT, "unknown element type");
+}
+
+FAKE(Client_CreateUninitializedBuffer) {
+  FAKE_ENTER(Client_CreateUninitializedBuffer);
+  fake_type type;
+  if (args->shape_layout || args->memory)
+    return fake_error(TT_UNIMPLEMENTED, "CreateUninitializedBuffer: layout, memory");
+  PJRT_Error *error =
+      type_of(args->shape_element_type, args->shape_dims, args->shape_num_dims, &type);
+  if (error) return error;
   fake_lock();
   fake_moment *moment = fake_moment_create(NULL);
-  PJRT_Error *error = fake_buffer_create(args->device, &type, moment, &args->buffer);
+  error = fake_buffer_create(args->device, &type, moment, &args->buffer);
+  fake_moment_release(moment);
+  fake_unlock();
+  return error;
+}
+
+FAKE(Client_BufferFromHostBuffer) {
+  FAKE_ENTER(Client_BufferFromHostBuffer);
+  fake_type type;
+  if (args->byte_strides || args->device_layout || args->memory)
+    return fake_error(TT_UNIMPLEMENTED, "BufferFromHostBuffer: strides, layout, memory");
+  PJRT_Error *error = type_of(args->type, args->dims, args->num_dims, &type);
+  if (error) return error;
+  fake_lock();
+  fake_moment *moment = fake_moment_create(NULL);
+  error = fake_buffer_create(args->device, &type, moment, &args->buffer);
   if (!error) {
     unlock(args->buffer);
     memcpy(args->buffer->memory, args->data, (size_t)type.bytes);
