@@ -307,7 +307,7 @@ typedef union PJRT_NamedValue_Value {
   FREE(AsyncHostToDeviceTransferManager_BufferSize)                                                \
   FREE(AsyncHostToDeviceTransferManager_SetBufferError)                                            \
   FREE(AsyncHostToDeviceTransferManager_AddMetadata) FREE(Client_DmaMap) FREE(Client_DmaUnmap)     \
-  MAYBE(Client_CreateUninitializedBuffer) FREE(Client_UpdateGlobalProcessInfo)                      \
+  MAYBE(Client_CreateUninitializedBuffer) FREE(Client_UpdateGlobalProcessInfo)                     \
   FREE(TopologyDescription_Deserialize) FREE(Client_CreateAliasBuffer)                             \
   FREE(Client_FulfillAliasBuffer) FREE(LoadedExecutable_GetDeviceAssignment)                       \
   FREE(Client_CreateErrorBuffer) FREE(AsyncHostToDeviceTransferManager_TransferLiteral)            \
