@@ -102,12 +102,15 @@ bool tt_section_any_live(const tt_section *section) {
 }
 
 /* What was never computed is new also where nothing has to be compiled for it. */
-static tt_status order(tt_section *s, const tt_policy *policy, tt_live_set **found) {
+static tt_status order(tt_section *s, tt_cut why, const tt_policy *policy, tt_live_set **found) {
   tt_trace *trace = &s->device->trace;
   if (*found && (*found)->orders) return TT_SUCCESS;
   s->ordered = !policy->known_only;
   if (!s->ordered) return TT_SUCCESS;
   if (!*found) {
+    tt_text text = TT_TEXT_INIT;
+    tt_explain_chunk(s->at, s->live, s->sites, why, &text);
+    tt_journal_keep("new chunk", &text);
     TT_TRY(tt_trace_live_set(trace, s->at, s->live, found));
     tt_trace_add(s->at, *found);
   }
@@ -119,7 +122,7 @@ tt_status tt_section_launch(tt_section *section, tt_live_set *live_set, tt_cut w
   tt_section *s = section;
   tt_status refused = TT_SUCCESS;
   tt_want want = policy->known_only ? TT_WANT_KNOWN : TT_WANT_NOW;
-  if (s->ordered) TT_TRY(order(s, policy, &live_set));
+  if (s->ordered) TT_TRY(order(s, why, policy, &live_set));
   if (s->ordered) return make_launch(s, live_set, want, TT_SUCCESS, out);
   if (!live_set || !live_set->program) refused = tt_section_program(s, why, want, &live_set);
   if (refused && (!live_set || s->at->depth == 1 || policy->known_only)) return refused;
