@@ -36,7 +36,7 @@ typedef struct tt_order_write {
 } tt_order_write;
 
 typedef struct tt_order_tensor {
-  int slot; /* it sees that storage, or -1: none, as nothing was written to it */
+  int slot; /* it sees that storage, or -1: nothing was written to it, and it is zeros */
   tt_order_view view;
 } tt_order_tensor;
 

@@ -107,6 +107,7 @@ class Kernel {
   }
 
   at::Tensor seen(void* storage, const tt_order_view& view) const {
+    if (!storage) return at::zeros(sizes_of(view), from_dtype(view.dtype));
     int64_t offset = view.offset_word >= 0 ? word_at<int64_t>(view.offset_word) : view.offset;
     auto* first = static_cast<char*>(storage) + offset * tt_dtype_bytes(view.dtype);
     return at::from_blob(first, sizes_of(view), {view.strides, static_cast<size_t>(view.rank)},

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
+#include <vector>
 
 extern "C" {
 #include "kernels/draw.h"
@@ -209,7 +210,30 @@ void attention_backward(Stack& stack, const Draws&) {
   leave(stack, dq, dk, dv, dbias);
 }
 
+// -- Products in groups --
+
+// A group is rows of a, columns of b, or what is summed over; it ends where a slice would.
+void grouped_mm(Stack& stack, const Draws&) {
+  Tensor a = wide(stack[0].toTensor()), b = wide(stack[1].toTensor());
+  std::optional<Tensor> ends = optional(stack[2]);
+  if (!ends) return leave(stack, at::bmm(a, b));
+  int64_t groups = ends->numel(), first = 0;
+  bool summed = a.dim() == 2 && b.dim() == 2;
+  std::vector<int64_t> sizes{a.size(-2), b.size(-1)};
+  if (summed) sizes.insert(sizes.begin(), groups);
+  Tensor y = at::zeros(sizes, a.options());
+  for (int64_t g = 0, last = 0; g < groups; g++, first = last) {
+    last = (*ends)[g].item<int64_t>();
+    Tensor part = summed ? y[g] : y.slice(b.dim() == 3 ? 0 : 1, first, last);
+    if (b.dim() == 3) part.copy_(at::mm(a.slice(0, first, last), b[g]));
+    else if (a.dim() == 3) part.copy_(at::mm(a[g], b.slice(1, first, last)));
+    else part.copy_(at::mm(a.slice(1, first, last), b.slice(0, first, last)));
+  }
+  leave(stack, y);
+}
+
 constexpr StandIn kStandIns[] = {
+    {"aten::_grouped_mm", grouped_mm, false},
     {"aten::convolution_overrideable", convolution, false},
     {"aten::convolution_backward_overrideable", convolution_backward, false},
     {"aten::native_dropout", native_dropout, true},

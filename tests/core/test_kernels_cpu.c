@@ -163,6 +163,20 @@ static void test_writes(void **state) {
   release(3, (tt_storage *[]){a, b, before});
 }
 
+/* More of them than a launch has room for without asking for memory. */
+static void test_many_results(void **state) {
+  (void)state;
+  if (!session) skip();
+  enum { MANY = 70 };
+  float x[] = {1, 2};
+  tt_storage *a = vector(2, x), *all[MANY];
+  for (int i = 0; i < MANY; i++) ok(record_scale(stream, a, (float)i, &all[i]));
+  for (int i = 0; i < MANY; i++) expect(all[i], 2, (float[]){(float)i, 2 * (float)i});
+  assert_int_equal(tt_count_get(TT_COUNT_LAUNCHES), 1);
+  release(MANY, all);
+  release(1, &a);
+}
+
 /* What is written over is there for whoever runs the operators one by one. */
 static void test_a_kernel_that_fails(void **state) {
   (void)state;
@@ -320,6 +334,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup(test_a_chunk, reset),
       cmocka_unit_test_setup(test_writes, reset),
+      cmocka_unit_test_setup(test_many_results, reset),
       cmocka_unit_test_setup(test_two_storages_of_a_value, reset),
       cmocka_unit_test_setup(test_orders, reset),
       cmocka_unit_test_setup(test_a_call_that_is_refused, reset),

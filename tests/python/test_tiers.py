@@ -75,6 +75,52 @@ def launched_as(fn):
     return {name: n - before[name] for name, n in torch.tpu.metrics()["tiers"].items()}
 
 
+def needs_kernels():
+    """Skips where the host has none, as beside an accelerator."""
+    x = torch.ones(3, device="tpu")
+    if launched_as(lambda: x * 2)["kernels"] == 0:
+        pytest.skip("no kernels of the host's")
+
+
+LOOPS = {
+    "row": lambda x, out, row, i: x[i] * 2,
+    "fill": lambda x, out, row, i: out[i].fill_(1.5),
+    "write": lambda x, out, row, i: out[i].copy_(row),
+    "add": lambda x, out, row, i: out[i].add_(row),
+    "part": lambda x, out, row, i: x[: i + 1].sum(),
+}
+
+
+@pytest.mark.tier("auto")
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_loop_compiles_nothing_where_the_host_has_kernels(name):
+    needs_kernels()
+
+    def run(device):
+        x = torch.arange(512.0).reshape(64, 8).to(device)
+        out, row = torch.zeros(64, 8, device=device), torch.ones(8).to(device)
+        results = [LOOPS[name](x, out, row, i) for i in range(50)]
+        return [one.cpu() for one in (*results, out)]
+
+    before = torch.tpu.metrics()["programs"]
+    got = run("tpu")
+    assert torch.tpu.metrics()["programs"] == before
+    for one, expected in zip(got, run("cpu"), strict=True):
+        torch.testing.assert_close(one, expected)
+
+
+@pytest.mark.tier("auto")
+def test_what_is_ordered_is_known_only_afterwards():
+    """no_recompile() is about what is new, whether a compiler would take its time for it or not."""
+    needs_kernels()
+    x = torch.ones(5, 3, device="tpu")
+    with torch.tpu.no_recompile(), pytest.raises(RuntimeError, match="forbids"):
+        (x.sin() + x.cos()).tolist()
+    (x.sin() + x.cos()).tolist()
+    with torch.tpu.no_recompile():
+        assert (x.sin() + x.cos()).shape == (5, 3)
+
+
 @pytest.mark.slow
 @pytest.mark.tier("auto")
 def test_a_chunk_s_own_program_is_taken_when_it_is_ready():
