@@ -2,7 +2,7 @@
 
 #include "kernels/kernels.h"
 
-enum { LOCAL = 64 };
+enum { LOCAL = 16 };
 
 typedef struct places {
   tt_buffer **made; /* [output_count] */
@@ -52,8 +52,9 @@ static tt_status try_outputs(const tt_launch *launch, places *p) {
 }
 
 static tt_status make_outputs(const tt_launch *launch, places *p) {
+  tt_queue *queue = launch->job.queue; /* NULL for an operator that is run again */
   tt_status status = try_outputs(launch, p);
-  if (!tt_device_is_full(status) || !tt_queue_drain(launch->job.queue)) return status;
+  if (!queue || !tt_device_is_full(status) || !tt_queue_drain(queue)) return status;
   tt_status_release(status);
   destroy_outputs(launch, p);
   return try_outputs(launch, p);

@@ -1,6 +1,7 @@
 #include "stream/replay.h"
 
 #include "call/ordered.h"
+#include "stream/obey.h"
 #include "stream/report.h"
 
 #include <assert.h>
@@ -9,7 +10,8 @@
 typedef struct replay {
   tt_launch *chunk;
   const tt_graph *graph;
-  tt_program **programs; /* [step_count] NULL: not run, for nobody needs it or an operand failed */
+  bool *runs;            /* [step_count] somebody needs it, and no operand failed */
+  tt_program **programs; /* [step_count] of those that run, or NULL: that is ordered */
   tt_value **slots;      /* [slot_count] one reference each, while somebody needs them */
   int *last_use;         /* [slot_count] the step that reads it last, or -1 */
   bool *needed;          /* [step_count] */
@@ -20,13 +22,20 @@ typedef struct replay {
 
 static tt_status allocate(replay *r, tt_arena *arena) {
   size_t steps = (size_t)r->graph->step_count, slots = (size_t)r->graph->slot_count;
+  r->runs = tt_arena_alloc(arena, steps * sizeof *r->runs);
   r->programs = tt_arena_alloc(arena, steps * sizeof *r->programs);
   r->needed = tt_arena_alloc(arena, steps * sizeof *r->needed);
   r->slots = tt_arena_alloc(arena, slots * sizeof *r->slots);
   r->last_use = tt_arena_alloc(arena, slots * sizeof *r->last_use);
   r->failed = tt_arena_alloc(arena, slots * sizeof *r->failed);
-  bool all = r->programs && r->needed && r->slots && r->last_use && r->failed;
+  bool all = r->runs && r->programs && r->needed && r->slots && r->last_use && r->failed;
   return all ? TT_SUCCESS : tt_out_of_memory();
+}
+
+/* A chunk of orders has one that failed; the others need no compiler. */
+static bool is_ordered(const replay *r, int at) {
+  const tt_target *target = tt_program_table_target(r->chunk->device->programs);
+  return r->chunk->orders && tt_call_orders(r->graph->steps[at].call, target);
 }
 
 /* Asks for the programs of all operators, so that they are compiled side by side. *count: how many
@@ -42,9 +51,11 @@ static tt_status ask(replay *r, int *count) {
       failed |= r->failed[step->inputs[k]] && step->call->reads[k];
     for (int k = 0; k < step->call->output_count; k++) r->failed[step->first_output + k] = failed;
     if (failed || !r->needed[i]) continue;
+    r->runs[i] = true;
+    ++*count;
+    if (is_ordered(r, i)) continue;
     TT_TRY(tt_program_of_call(r->chunk->device->programs, step->call, r->chunk->want,
                               &r->programs[i]));
-    ++*count;
   }
   return TT_SUCCESS;
 }
@@ -80,6 +91,37 @@ static void drop(replay *r, int slot) {
   r->slots[slot] = NULL;
 }
 
+static tt_status execute(tt_launch *launch) {
+  tt_event *end = NULL;
+  tt_status status = tt_launch_execute(launch, &end);
+  tt_event_destroy(launch->device->client, end);
+  return status;
+}
+
+static tt_status try_order(tt_launch *launch, tt_call *call) {
+  tt_arena arena = TT_ARENA_INIT;
+  tt_graph *graph = NULL;
+  tt_orders orders;
+  tt_status status = tt_graph_of_call(&arena, call, &graph);
+  if (!status) status = tt_graph_order(graph, &arena, &orders);
+  launch->orders = &orders;
+  if (!status) status = tt_launch_obey(launch);
+  launch->orders = NULL;
+  tt_arena_deinit(&arena);
+  return status;
+}
+
+/* What fails, too, has a program after all. */
+static tt_status obey_or_execute(const replay *r, tt_launch *launch, tt_call *call) {
+  tt_status status = try_order(launch, call);
+  if (!status) return TT_SUCCESS;
+  tt_status_release(status);
+  tt_call_refuse_orders(call);
+  TT_TRY(tt_program_of_call(r->chunk->device->programs, call, r->chunk->want,
+                            &launch->origin.program));
+  return execute(launch);
+}
+
 static tt_status launch_step(replay *r, int at, tt_launch *launch) {
   const tt_step *step = &r->graph->steps[at];
   launch->origin = (tt_origin){
@@ -96,9 +138,7 @@ static tt_status launch_step(replay *r, int at, tt_launch *launch) {
            sizeof *launch->words * (size_t)launch->word_count);
   tt_status error = tt_launch_check_inputs(launch);
   if (error) return error;
-  tt_event *end = NULL;
-  tt_status status = tt_launch_execute(launch, &end);
-  tt_event_destroy(launch->device->client, end);
+  tt_status status = r->programs[at] ? execute(launch) : obey_or_execute(r, launch, step->call);
   return tt_report(status, launch, true);
 }
 
@@ -106,7 +146,7 @@ static tt_status launch_step(replay *r, int at, tt_launch *launch) {
 static tt_status run_step(replay *r, int at, bool *told) {
   const tt_step *step = &r->graph->steps[at];
   const tt_call *call = step->call;
-  *told = !r->programs[at];
+  *told = !r->runs[at];
   tt_launch *launch = tt_launch_create(r->chunk->device, call->input_count, call->output_count,
                                        call->word_count, 0);
   tt_status status = launch ? launch_step(r, at, launch) : tt_out_of_memory();
@@ -182,8 +222,6 @@ static void run(replay *r, bool input_failed, tt_status *status) {
   tt_text needs = TT_TEXT_INIT;
   tt_status why = *status;
   bool memory = tt_status_code(why) == TT_RESOURCE_EXHAUSTED;
-  if (r->chunk->orders && !input_failed && !memory)
-    refuse_order(r, tt_order_blamed(tt_status_message(why)));
   if (!input_failed && memory)
     tt_report_needs(r->chunk, true, &needs); /* now, while it has its inputs */
   take_inputs(r);
@@ -207,6 +245,8 @@ bool tt_replay(tt_launch *launch, tt_status *status) {
   }
   for (int i = 0; i < launch->input_count; i++)
     input_failed |= tt_value_get_state(launch->inputs[i]) == TT_VALUE_FAILED;
+  if (launch->orders && !input_failed && tt_status_code(*status) != TT_RESOURCE_EXHAUSTED)
+    refuse_order(&r, tt_order_blamed(tt_status_message(*status)));
   tt_status obstacle = prepare(&r, &count);
   if (!obstacle && count) run(&r, input_failed, status);
   else if (obstacle && !input_failed)
