@@ -177,14 +177,14 @@ static tt_status launch_whole(tt_section *section, tt_live_set *own, tt_cut why,
   return tt_section_launch(section, own, why, policy, out);
 }
 
-/* A section that would be one piece of XLA's code is waited for. */
+/* A section that would be one piece of XLA's code, and cannot be ordered, is waited for. */
 static tt_status launch_parts(tt_parts *parts, tt_section *section, tt_live_set *found,
                               tt_tier tier, int *ends, tt_cut why, const tt_policy *policy,
                               tt_launch **out) {
   int count = find_ends(parts, tier, ends);
-  bool whole = count == 1 && tier != TT_TIER_KERNELS;
-  bool asks = tier == TT_TIER_AUTO;
-  if (whole || (asks && ask_for(section, all_order(parts), why, policy, &found)))
+  bool free = tier == TT_TIER_AUTO && all_order(parts);
+  bool whole = count == 1 && tier != TT_TIER_KERNELS && !free;
+  if (whole || (tier == TT_TIER_AUTO && ask_for(section, free, why, policy, &found)))
     return launch_whole(section, found, why, policy, out);
   if (tier == TT_TIER_AUTO) count = find_ends(parts, tier = TT_TIER_KERNELS, ends);
   tt_parts_divide(parts, ends, count, false);
