@@ -50,10 +50,22 @@ static void await_value(const tt_launch *launch, const tt_value *value) {
     tt_status_release(tt_queue_await_submitted(value->queue, value->ticket));
 }
 
+/* Does anything depend on the value of input i? */
+static bool reads(const tt_launch *launch, int i) {
+  const tt_graph *graph = launch->origin.graph;
+  if (launch->origin.program) return launch->origin.program->module.reads[i];
+  if (!launch->orders) return true;
+  for (int at = 0; at < graph->step_count; at++) {
+    const tt_step *step = &graph->steps[at];
+    for (int k = 0; k < step->call->input_count; k++)
+      if (step->inputs[k] == graph->inputs[i] && step->call->reads[k]) return true;
+  }
+  return false;
+}
+
 static tt_status replace_failed(tt_launch *launch, int i) {
   tt_value *zeros = NULL, *failed = launch->inputs[i];
-  tt_program *program = launch->origin.program;
-  if (!program || program->module.reads[i]) return tt_status_clone(failed->error);
+  if (reads(launch, i)) return tt_status_clone(failed->error);
   tt_status status =
       tt_device_make_zeros(launch->device, failed->holding.type, launch->origin.site, &zeros);
   if (status) {

@@ -46,14 +46,16 @@ static tt_status ask(replay *r, int *count) {
     r->failed[graph->inputs[i]] = tt_value_get_state(r->chunk->inputs[i]) == TT_VALUE_FAILED;
   for (int i = 0; i < graph->step_count; i++) {
     const tt_step *step = &graph->steps[i];
-    bool failed = false;
-    for (int k = 0; k < step->call->input_count; k++)
+    bool failed = false, hurt = false; /* what is only written over may have failed */
+    for (int k = 0; k < step->call->input_count; k++) {
+      hurt |= r->failed[step->inputs[k]];
       failed |= r->failed[step->inputs[k]] && step->call->reads[k];
+    }
     for (int k = 0; k < step->call->output_count; k++) r->failed[step->first_output + k] = failed;
     if (failed || !r->needed[i]) continue;
     r->runs[i] = true;
     ++*count;
-    if (is_ordered(r, i)) continue;
+    if (!hurt && is_ordered(r, i)) continue;
     TT_TRY(tt_program_of_call(r->chunk->device->programs, step->call, r->chunk->want,
                               &r->programs[i]));
   }

@@ -62,6 +62,14 @@ def test_what_is_written_over_heals(name, mode):
         assert p.tolist() == expected.tolist()
 
 
+def test_what_a_chunk_writes_over_heals():
+    with torch.tpu.set_eager_mode("fused"), torch.no_grad():
+        p = poisoned()
+        product = p.fill_(2) @ ones()
+        assert p.sum().item() == 32.0
+        assert product.tolist() == [[8.0] * 4] * 4
+
+
 def test_what_is_changed_in_part_does_not_heal():
     p = poisoned()
     p[:2].fill_(1)
