@@ -38,8 +38,8 @@ tt_launch *tt_launch_create(tt_device *device, int inputs, int outputs, int word
 void tt_launch_destroy(tt_launch *launch);
 void tt_launch_destroy_list(tt_launch *first); /* NULL is allowed */
 
-/* Executes its program, or carries out its orders, on the calling thread, a queue's: waits for the
- * compiler, and fulfils the outputs, unless it fails. Its inputs are ready. `end`, when not NULL,
+/* Executes its program on the calling thread, a queue's: waits for the compiler, and fulfils the
+ * outputs, unless it fails. Its inputs are ready. `end`, when not NULL,
  * receives an event for the end of an asynchronous execution, which is waited for where the launch
  * says so. Where memory is out, what the queue has under way is waited for first. */
 tt_status tt_launch_execute(tt_launch *launch, tt_event **end);

@@ -155,15 +155,15 @@ static bool all_order(const tt_parts *parts) {
 }
 
 /* *found: the live set that is known, or NULL. It has a program if it has come often, or if a cache
- * folder has one; that is not looked for where the pieces are `free`, as the text would have to be
+ * folder has one; that is not looked for where all of it is `ordered`, as the text would have to be
  * made for it. Is the program there, or soon will be? */
-static bool ask_for(tt_section *section, bool free, tt_cut why, const tt_policy *policy,
+static bool ask_for(tt_section *section, bool ordered, tt_cut why, const tt_policy *policy,
                     tt_live_set **found) {
   bool again = *found;
   tt_want want = again ? TT_WANT_BACKGROUND : TT_WANT_FOUND;
   tt_status status = TT_SUCCESS;
   if (policy->known_only) want = TT_WANT_KNOWN;
-  else if ((again || free) && section->at->met < OFTEN) return false;
+  else if ((again || ordered) && section->at->met < OFTEN) return false;
   if (!again || !(*found)->program) status = tt_section_program(section, why, want, found);
   if (again && !status) (void)tt_program_poll((*found)->program, want);
   bool comes = !status && tt_program_is_coming((*found)->program);
@@ -182,9 +182,9 @@ static tt_status launch_parts(tt_parts *parts, tt_section *section, tt_live_set 
                               tt_tier tier, int *ends, tt_cut why, const tt_policy *policy,
                               tt_launch **out) {
   int count = find_ends(parts, tier, ends);
-  bool free = tier == TT_TIER_AUTO && all_order(parts);
-  bool whole = count == 1 && tier != TT_TIER_KERNELS && !free;
-  if (whole || (tier == TT_TIER_AUTO && ask_for(section, free, why, policy, &found)))
+  bool ordered = tier == TT_TIER_AUTO && all_order(parts);
+  bool whole = count == 1 && tier != TT_TIER_KERNELS && !ordered;
+  if (whole || (tier == TT_TIER_AUTO && ask_for(section, ordered, why, policy, &found)))
     return launch_whole(section, found, why, policy, out);
   if (tier == TT_TIER_AUTO) count = find_ends(parts, tier = TT_TIER_KERNELS, ends);
   tt_parts_divide(parts, ends, count, false);
