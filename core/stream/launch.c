@@ -183,17 +183,20 @@ static tt_status start_with_others(const tt_launch *launch, const scratch *s, in
   return status;
 }
 
+bool tt_launch_retries(const tt_launch *launch, tt_status status) {
+  tt_queue *queue = launch->job.queue; /* NULL for an operator that is run again */
+  return queue && tt_device_is_full(status) && tt_queue_drain(queue) &&
+         !tt_launch_lost_inputs(launch);
+}
+
 /* The arguments are in s->buffers, and the outputs come behind them. */
 static tt_status start(const tt_launch *launch, const scratch *s, int arguments, int keep_count,
                        tt_event **end) {
   tt_executable *executable = launch->origin.program->executable;
-  tt_queue *queue = launch->job.queue; /* NULL for an operator that is run again */
   for (bool again = false;; again = true) {
     tt_status status = tt_execute(executable, launch->device->raw, s->buffers, arguments, s->keep,
                                   keep_count, s->buffers + arguments, end);
-    if (again || !queue || !tt_device_is_full(status) || !tt_queue_drain(queue) ||
-        tt_launch_lost_inputs(launch))
-      return status;
+    if (again || !tt_launch_retries(launch, status)) return status;
     tt_status_release(status);
   }
 }

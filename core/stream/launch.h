@@ -39,10 +39,13 @@ void tt_launch_destroy(tt_launch *launch);
 void tt_launch_destroy_list(tt_launch *first); /* NULL is allowed */
 
 /* Executes its program on the calling thread, a queue's: waits for the compiler, and fulfils the
- * outputs, unless it fails. Its inputs are ready. `end`, when not NULL,
- * receives an event for the end of an asynchronous execution, which is waited for where the launch
- * says so. Where memory is out, what the queue has under way is waited for first. */
+ * outputs, unless it fails. Its inputs are ready. `end`, when not NULL, receives an event for the
+ * end of an asynchronous execution, which is waited for where the launch says so. Where memory is
+ * out, what the queue has under way is waited for first. */
 tt_status tt_launch_execute(tt_launch *launch, tt_event **end);
+/* Is it worth another try? Where memory was out, and the queue had something under way that may
+ * have held some, which this waits for. */
+bool tt_launch_retries(const tt_launch *launch, tt_status status);
 /* An input's memory was given to a result. */
 bool tt_launch_lost_inputs(const tt_launch *launch);
 /* Waits for the inputs; the error that one carries, a clone. What failed and is only written over

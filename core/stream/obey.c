@@ -52,9 +52,8 @@ static tt_status try_outputs(const tt_launch *launch, places *p) {
 }
 
 static tt_status make_outputs(const tt_launch *launch, places *p) {
-  tt_queue *queue = launch->job.queue; /* NULL for an operator that is run again */
   tt_status status = try_outputs(launch, p);
-  if (!queue || !tt_device_is_full(status) || !tt_queue_drain(queue)) return status;
+  if (!tt_launch_retries(launch, status)) return status;
   tt_status_release(status);
   destroy_outputs(launch, p);
   return try_outputs(launch, p);

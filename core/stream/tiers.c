@@ -181,12 +181,12 @@ static tt_status launch_whole(tt_section *section, tt_live_set *own, tt_cut why,
 static tt_status launch_parts(tt_parts *parts, tt_section *section, tt_live_set *found,
                               tt_tier tier, int *ends, tt_cut why, const tt_policy *policy,
                               tt_launch **out) {
-  int count = find_ends(parts, tier, ends);
   bool ordered = tier == TT_TIER_AUTO && all_order(parts);
-  bool whole = count == 1 && tier != TT_TIER_KERNELS && !ordered;
+  bool whole = tier != TT_TIER_KERNELS && !ordered && find_ends(parts, tier, ends) == 1;
   if (whole || (tier == TT_TIER_AUTO && ask_for(section, ordered, why, policy, &found)))
     return launch_whole(section, found, why, policy, out);
-  if (tier == TT_TIER_AUTO) count = find_ends(parts, tier = TT_TIER_KERNELS, ends);
+  if (tier == TT_TIER_AUTO) tier = TT_TIER_KERNELS;
+  int count = find_ends(parts, tier, ends);
   tt_parts_divide(parts, ends, count, false);
   tt_status status = launch_pieces(parts, tier, ends, count, why, policy, out);
   if (!status) return TT_SUCCESS;

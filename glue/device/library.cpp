@@ -4,6 +4,7 @@
 #include <c10/core/thread_pool.h>
 #include <c10/util/Exception.h>
 
+#include <cfenv>
 #include <future>
 
 namespace tt {
@@ -14,7 +15,15 @@ struct Silent : c10::WarningHandler {
   void process(const c10::Warning&) override {}
 };
 
+// The floating-point environment that a thread had before, as queues' and XLA's do other work, too.
+struct Restored {
+  std::fenv_t environment{};
+  Restored() { std::fegetenv(&environment); }
+  ~Restored() { std::fesetenv(&environment); }
+};
+
 struct Plain {
+  Restored restored;
   Silent silent;
   c10::WarningUtils::WarningHandlerGuard warnings{&silent};
   c10::impl::ForceDispatchKeyGuard keys{c10::DispatchKeySet(c10::DispatchKey::BackendSelect),

@@ -263,7 +263,7 @@ void check_labels(const Stack& stack) {
 
 struct Trusting {
   const char* row;
-  void (*check)(const Stack& stack);
+  Check check;
 };
 
 constexpr Trusting kTrusting[] = {
